@@ -1,0 +1,23 @@
+-- The first hold of an owner (expected count 0). Writes only if the record is absent, or to confirm
+-- what an earlier send of this very request already wrote.
+-- KEYS[1] record (hash: owner -> hold count)
+-- ARGV[1] owner
+-- ARGV[2] lease in ms
+-- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
+-- Reply   {'TAKEN'} | {'BUSY', ttl} another owner holds | {'STALE', ttl} the owner text is in use by
+--         somebody unknown; ttl in ms, -1 where the record has no expiry
+local ttl = redis.call('pttl', KEYS[1])
+if ttl == -2 then
+    redis.call('hset', KEYS[1], ARGV[1], '1')
+    redis.call('pexpire', KEYS[1], ARGV[2])
+    return {'TAKEN'}
+end
+local held = redis.call('hget', KEYS[1], ARGV[1])
+if not held then
+    return {'BUSY', ttl}
+end
+if held == '1' and ARGV[3] == '1' then
+    redis.call('pexpire', KEYS[1], ARGV[2])
+    return {'TAKEN'}
+end
+return {'STALE', ttl}

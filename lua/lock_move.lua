@@ -1,0 +1,25 @@
+-- Hands the record from an owner that holds it once to another owner of the same client, without freeing it.
+-- KEYS[1] record (hash: owner -> hold count)
+-- ARGV[1] owner that lets go
+-- ARGV[2] owner that takes over
+-- ARGV[3] lease in ms of the new owner
+-- ARGV[4] channel
+-- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
+-- Reply   {'MOVED', n} n subscriptions to the channel, -1 where that cannot be known
+--         | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH'} another count
+local held = redis.call('hget', KEYS[1], ARGV[1])
+local moved = not held and ARGV[5] == '1' and redis.call('hget', KEYS[1], ARGV[2]) == '1'
+if not held and not moved then
+    return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
+end
+if held and held ~= '1' then
+    return {'MISMATCH'}
+end
+local reply = redis.pcall('pubsub', 'numsub', ARGV[4])
+local subscriptions = reply.err and -1 or tonumber(reply[2])
+if held then
+    redis.call('hset', KEYS[1], ARGV[2], '1')
+    redis.call('hdel', KEYS[1], ARGV[1])
+end
+redis.call('pexpire', KEYS[1], ARGV[3])
+return {'MOVED', subscriptions}

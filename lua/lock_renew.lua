@@ -1,0 +1,24 @@
+-- Renews a batch of holds. One bad key does not stop the others.
+-- KEYS[i]       record (hash: owner -> hold count)
+-- ARGV[2i - 1]  owner of record i
+-- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
+-- Reply         for each key 1 the owner holds it | 0 it does not | -1 the record is of another type
+local reply = {}
+for i, key in ipairs(KEYS) do
+    local held = redis.pcall('hexists', key, ARGV[2 * i - 1])
+    if type(held) ~= 'number' then
+        reply[i] = -1
+    else
+        reply[i] = held
+        if held == 1 then
+            local ttl = redis.pcall('pttl', key)
+            if type(ttl) == 'number' and ttl < tonumber(ARGV[2 * i]) then
+                local set = redis.pcall('pexpire', key, ARGV[2 * i])
+                if type(set) ~= 'number' then
+                    reply[i] = -1
+                end
+            end
+        end
+    end
+end
+return reply

@@ -1,0 +1,119 @@
+//! What a caller does to get a lock: takes a place in the lane's queue, and waits for what it is told. The lane's
+//! driver does the rest (see `drive`).
+
+use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
+use crate::hold::HoldState;
+use crate::lane::{Contend, Level, Outcome};
+use crate::options::Lease;
+use crate::owner::OwnerId;
+use crate::session::Session;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::{Instrument, debug, debug_span};
+
+/// How long an acquire may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// One attempt.
+    No,
+    /// At most that long.
+    For(Duration),
+    Forever,
+}
+
+/// Acquires `kind` for `owner`. `None` where the wait was over and the lock was busy.
+///
+/// Cancel safe: a future dropped at any point leaves its place, and a grant on its way to it is given back.
+pub(crate) async fn acquire(
+    session: &Arc<Session>,
+    kind: &Arc<dyn Contend>,
+    owner: OwnerId,
+    lease: Lease,
+    wait: Wait,
+) -> Result<Option<Level>> {
+    let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, attempts = tracing::field::Empty);
+    let recording = span.clone();
+    async move {
+        let started = Moment::now();
+        let (once, limit) = match wait {
+            Wait::No => (true, Some(session.options.response_timeout)),
+            Wait::For(limit) if limit.is_zero() => (true, Some(session.options.response_timeout)),
+            Wait::For(limit) => (false, Some(limit)),
+            Wait::Forever => (false, None),
+        };
+        loop {
+            let (reply, outcome) = oneshot::channel();
+            let ticket = session.submit(kind, |work| work.enqueue(owner.clone(), lease, once, reply))?;
+            let mut place = Place { session, kind, ticket, outcome };
+            let told = match limit {
+                None => (&mut place.outcome).await.ok(),
+                Some(limit) => {
+                    let left = limit.saturating_sub(Moment::now().since(started));
+                    match tokio::time::timeout(left, &mut place.outcome).await {
+                        Ok(told) => told.ok(),
+                        // The answer may have come with the end of the time.
+                        Err(_) => match place.outcome.try_recv() {
+                            Ok(told) => Some(told),
+                            Err(_) => return place.give_up(started, once),
+                        },
+                    }
+                }
+            };
+            match told {
+                Some(Outcome::Granted(level, attempts)) => {
+                    recording.record("attempts", attempts);
+                    // This task may have been paused for longer than the lease since the grant.
+                    if !level.hold.state().is_live() {
+                        continue;
+                    }
+                    debug!(owner = %level.hold.text, waited = ?Moment::now().since(started), attempts, "acquired");
+                    return Ok(Some(level));
+                }
+                Some(Outcome::Busy) => return Ok(None),
+                Some(Outcome::Failed(error)) => return Err(error),
+                None => return Err(session.closed_error(Phase::Acquire)),
+            }
+        }
+    }
+    .instrument(span)
+    .await
+}
+
+/// A place in the queue, left when dropped.
+struct Place<'a> {
+    session: &'a Arc<Session>,
+    kind: &'a Arc<dyn Contend>,
+    ticket: u64,
+    outcome: oneshot::Receiver<Outcome>,
+}
+
+impl Place<'_> {
+    /// The time is over. Busy if the server (or a hold of our own) said so since then, else nobody knows.
+    fn give_up<T>(&self, started: Moment, once: bool) -> Result<Option<T>> {
+        let lane = self.session.existing_lane(&**self.kind);
+        let (answered, hold) = lane.map_or((None, None), |lane| {
+            let work = lane.work();
+            (work.answered, work.current.as_ref().map(|current| current.hold.clone()))
+        });
+        let held_here = hold.is_some_and(|hold| hold.state() == HoldState::Held);
+        let told_busy = answered.is_some_and(|at| at >= started) && self.session.connection.is_up();
+        if !once && (held_here || told_busy) {
+            return Ok(None);
+        }
+        let waited = Moment::now().since(started);
+        Err(Error::TimedOut { phase: Phase::Acquire, node: self.session.connection.node().into(), waited })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(lane) = self.session.existing_lane(&**self.kind) {
+            let left = lane.work().take(self.ticket);
+            if left.is_some() {
+                lane.signal.nudge();
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! The client: connects, and makes the handles.
+
+use crate::connection::Address;
+use crate::drive::drive;
+use crate::error::Result;
+use crate::lock::Lock;
+use crate::options::{HandOff, Options};
+use crate::session::Session;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A connection to Redis that takes part in Redisson's locks. Cheap to clone; one a process is enough.
+///
+/// Its background tasks run on the runtime on which it was connected, and end when the last of its handles and
+/// guards is dropped, or with that runtime: then waiters get [`Error::Unavailable`](crate::Error::Unavailable) and
+/// holds end with their lease. A client refuses to work in a forked child.
+#[derive(Clone, Debug)]
+pub struct Client {
+    session: Arc<Session>,
+}
+
+impl Client {
+    /// Connects with the default settings to `redis://[user:password@]host[:port][/database]` or
+    /// `redis+unix:///path[?db=n&user=u&pass=p]`.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
+    /// [`Error::TimedOut`](crate::Error::TimedOut) if there is no server, [`Error::Refused`](crate::Error::Refused) if
+    /// it refuses the user or is too old (code `VERSION`).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
+        Self::builder().connect(url).await
+    }
+
+    /// Settings for a new client.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder { options: Options::default() }
+    }
+
+    /// The reentrant lock of that name. No I/O; a bad name is an [`Error::Misuse`](crate::Error::Misuse) of the calls
+    /// that need it.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(self.session.clone(), name.as_ref())
+    }
+
+    /// The uuid by which this client's holds are known.
+    pub fn id(&self) -> Uuid {
+        self.session.options.id
+    }
+
+    /// Waits for releases that are under way in the background (at most the response timeout), then stops the
+    /// client's tasks. Waiters get [`Error::Unavailable`](crate::Error::Unavailable); what is still held is no longer
+    /// renewed and ends with its lease.
+    ///
+    /// # Cancel safety
+    /// Dropping the future before it ends leaves the client open.
+    pub async fn close(&self) {
+        let idle = async {
+            while self.session.has_releases() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let _ = tokio::time::timeout(self.session.options.response_timeout, idle).await;
+        self.session.close();
+    }
+}
+
+/// Settings of a [`Client`].
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    options: Options,
+}
+
+impl ClientBuilder {
+    /// The lease of holds that the watchdog renews, every third of it. Redisson's `lockWatchdogTimeout`.
+    /// Default 30 s.
+    pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
+        self.options.lease = lease;
+        self
+    }
+
+    /// How long an answer is waited for: the limit of every call that does not wait for the lock. Default 3 s.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.options.response_timeout = timeout;
+        self
+    }
+
+    /// How long connecting may take, at first and after a drop. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// The pauses between tries to reconnect: the first, and the longest; each is about twice the one before, with a
+    /// random part. Default 10 ms and 500 ms. Requests that are harmless to repeat are sent again meanwhile.
+    pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.options.reconnect_min = first;
+        self.options.reconnect_max = longest;
+        self
+    }
+
+    /// The bounds of the local hand-off. Default [`HandOff::default`].
+    pub fn hand_off(mut self, bounds: HandOff) -> Self {
+        self.options.hand_off = bounds;
+        self
+    }
+
+    /// Maps each lock's name to its key before anything else is derived from it. Redisson's `NameMapper`.
+    /// Default: unchanged.
+    pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.options.name_mapper = Some(Arc::new(map));
+        self
+    }
+
+    /// The uuid by which this client's holds are known. No two clients may share one. Default: a random one.
+    pub fn client_id(mut self, id: Uuid) -> Self {
+        self.options.id = id;
+        self
+    }
+
+    /// Connects. See [`Client::connect`].
+    ///
+    /// # Errors
+    /// As for [`Client::connect`], and [`Error::Misuse`](crate::Error::Misuse) for settings out of range.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
+        self.options.check()?;
+        let address = Address::parse(url.as_ref())?;
+        let session = Session::connect(address, self.options, drive).await?;
+        Ok(Client { session })
+    }
+}

@@ -1,0 +1,158 @@
+//! Where the server is and how to get in. The one place that opens a socket.
+
+use super::connect_error;
+use crate::error::{Error, Phase, Result};
+use crate::options::Options;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use std::fmt;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// A server, with its credentials. Debug and Display show neither user nor password.
+#[derive(Clone)]
+pub(crate) struct Address {
+    info: ConnectionInfo,
+    node: String,
+}
+
+/// A byte stream to the server.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+impl Address {
+    /// Understands what the redis crate does of `redis://` and unix-socket URLs.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        // Only the scheme goes into an error: the rest may hold a password.
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+        match scheme {
+            Some("redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix") => {}
+            Some("rediss" | "valkeys") => {
+                return Err(Error::misuse("TLS is not supported yet: use redis:// or redis+unix://"));
+            }
+            Some(other) => {
+                return Err(Error::misuse(format!(
+                    "unknown URL scheme `{}`: use redis:// or redis+unix://",
+                    other.escape_debug()
+                )));
+            }
+            None => {
+                return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
+            }
+        }
+        let info = url
+            .into_connection_info()
+            .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))?;
+        // RESP2 serves every Redis from 3.2 on, and the supervisor sees a drop without RESP3's help.
+        let redis =
+            info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+        let node = info.addr().to_string();
+        Ok(Self { info: info.set_redis_settings(redis), node })
+    }
+
+    /// The server's address as text.
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// A new connection for commands, and the future that drives it and ends when it drops.
+    pub(super) async fn open(
+        &self,
+        options: &Options,
+    ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + 'static)> {
+        self.within(options.connect_timeout, async {
+            let stream = self.stream(options).await?;
+            // The response timeout is ours, so that a request can go on being waited for.
+            let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+            MultiplexedConnection::new_with_config(self.info.redis_settings(), stream, config).await
+        })
+        .await
+    }
+
+    /// A new connection for subscriptions.
+    pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
+        self.within(options.connect_timeout, async {
+            let stream = self.stream(options).await?;
+            redis::aio::PubSub::new(self.info.redis_settings(), stream).await
+        })
+        .await
+    }
+
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        connecting: impl Future<Output = Result<T, redis::RedisError>>,
+    ) -> Result<T> {
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(done) => done.map_err(|e| connect_error(&e, &self.node)),
+            Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit }),
+        }
+    }
+
+    async fn stream(&self, options: &Options) -> std::io::Result<Box<dyn Stream>> {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                let socket = socket2::SockRef::from(&stream);
+                let probe = Duration::from_secs(5);
+                socket.set_tcp_keepalive(
+                    &socket2::TcpKeepalive::new().with_time(probe * 3).with_interval(probe),
+                )?;
+                #[cfg(target_os = "linux")]
+                socket.set_tcp_user_timeout(Some(options.response_timeout * 3))?;
+                #[cfg(not(target_os = "linux"))]
+                let _ = options;
+                Ok(Box::new(stream))
+            }
+            #[cfg(unix)]
+            ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+            other => Err(std::io::Error::other(format!("no way to connect to {other}"))),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Address").field(&self.node).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_urls_are_misuse_and_show_no_password() {
+        for bad in [
+            "",
+            "localhost:6379",
+            "http://user:canary@localhost",
+            "redis://:canary@",
+            "redis://user:canary@host:99999",
+            "redis://user:canary@host/notanumber",
+            "rediss://user:canary@host",
+        ] {
+            match Address::parse(bad) {
+                Err(error @ Error::Misuse { .. }) => {
+                    assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+                }
+                other => panic!("{bad}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn good_urls_show_no_password() {
+        for good in [
+            "redis://127.0.0.1",
+            "redis://user:canary@127.0.0.1:7000/3",
+            "redis+unix:///tmp/x.sock",
+            "unix:///tmp/x.sock?db=1&pass=canary",
+        ] {
+            let address = Address::parse(good).unwrap();
+            assert!(!format!("{address:?} {}", address.node()).contains("canary"));
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! The command connection: one multiplexed connection under a supervisor that reconnects it, and the rules by which a
+//! request is sent again.
+//!
+//! Invariants:
+//! - A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so ([`Answer::repeated`]).
+//! - The old socket is closed before a new one is opened.
+//! - Every call ends by its deadline, whatever the connection does.
+
+use super::{Address, Backoff, Meaning, meaning};
+use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
+use crate::options::Options;
+use crate::script::{Arg, Reply, Request, Undecodable, Verb};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Value};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{debug, info, warn};
+
+/// A connection to the server that outlives its sockets. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    node: Arc<str>,
+    response_timeout: Duration,
+    status: watch::Receiver<Status>,
+}
+
+#[derive(Clone, Debug)]
+enum Status {
+    Up { epoch: u64, connection: MultiplexedConnection },
+    Down { reason: Arc<str> },
+}
+
+/// What came back for a request.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub reply: Reply,
+    /// When the send that was answered began.
+    pub sent: Moment,
+    /// An earlier send of it went unanswered.
+    pub repeated: bool,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    cause: Cause,
+    /// A send of it went unanswered: it may have run, or may still run.
+    pub unanswered: bool,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Refused { code: String, message: String },
+    Unreachable { reason: String },
+    NoAnswer { waited: Duration },
+}
+
+impl Failure {
+    /// The server's error code, where it refused.
+    pub(crate) fn code(&self) -> Option<&str> {
+        match &self.cause {
+            Cause::Refused { code, .. } => Some(code),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// Connects, checks the server, and starts the supervisor on the current runtime.
+    pub(crate) async fn connect(address: Address, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+        let (connection, driver) = address.open(options).await?;
+        let mut supervisor = Supervisor {
+            driver: tokio::spawn(driver),
+            epoch: 1,
+            status: watch::Sender::new(Status::Up { epoch: 1, connection: connection.clone() }),
+            address,
+            options: options.clone(),
+        };
+        check_server(connection, &supervisor.address, options).await?;
+        let this = Self {
+            node: supervisor.address.node().into(),
+            response_timeout: options.response_timeout,
+            status: supervisor.status.subscribe(),
+        };
+        Ok((this, tokio::spawn(async move { supervisor.run().await })))
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// How long a single answer is waited for.
+    pub(crate) fn response_timeout(&self) -> Duration {
+        self.response_timeout
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.status.borrow(), Status::Up { .. })
+    }
+
+    /// Ends when the connection has gone down or come up again since the last call on this clone.
+    pub(crate) async fn changed(&mut self) {
+        if self.status.changed().await.is_err() {
+            // The supervisor is gone, and nothing will change any more.
+            std::future::pending().await
+        }
+    }
+
+    /// Sends `request` until it is answered, within `limit`. A first send that went unanswered is repeated, unless
+    /// the request forbids it.
+    pub(crate) async fn call(&self, request: &mut Request, limit: Duration) -> Result<Answer, Failure> {
+        let started = Instant::now();
+        let until = Moment::now() + limit;
+        let mut status = self.status.clone();
+        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+        let (mut unanswered, mut by_source, mut dead) = (false, false, 0);
+        loop {
+            let fail = |cause| Err(Failure { cause, unanswered });
+            let (epoch, mut connection) = match up(&mut status, dead, until).await {
+                Ok(live) => live,
+                Err(reason) => return fail(Cause::Unreachable { reason }),
+            };
+            let sent = Moment::now();
+            let command = encode(request, by_source);
+            let answer = connection.send_packed_command(&command);
+            let meaning =
+                match tokio::time::timeout(self.response_timeout.min(until.remaining()), answer).await {
+                    Ok(Ok(value)) => match first_error(&value) {
+                        None => return Ok(Answer { reply: decode(value), sent, repeated: unanswered }),
+                        Some(error) => meaning(&error),
+                    },
+                    Ok(Err(error)) => {
+                        if error.is_unrecoverable_error() {
+                            dead = epoch;
+                        }
+                        meaning(&error)
+                    }
+                    Err(_) => Meaning::Unknown { reason: "no answer".into() },
+                };
+            match meaning {
+                Meaning::NoScript => {
+                    if let Verb::Script(script) = request.verb {
+                        debug!(script = script.name, "not known to the server: sending its source");
+                    }
+                    by_source = true;
+                }
+                Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
+                Meaning::NotNow { code, message } => {
+                    if until.passed() {
+                        return fail(Cause::Refused { code, message });
+                    }
+                    backoff.wait().await;
+                }
+                Meaning::Unknown { reason } => {
+                    unanswered = true;
+                    let cause = if dead == epoch {
+                        Cause::Unreachable { reason }
+                    } else {
+                        Cause::NoAnswer { waited: started.elapsed() }
+                    };
+                    if until.passed() || !request.repeat() {
+                        return Err(Failure { cause, unanswered });
+                    }
+                }
+            }
+        }
+    }
+
+    /// The public error for a failure.
+    pub(crate) fn error(&self, failure: Failure, phase: Phase) -> Error {
+        let node = self.node.to_string();
+        match failure.cause {
+            Cause::Refused { code, message } => Error::Refused { phase, node, code, message },
+            Cause::Unreachable { reason } => Error::Unavailable { phase, node, reason },
+            Cause::NoAnswer { waited } => Error::TimedOut { phase, node, waited },
+        }
+    }
+
+    /// The public error for an answer that fits no request of ours.
+    pub(crate) fn strange(&self, phase: Phase) -> Error {
+        Error::Refused {
+            phase,
+            node: self.node.to_string(),
+            code: "PROTOCOL".into(),
+            message: "the answer does not fit the request".into(),
+        }
+    }
+
+    /// A request of one send or more that only reads or that is harmless to repeat, with its decoded answer.
+    pub(crate) async fn ask<T>(
+        &self,
+        mut request: Request,
+        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
+        phase: Phase,
+    ) -> Result<T> {
+        match self.call(&mut request, self.response_timeout).await {
+            Ok(answer) => decoded(&answer.reply).map_err(|_| self.strange(phase)),
+            Err(failure) => Err(self.error(failure, phase)),
+        }
+    }
+}
+
+/// Waits for a connection other than the one of epoch `dead`.
+async fn up(
+    status: &mut watch::Receiver<Status>,
+    dead: u64,
+    until: Moment,
+) -> Result<(u64, MultiplexedConnection), String> {
+    loop {
+        let reason = match &*status.borrow_and_update() {
+            Status::Up { epoch, connection } if *epoch != dead => return Ok((*epoch, connection.clone())),
+            Status::Up { .. } => "the connection dropped".into(),
+            Status::Down { reason } => reason.to_string(),
+        };
+        match tokio::time::timeout(until.remaining(), status.changed()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err("the client is closed".into()),
+            Err(_) => return Err(reason),
+        }
+    }
+}
+
+/// Keeps a connection up.
+struct Supervisor {
+    driver: JoinHandle<()>,
+    epoch: u64,
+    status: watch::Sender<Status>,
+    address: Address,
+    options: Options,
+}
+
+impl Supervisor {
+    async fn run(&mut self) {
+        loop {
+            let reason = self.until_broken().await;
+            let node = self.address.node();
+            warn!(node, reason, "connection lost");
+            self.status.send_replace(Status::Down { reason: reason.into() });
+            // The socket is closed once the driver is gone: nothing more of ours enters the old connection.
+            self.driver.abort();
+            let _ = (&mut self.driver).await;
+            let connection = self.reopen().await;
+            info!(node = self.address.node(), epoch = self.epoch, "reconnected");
+            self.status.send_replace(Status::Up { epoch: self.epoch, connection });
+        }
+    }
+
+    /// Ends when the connection drops, or does not answer a PING in time: a half-open link tells nothing else.
+    async fn until_broken(&mut self) -> &'static str {
+        let Status::Up { mut connection, .. } = self.status.borrow().clone() else {
+            return "not connected";
+        };
+        let timeout = self.options.response_timeout;
+        let heartbeat = async {
+            loop {
+                tokio::time::sleep(timeout.min(Duration::from_secs(1))).await;
+                let ping = redis::cmd("PING");
+                match tokio::time::timeout(timeout, connection.send_packed_command(&ping)).await {
+                    Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
+                    Ok(_) => {}
+                    Err(_) => return "no answer to a heartbeat",
+                }
+            }
+        };
+        tokio::select! {
+            _ = &mut self.driver => "the connection dropped",
+            reason = heartbeat => reason,
+        }
+    }
+
+    async fn reopen(&mut self) -> MultiplexedConnection {
+        let mut backoff = Backoff::new(self.options.reconnect_min, self.options.reconnect_max);
+        loop {
+            match self.address.open(&self.options).await {
+                Ok((connection, driver)) => {
+                    self.driver = tokio::spawn(driver);
+                    self.epoch += 1;
+                    return connection;
+                }
+                Err(error) => {
+                    debug!(node = self.address.node(), %error, "could not reconnect");
+                    self.status.send_replace(Status::Down { reason: error.to_string().into() });
+                }
+            }
+            backoff.wait().await;
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// A server older than 3.2 does not replicate scripts as we use them.
+async fn check_server(
+    mut connection: MultiplexedConnection,
+    address: &Address,
+    options: &Options,
+) -> Result<()> {
+    let mut info = redis::cmd("INFO");
+    info.arg("server");
+    let answer = tokio::time::timeout(options.connect_timeout, connection.send_packed_command(&info)).await;
+    let (phase, node) = (Phase::Connect, address.node().to_owned());
+    let text = match answer {
+        Err(_) => return Err(Error::TimedOut { phase, node, waited: options.connect_timeout }),
+        Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
+        Ok(Ok(_)) => return Ok(()),
+        Ok(Err(error)) => {
+            return match meaning(&error) {
+                // A user without INFO may still lock.
+                Meaning::Refused { code, message } if code == "NOPERM" => {
+                    debug!(node, message, "the server's version is not known");
+                    Ok(())
+                }
+                _ => Err(super::connect_error(&error, &node)),
+            };
+        }
+    };
+    let version = text.lines().find_map(|line| line.strip_prefix("redis_version:")).map(str::trim);
+    let number = version.and_then(|v| {
+        let mut parts = v.split('.').map_while(|part| part.parse::<u32>().ok());
+        Some((parts.next()?, parts.next()?))
+    });
+    match (version, number) {
+        (Some(version), Some(number)) if number < (3, 2) => Err(Error::Refused {
+            phase,
+            node,
+            code: "VERSION".into(),
+            message: format!("Redis {version} is too old: 3.2 or later is needed"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+fn encode(request: &Request, by_source: bool) -> Cmd {
+    let mut command = match request.verb {
+        Verb::Command(name) => redis::cmd(name),
+        Verb::Script(script) => {
+            let mut command = redis::cmd(if by_source { "EVAL" } else { "EVALSHA" });
+            command.arg(if by_source { script.source } else { script.sha() }).arg(request.keys.len());
+            command
+        }
+    };
+    for key in &request.keys {
+        command.arg(key.as_bytes());
+    }
+    for arg in &request.args {
+        match arg {
+            Arg::Text(text) => command.arg(text.as_bytes()),
+            Arg::Number(number) => command.arg(*number),
+            Arg::Literal(text) => command.arg(*text),
+        };
+    }
+    command
+}
+
+/// An error that the server sent in the place of a value.
+fn first_error(value: &Value) -> Option<redis::RedisError> {
+    match value {
+        Value::ServerError(error) => Some(error.clone().into()),
+        _ => None,
+    }
+}
+
+fn decode(value: Value) -> Reply {
+    match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(n) => Reply::Int(n),
+        Value::BulkString(text) => Reply::Text(text),
+        Value::SimpleString(text) => Reply::Text(text.into_bytes()),
+        Value::Array(items) => Reply::List(items.into_iter().map(decode).collect()),
+        Value::Okay => Reply::Text(b"OK".to_vec()),
+        _ => Reply::Strange,
+    }
+}

@@ -1,0 +1,97 @@
+//! Everything that touches the redis crate: addresses, the command connection under its supervisor, and the
+//! subscriber. Nothing outside this folder may name that crate, except for its re-export.
+//!
+//! One server for now. What finds the server is [`Address::open`] alone, so that other ways of finding one come in
+//! there.
+
+mod address;
+mod commands;
+mod subscriber;
+
+pub(crate) use address::Address;
+pub(crate) use commands::{Answer, Connection, Failure};
+pub(crate) use subscriber::{Messages, Subscriber};
+
+use crate::error::{Error, Phase};
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What an error of the redis crate means for the request that got it.
+enum Meaning {
+    /// The server does not know the digest: send the source.
+    NoScript,
+    /// The request did not run, and may do so a little later.
+    NotNow { code: String, message: String },
+    /// The server refused for good; nothing was written.
+    Refused { code: String, message: String },
+    /// It may or may not have run.
+    Unknown { reason: String },
+}
+
+fn meaning(error: &RedisError) -> Meaning {
+    const NOT_NOW: [&str; 7] =
+        ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
+    // Before Redis 7 an error inside a script came back as ERR with the real code further on in the text.
+    const IN_SCRIPT: [&str; 5] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF "];
+    if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
+        return Meaning::NoScript;
+    }
+    let Some(code) = error.code() else {
+        return Meaning::Unknown { reason: error.to_string() };
+    };
+    let detail = error.detail().unwrap_or_default();
+    let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
+        Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
+        _ => (code, detail),
+    };
+    let (code, message) = (code.to_owned(), message.trim().to_owned());
+    if NOT_NOW.contains(&code.as_str()) {
+        Meaning::NotNow { code, message }
+    } else {
+        Meaning::Refused { code, message }
+    }
+}
+
+/// Why no connection could be made, as the caller sees it.
+fn connect_error(error: &RedisError, node: &str) -> Error {
+    let (phase, node) = (Phase::Connect, node.to_owned());
+    match meaning(error) {
+        Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
+            Error::Refused { phase, node, code, message }
+        }
+        // A refused password is an error of the crate itself; its text holds what the server said.
+        _ if error.kind() == ErrorKind::AuthenticationFailed => Error::Refused {
+            phase,
+            node,
+            code: "WRONGPASS".into(),
+            message: error.detail().unwrap_or("user name or password refused").to_owned(),
+        },
+        _ => Error::Unavailable { phase, node, reason: error.to_string() },
+    }
+}
+
+/// A delay that doubles from try to try, with a random half so that clients do not come back in step.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+    min: Duration,
+    max: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
+        Self { next: min, min, max }
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.next = self.min;
+    }
+
+    pub(crate) async fn wait(&mut self) {
+        let half = self.next / 2;
+        let random = Uuid::new_v4().as_u64_pair().1 % 1024;
+        tokio::time::sleep(half + half.mul_f64(random as f64 / 1024.0)).await;
+        self.next = (self.next * 2).min(self.max);
+    }
+}

@@ -1,0 +1,64 @@
+//! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
+//! subscriptions and replies to commands could be taken for each other.
+
+use super::Address;
+use crate::error::Result;
+use crate::options::Options;
+use redis::aio::{PubSubSink, PubSubStream};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_stream::StreamExt;
+
+/// The side that subscribes. What it sends is confirmed in order.
+#[derive(Clone)]
+pub(crate) struct Subscriber {
+    sink: PubSubSink,
+    timeout: Duration,
+}
+
+/// The side that listens. Dropping it closes the connection.
+pub(crate) struct Messages(PubSubStream);
+
+/// The connection broke, or did not answer in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Broken;
+
+impl Subscriber {
+    pub(crate) async fn open(address: &Address, options: &Options) -> Result<(Self, Messages)> {
+        let (sink, stream) = address.open_subscriber(options).await?.split();
+        Ok((Self { sink, timeout: options.response_timeout }, Messages(stream)))
+    }
+
+    /// Ends once the server has confirmed every channel.
+    pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Broken> {
+        let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
+        within(self.timeout, self.sink.subscribe(names)).await
+    }
+
+    pub(crate) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Broken> {
+        let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
+        within(self.timeout, self.sink.unsubscribe(names)).await
+    }
+
+    /// A half-open link is found by nothing else.
+    pub(crate) async fn ping(&mut self) -> std::result::Result<(), Broken> {
+        within(self.timeout, self.sink.ping::<redis::Value>()).await.map(drop)
+    }
+}
+
+impl Messages {
+    /// The channel of the next message; `None` once the connection has dropped.
+    pub(crate) async fn next(&mut self) -> Option<String> {
+        self.0.next().await.map(|message| message.get_channel_name().to_owned())
+    }
+}
+
+async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = redis::RedisResult<T>>,
+) -> std::result::Result<T, Broken> {
+    match tokio::time::timeout(limit, asked).await {
+        Ok(Ok(value)) => Ok(value),
+        _ => Err(Broken),
+    }
+}

@@ -1,0 +1,171 @@
+//! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
+
+use crate::error::{Error, Phase, Result};
+use crate::hold::{Hold, HoldState};
+use crate::lane::Level;
+use crate::script;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Instant;
+use tokio_stream::wrappers::WatchStream;
+use tokio_stream::{Stream, StreamExt};
+use tracing::{Instrument, debug_span};
+
+/// One level of a hold on a lock. The lock is held while any level of it lives.
+///
+/// Unlock it to learn that the release took effect, or drop it: then it is released in the background, while its
+/// [`Client`](crate::Client)'s runtime runs. Dropping never blocks and never panics, in a runtime or outside.
+/// A guard may be moved to another task or thread; it keeps its owner.
+///
+/// It derefs to [`Holding`], which tells how the hold stands.
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct LockGuard {
+    level: Level,
+    holding: Holding,
+}
+
+impl LockGuard {
+    pub(crate) fn new(level: Level) -> Self {
+        let holding = Holding(level.hold.clone());
+        Self { level, holding }
+    }
+
+    /// Releases this level, and the lock with the last one.
+    ///
+    /// # Errors
+    /// - [`Error::NotHeld`] if the hold had already been told as lost, [`Error::Lost`] if the release found it lost.
+    ///   Both name the present holder where it can be asked. What the lock guarded was not protected to the end.
+    /// - [`Error::Ambiguous`] if no answer came within the response timeout. The library goes on releasing in the
+    ///   background until it is confirmed or the lease has ended.
+    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused: the lease ends the
+    ///   hold.
+    ///
+    /// If an answer to the release was lost and the repeat finds nothing to release, that is success: the record
+    /// cannot tell whether this client or a force-unlock in between freed it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take the release back: it goes on in the background.
+    pub async fn unlock(self) -> Result<()> {
+        let (session, kind) = (self.level.session.clone(), self.level.kind.clone());
+        let name = kind.record().to_string();
+        let span = debug_span!("release", lock = ?name, owner = %self.owner());
+        let timeout = session.options.response_timeout;
+        let outcome = if self.state().is_live() {
+            let outcome = self.level.release()?;
+            match tokio::time::timeout(timeout, outcome).instrument(span).await {
+                Ok(Ok(outcome)) => outcome,
+                Ok(Err(_)) => Err(session.closed_error(Phase::Release)),
+                Err(_) => {
+                    Err(Error::Ambiguous { phase: Phase::Release, node: session.connection.node().into() })
+                }
+            }
+        } else {
+            Err(Error::NotHeld { name, holder: None })
+        };
+        match outcome {
+            Err(Error::NotHeld { name, .. }) => {
+                let holder = ask_holder(&session, &*kind).await;
+                Err(Error::NotHeld { name, holder })
+            }
+            Err(Error::Lost { name, reason, .. }) => {
+                let holder = ask_holder(&session, &*kind).await;
+                Err(Error::Lost { name, reason, holder })
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Who holds the lock now, if that can be told.
+pub(crate) async fn ask_holder(
+    session: &crate::session::Session,
+    kind: &dyn crate::lane::Contend,
+) -> Option<crate::error::Holder> {
+    let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
+    asked.await.ok().flatten()
+}
+
+impl Deref for LockGuard {
+    type Target = Holding;
+    fn deref(&self) -> &Holding {
+        &self.holding
+    }
+}
+
+impl fmt::Debug for LockGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LockGuard").field(&self.holding.0).finish()
+    }
+}
+
+/// How a hold stands. Cheap to clone, holds nothing: the hold ends with its guards.
+///
+/// Every look compares the lease's deadline with the clock first (on Linux the boot-time clock, which goes on while
+/// the host sleeps), so that a process that was paused past its lease is told [`HoldState::Lost`]. A pause of a
+/// virtual machine that stops its clock too can't be seen: where that matters, fence at the resource.
+#[derive(Clone)]
+pub struct Holding(Arc<Hold>);
+
+impl Holding {
+    /// What is known of the hold now.
+    pub fn state(&self) -> HoldState {
+        self.0.state()
+    }
+
+    /// The state now and every later one, to the last: [`HoldState::Lost`] or [`HoldState::Released`]. States that
+    /// follow each other faster than they are read are skipped.
+    pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
+        let mut ended = false;
+        self.0.state();
+        WatchStream::new(self.0.follow()).take_while(move |state| {
+            let go_on = !ended;
+            ended = !state.is_live();
+            go_on
+        })
+    }
+
+    /// Ends when the hold is lost, with [`HoldState::Lost`], or when it was released.
+    ///
+    /// Works on any tokio runtime, also when the client's own has ended: then the lease's deadline decides.
+    ///
+    /// # Cancel safety
+    /// It only watches.
+    pub async fn lost(&self) -> HoldState {
+        let mut states = self.0.follow();
+        loop {
+            let state = self.0.state();
+            if !state.is_live() {
+                return state;
+            }
+            // No longer than a second: timers stand still while the host sleeps.
+            let look = self.0.deadline().remaining().min(std::time::Duration::from_secs(1));
+            tokio::select! {
+                _ = states.changed() => {}
+                () = tokio::time::sleep(look) => {}
+            }
+        }
+    }
+
+    /// The owner as the record has it: `<client uuid>:<id>`, with `~<n>` behind it if earlier texts were retired.
+    pub fn owner(&self) -> &str {
+        &self.0.text
+    }
+
+    /// The lock's name as Redis has it (after the name mapper).
+    pub fn name(&self) -> &str {
+        &self.0.record
+    }
+
+    /// When the lease ends unless it is renewed: the time at which the last confirmed request was sent, plus the
+    /// lease. Moves on with each renewal.
+    pub fn deadline(&self) -> Instant {
+        self.0.deadline().to_instant()
+    }
+}
+
+impl fmt::Debug for Holding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Holding").field(&self.0).finish()
+    }
+}

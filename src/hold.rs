@@ -1,0 +1,195 @@
+//! One hold of one owner on one key, and what is known of it.
+//!
+//! Invariants:
+//! 2. A hold goes Held <-> Suspect -> Lost or Released, and never comes back from those two.
+//! - Its deadline is the time at which its last confirmed request was sent, plus the lease: never later than the
+//!   server's own, whatever the network did. Every look at the state compares it with the clock first, so that a
+//!   paused process learns the truth before it acts.
+
+use crate::clock::Moment;
+use crate::error::LossReason;
+use crate::owner::OwnerId;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What is known of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldState {
+    /// The lock is held: confirmed, and its lease has not ended.
+    Held,
+    /// The lock was held at the last confirmation and its lease has not ended, but the connection dropped or a
+    /// renewal failed since.
+    Suspect,
+    /// The lock is no longer held, or cannot be known to be. Final.
+    Lost(LossReason),
+    /// The lock was given back. Final.
+    Released,
+}
+
+impl HoldState {
+    /// True for [`HoldState::Held`] and [`HoldState::Suspect`].
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Held | Self::Suspect)
+    }
+}
+
+/// Who is told that a hold is no longer certain.
+pub(crate) trait Observer: Send + Sync {
+    /// The hold left [`HoldState::Held`] without being released.
+    fn doubted(&self, hold: &Arc<Hold>);
+}
+
+/// One generation of one hold: never used again for another.
+pub(crate) struct Hold {
+    /// Of the process: no two holds share it.
+    pub generation: u64,
+    pub record: Arc<str>,
+    pub owner: OwnerId,
+    /// The owner as the record has it.
+    pub text: Arc<str>,
+    status: Mutex<Status>,
+    /// Made only for those who want to follow the state.
+    followers: OnceLock<watch::Sender<HoldState>>,
+    observer: Weak<dyn Observer>,
+}
+
+#[derive(Clone, Copy)]
+struct Status {
+    state: HoldState,
+    deadline: Moment,
+    /// The levels that the watchdog renews for.
+    renewing: u32,
+}
+
+impl Hold {
+    pub(crate) fn new(
+        record: Arc<str>,
+        owner: OwnerId,
+        text: Arc<str>,
+        deadline: Moment,
+        observer: Weak<dyn Observer>,
+    ) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Arc::new(Self {
+            generation: NEXT.fetch_add(1, Ordering::Relaxed),
+            record,
+            owner,
+            text,
+            status: Mutex::new(Status { state: HoldState::Held, deadline, renewing: 0 }),
+            followers: OnceLock::new(),
+            observer,
+        })
+    }
+
+    /// The state by now.
+    pub(crate) fn state(self: &Arc<Self>) -> HoldState {
+        self.change(|_| {})
+    }
+
+    pub(crate) fn deadline(&self) -> Moment {
+        self.lock().deadline
+    }
+
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.lock().renewing > 0
+    }
+
+    /// A level begins that the watchdog renews for.
+    pub(crate) fn begin_renewal(&self) {
+        self.lock().renewing += 1;
+    }
+
+    /// A level ends that the watchdog renewed for. True if it renews for others still.
+    pub(crate) fn end_renewal(&self) -> bool {
+        let mut status = self.lock();
+        status.renewing = status.renewing.saturating_sub(1);
+        status.renewing > 0
+    }
+
+    /// The server confirmed at some time after `sent` that the record lives for `lease` from then on.
+    pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, lease: Duration) -> HoldState {
+        self.change(|status| {
+            status.state = HoldState::Held;
+            status.deadline = status.deadline.max(sent + lease);
+        })
+    }
+
+    /// It is no longer certain that the record is there.
+    pub(crate) fn doubt(self: &Arc<Self>) -> HoldState {
+        self.change(|status| status.state = HoldState::Suspect)
+    }
+
+    pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {
+        self.change(|status| status.state = HoldState::Lost(reason))
+    }
+
+    /// Gives the hold back: nobody renews it from now on. Tells what it was.
+    pub(crate) fn release(self: &Arc<Self>) -> HoldState {
+        let before = self.state();
+        self.change(|status| status.state = HoldState::Released);
+        before
+    }
+
+    /// The states from now on.
+    pub(crate) fn follow(self: &Arc<Self>) -> watch::Receiver<HoldState> {
+        let followers = self.followers.get_or_init(|| watch::Sender::new(HoldState::Held));
+        self.tell(followers);
+        followers.subscribe()
+    }
+
+    /// Applies `change` if the hold is still live, and tells those whom it concerns.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Status)) -> HoldState {
+        let mut status = self.lock();
+        let before = status.state;
+        if !before.is_live() {
+            return before;
+        }
+        if status.deadline.passed() {
+            status.state = HoldState::Lost(LossReason::Expired);
+        } else {
+            change(&mut status);
+        }
+        let after = status.state;
+        drop(status);
+        if after != before {
+            if let Some(followers) = self.followers.get() {
+                self.tell(followers);
+            }
+            if matches!(after, HoldState::Suspect | HoldState::Lost(_))
+                && let Some(observer) = self.observer.upgrade()
+            {
+                observer.doubted(self);
+            }
+        }
+        after
+    }
+
+    /// Reads the state anew, so that the last one told is the last one reached.
+    fn tell(&self, followers: &watch::Sender<HoldState>) {
+        followers.send_if_modified(|told| {
+            let state = self.lock().state;
+            std::mem::replace(told, state) != state
+        });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Status> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = *self.lock();
+        f.debug_struct("Hold")
+            .field("lock", &self.record)
+            .field("owner", &self.text)
+            .field("generation", &self.generation)
+            .field("state", &status.state)
+            .field("left", &status.deadline.remaining())
+            .finish()
+    }
+}

@@ -1,0 +1,74 @@
+//! Every key and channel name, and nothing else builds one.
+//!
+//! The rules are Redisson's: a name that contains `{` is used as it is, any other is put in braces, so that all
+//! keys of one lock share a cluster slot.
+
+use crate::error::{Error, Result};
+use std::sync::Arc;
+
+/// Redis refuses keys and values longer than this (`proto-max-bulk-len`, by default 512 MB).
+const MAX_BYTES: usize = 512 * 1024 * 1024;
+
+/// The names of one reentrant lock.
+#[derive(Debug)]
+pub(crate) struct LockKeys {
+    record: Arc<str>,
+    channel: Arc<str>,
+}
+
+impl LockKeys {
+    /// `name` is the lock's name after the name mapper.
+    pub(crate) fn new(name: String) -> Result<Self> {
+        const CHANNEL: &str = "redisson_lock__channel";
+        if name.is_empty() {
+            return Err(Error::misuse("a lock's name must not be empty"));
+        }
+        if name.len() + CHANNEL.len() + ":{}".len() > MAX_BYTES {
+            return Err(Error::misuse(format!(
+                "a lock's name of {} bytes is over Redis' 512 MB",
+                name.len()
+            )));
+        }
+        Ok(Self { channel: prefix(CHANNEL, &name).into(), record: name.into() })
+    }
+
+    /// The key of the record: the lock's name itself.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        &self.record
+    }
+
+    /// The channel on which a release is published.
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+}
+
+/// `prefix:name` when the name contains `{`, else `prefix:{name}`.
+fn prefix(prefix: &str, name: &str) -> String {
+    if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_channel_of_a_name_is_redissons() {
+        for (name, channel) in [
+            ("orders", "redisson_lock__channel:{orders}"),
+            ("a", "redisson_lock__channel:{a}"),
+            ("a{b}c", "redisson_lock__channel:a{b}c"),
+            ("{x}", "redisson_lock__channel:{x}"),
+            ("a{", "redisson_lock__channel:a{"),
+            ("}{", "redisson_lock__channel:}{"),
+            ("{}x", "redisson_lock__channel:{}x"),
+            ("a}", "redisson_lock__channel:{a}}"),
+            ("two words", "redisson_lock__channel:{two words}"),
+            ("line\nbreak", "redisson_lock__channel:{line\nbreak}"),
+            ("schloß \"q\"", "redisson_lock__channel:{schloß \"q\"}"),
+        ] {
+            let keys = LockKeys::new(name.into()).unwrap();
+            assert_eq!((&**keys.record(), &**keys.channel()), (name, channel));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What one key of one client has to do, in order; and what a kind of lock tells the engine about itself.
+//!
+//! All that changes a key's record goes through its lane, one request at a time, sent by the lane's driver (see
+//! `drive`) and never by the future that asked for it. A future that is dropped leaves its request to the lane,
+//! which undoes it. That is what makes the count in the record known.
+
+use crate::clock::Moment;
+use crate::error::{Error, Result};
+use crate::hold::{Hold, Observer};
+use crate::options::Lease;
+use crate::owner::OwnerId;
+use crate::script::Request;
+use crate::session::Session;
+use crate::wakeup::Signal;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::oneshot;
+
+/// What a kind of lock tells the engine: its names and its requests. It has no state and no loop.
+pub(crate) trait Contend: Send + Sync + 'static {
+    /// The key of the record.
+    fn record(&self) -> &Arc<str>;
+    /// Where releases are published.
+    fn channel(&self) -> &Arc<str>;
+    /// The first hold of an owner.
+    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request;
+    /// A change of the count of an owner who goes on holding.
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request;
+    /// The last release of an owner.
+    fn release(&self, owner: &Arc<str>) -> Request;
+    /// The hand-off from an owner to another.
+    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request;
+}
+
+/// One key of one client.
+pub(crate) struct Lane {
+    pub session: Weak<Session>,
+    pub kind: Arc<dyn Contend>,
+    pub signal: Arc<Signal>,
+    this: Weak<Lane>,
+    work: Mutex<Work>,
+}
+
+/// What is to be done, and what is held.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// Those who want the lock, in the order in which they came.
+    pub waiters: VecDeque<Waiter>,
+    pub releases: VecDeque<Release>,
+    pub current: Option<Current>,
+    /// A release has been taken and is not done yet.
+    pub releasing: bool,
+    /// Somebody drives the lane.
+    pub driven: bool,
+    /// The lane has left the session's table: use another.
+    pub removed: bool,
+    /// When the server last answered for this key.
+    pub answered: Option<Moment>,
+    /// When a busy record's expiry was last seen to move without a message.
+    pub moved_at: Option<Moment>,
+    /// Other clients count until then as ones that take and leave the lock without a message.
+    pub pollers_until: Option<Moment>,
+    last_ticket: u64,
+}
+
+/// The hold that this client has on the key.
+pub(crate) struct Current {
+    pub hold: Arc<Hold>,
+    /// The count in the record.
+    pub recorded: u64,
+    /// The levels given out. Differs from `recorded` only after a refused partial release.
+    pub levels: u64,
+}
+
+/// Somebody who wants the lock.
+pub(crate) struct Waiter {
+    pub ticket: u64,
+    pub owner: OwnerId,
+    pub lease: Lease,
+    /// Wants an answer to one attempt, whatever it is.
+    pub once: bool,
+    pub attempts: u32,
+    pub reply: oneshot::Sender<Outcome>,
+}
+
+/// What a waiter is told.
+pub(crate) enum Outcome {
+    Granted(Level, u32),
+    Busy,
+    Failed(Error),
+}
+
+/// Something to be given back.
+pub(crate) enum Release {
+    /// One level of a hold.
+    Level { hold: Arc<Hold>, renewing: bool, reply: Option<oneshot::Sender<Result<()>>> },
+    /// A text that must not hold the record any more, until then.
+    Text(Arc<str>, Moment),
+}
+
+impl Lane {
+    pub(crate) fn new(session: Weak<Session>, kind: Arc<dyn Contend>) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            session,
+            kind,
+            signal: Arc::default(),
+            this: this.clone(),
+            work: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn observer(&self) -> Weak<dyn Observer> {
+        self.this.clone() as Weak<dyn Observer>
+    }
+}
+
+impl Observer for Lane {
+    /// Those who wait behind a hold that is no longer certain look for themselves; and a text that was lost is never
+    /// used again, because its release is still to be sent.
+    fn doubted(&self, hold: &Arc<Hold>) {
+        let Some(session) = self.session.upgrade() else { return };
+        if !hold.state().is_live() {
+            tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
+            session.retire_texts();
+            let until = Moment::now() + session.options.lease;
+            let _ = session.submit(&self.kind, |work| {
+                work.releases.push_back(Release::Text(hold.text.clone(), until));
+            });
+        }
+        self.signal.look_again();
+    }
+}
+
+impl Work {
+    /// Adds a waiter at the end, and returns its ticket.
+    pub(crate) fn enqueue(
+        &mut self,
+        owner: OwnerId,
+        lease: Lease,
+        once: bool,
+        reply: oneshot::Sender<Outcome>,
+    ) -> u64 {
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        self.waiters.push_back(Waiter { ticket, owner, lease, once, attempts: 0, reply });
+        ticket
+    }
+
+    /// Whether anything is still to be given back.
+    pub(crate) fn is_releasing(&self) -> bool {
+        self.releasing || !self.releases.is_empty()
+    }
+
+    /// Takes the waiter of `ticket` out, if it still waits.
+    pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
+        let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
+        self.waiters.remove(at)
+    }
+}
+
+/// One level of a hold: given back when dropped.
+pub(crate) struct Level {
+    pub session: Arc<Session>,
+    pub kind: Arc<dyn Contend>,
+    pub hold: Arc<Hold>,
+    pub renewing: bool,
+    released: bool,
+}
+
+impl Level {
+    pub(crate) fn new(session: &Arc<Session>, lane: &Lane, hold: &Arc<Hold>, lease: Lease) -> Self {
+        let renewing = lease == Lease::Watchdog;
+        Self {
+            session: session.clone(),
+            kind: lane.kind.clone(),
+            hold: hold.clone(),
+            renewing,
+            released: false,
+        }
+    }
+
+    /// Gives the level back, and returns where the outcome will be told.
+    pub(crate) fn release(mut self) -> Result<oneshot::Receiver<Result<()>>> {
+        let (reply, outcome) = oneshot::channel();
+        self.send(Some(reply))?;
+        Ok(outcome)
+    }
+
+    fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<()> {
+        self.released = true;
+        let (hold, renewing) = (self.hold.clone(), self.renewing);
+        self.session
+            .submit(&self.kind, |work| work.releases.push_back(Release::Level { hold, renewing, reply }))
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
+        if !self.released && self.hold.state().is_live() {
+            let _ = self.send(None);
+        }
+    }
+}

@@ -1,0 +1,34 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+mod acquire;
+#[cfg(feature = "blocking")]
+pub mod blocking;
+mod client;
+mod clock;
+mod connection;
+mod drive;
+mod error;
+mod guard;
+mod hold;
+mod keys;
+mod lane;
+mod lock;
+mod options;
+mod owner;
+mod pubsub;
+mod release;
+mod script;
+mod session;
+mod wakeup;
+mod watchdog;
+
+pub use client::{Client, ClientBuilder};
+pub use error::{Error, Holder, LossReason, Phase, Result};
+pub use guard::{Holding, LockGuard};
+pub use hold::HoldState;
+pub use lock::Lock;
+pub use options::HandOff;
+pub use owner::Owner;
+pub use redis;

@@ -1,0 +1,300 @@
+//! The reentrant lock: its names and requests, and the handle that users have.
+
+use crate::acquire::{self, Wait};
+use crate::error::{Error, Holder, Phase, Result};
+use crate::guard::{Holding, LockGuard};
+use crate::hold::HoldState;
+use crate::keys::LockKeys;
+use crate::lane::Contend;
+use crate::options::{Lease, check_wait};
+use crate::owner::{Owner, OwnerId};
+use crate::script::{self, Request, TimeToLive};
+use crate::session::Session;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+impl Contend for LockKeys {
+    fn record(&self) -> &Arc<str> {
+        self.record()
+    }
+
+    fn channel(&self) -> &Arc<str> {
+        self.channel()
+    }
+
+    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
+        script::acquire(self.record(), owner, lease_ms)
+    }
+
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
+        script::recount(self.record(), owner, from, to, lease_ms)
+    }
+
+    fn release(&self, owner: &Arc<str>) -> Request {
+        script::release(self.record(), owner, self.channel())
+    }
+
+    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {
+        script::hand_over(self.record(), from, to, lease_ms, self.channel())
+    }
+}
+
+/// Redisson's reentrant lock. A handle: cheap to make and to clone, no I/O, no state of a hold.
+///
+/// The owner is the current tokio task (the thread at the root of a `block_on`), or the one given by
+/// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times; it is free
+/// when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
+/// exclude each other. Give each its own [`Owner`] where they must.
+#[derive(Clone)]
+pub struct Lock {
+    session: Arc<Session>,
+    /// An unusable name is told by the first call that would need it.
+    kind: Result<Arc<dyn Contend>>,
+    lease: Lease,
+    owner: Who,
+}
+
+#[derive(Clone)]
+enum Who {
+    Current,
+    #[cfg_attr(not(feature = "blocking"), allow(dead_code))]
+    Thread,
+    Explicit(Owner),
+}
+
+impl Lock {
+    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
+        let mapped = match &session.options.name_mapper {
+            Some(map) => map(name),
+            None => name.to_owned(),
+        };
+        let kind = LockKeys::new(mapped).map(|keys| Arc::new(keys) as Arc<dyn Contend>);
+        Self { session, kind, lease: Lease::Watchdog, owner: Who::Current }
+    }
+
+    /// The same lock with a fixed lease: the hold ends after `lease` unless it is unlocked before, and the watchdog
+    /// does not renew it. Without one, the client's lease (by default 30 s) is renewed while the guard lives.
+    ///
+    /// The lease is at least 1 ms; fractions of a millisecond are cut off. One that Redis can't count is an
+    /// [`Error::Misuse`] of the acquire.
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        Self { lease: Lease::Fixed(lease), ..self.clone() }
+    }
+
+    /// The same lock, held by `owner` instead of the current task.
+    pub fn with_owner(&self, owner: &Owner) -> Self {
+        Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn with_thread(&self) -> Self {
+        Self { owner: Who::Thread, ..self.clone() }
+    }
+
+    /// Takes the lock, waiting for as long as it takes; also through restarts of the server.
+    ///
+    /// Waiters of one client are served in the order in which they came. They don't poll: they hear of a release by
+    /// its message.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
+    /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves the queue, and gives back what was already on its way.
+    pub async fn lock(&self) -> Result<LockGuard> {
+        match self.acquire(Wait::Forever).await? {
+            Some(guard) => Ok(guard),
+            None => Err(self.session.closed_error(Phase::Acquire)),
+        }
+    }
+
+    /// Takes the lock if it is free, with one look at the server. `None` if another holds it.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server did not answer
+    /// within the response timeout.
+    ///
+    /// # Cancel safety
+    /// As for [`lock`](Self::lock).
+    pub async fn try_lock(&self) -> Result<Option<LockGuard>> {
+        self.acquire(Wait::No).await
+    }
+
+    /// Takes the lock, waiting for at most `wait`. `None` if another held it for all that time; a `wait` of zero is
+    /// [`try_lock`](Self::try_lock).
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] if the server told nothing in that time.
+    ///
+    /// # Cancel safety
+    /// As for [`lock`](Self::lock).
+    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
+        check_wait(wait)?;
+        self.acquire(Wait::For(wait)).await
+    }
+
+    /// Runs `body` while the lock is held, and cancels it when the lease is lost.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock) while waiting. [`Error::Lost`] if the hold was lost before the body and the release
+    /// were done: the body was dropped where it stood, or had just ended, and what it did was not protected to the
+    /// end. A release that could not be confirmed is not an error here: the lock was held throughout, and the library
+    /// goes on releasing it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the body and releases the lock in the background.
+    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
+    where
+        F: FnOnce(Holding) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        let guard = self.lock().await?;
+        let holding = Holding::clone(&guard);
+        let done = tokio::select! {
+            biased;
+            state = holding.lost() => Err(state),
+            value = body(holding.clone()) => Ok(value),
+        };
+        let lost = |reason, holder| Error::Lost { name: guard_name(&holding), reason, holder };
+        match (done, holding.state()) {
+            (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
+                drop(guard);
+                Err(lost(reason, self.holder().await.ok().flatten()))
+            }
+            (Err(_), _) => Err(self.session.closed_error(Phase::Release)),
+            (Ok(value), _) => match guard.unlock().await {
+                Err(error) if error.is_lost() => Err(error),
+                Err(error) => {
+                    tracing::warn!(lock = ?holding.name(), %error, "released without confirmation");
+                    Ok(value)
+                }
+                Ok(()) => Ok(value),
+            },
+        }
+    }
+
+    /// Whether anyone holds the lock.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
+    pub async fn is_locked(&self) -> Result<bool> {
+        self.ask(script::exists(self.kind()?.record()), script::yes).await
+    }
+
+    /// Whether the current owner holds the lock, as the record says.
+    ///
+    /// # Errors
+    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock).
+    pub async fn is_held(&self) -> Result<bool> {
+        Ok(self.hold_count().await? > 0)
+    }
+
+    /// How often the current owner holds the lock, as the record says; 0 if it does not.
+    ///
+    /// # Errors
+    /// As for [`is_held`](Self::is_held).
+    pub async fn hold_count(&self) -> Result<u64> {
+        let kind = self.kind()?;
+        let owner = self.owner()?;
+        let own = self.session.existing_lane(&**kind).and_then(|lane| {
+            let work = lane.work();
+            let current = work.current.as_ref()?;
+            (current.hold.owner == owner).then(|| current.hold.text.clone())
+        });
+        let text = own.unwrap_or_else(|| owner.text(&self.session.id, self.session.era()));
+        self.ask(script::hold_count(kind.record(), &text), script::counted).await
+    }
+
+    /// Time until the lock's lease ends unless it is renewed, whoever holds it. `None` if nobody does;
+    /// [`Duration::MAX`] for a record without an expiry, which Redisson never leaves.
+    ///
+    /// # Errors
+    /// As for [`is_locked`](Self::is_locked).
+    pub async fn remaining_lease(&self) -> Result<Option<Duration>> {
+        let left = self.ask(script::time_to_live(self.kind()?.record()), script::lives).await?;
+        Ok(match left {
+            TimeToLive::Absent => None,
+            TimeToLive::Never => Some(Duration::MAX),
+            TimeToLive::Left(left) => Some(left),
+        })
+    }
+
+    /// Who holds the lock, and how often. `None` if nobody does.
+    ///
+    /// # Errors
+    /// As for [`is_locked`](Self::is_locked); [`Error::Refused`] with code `WRONGTYPE` if the name is in use for a
+    /// value that is no lock.
+    pub async fn holder(&self) -> Result<Option<Holder>> {
+        self.ask(script::holder(self.kind()?.record()), script::held_by).await
+    }
+
+    /// Frees the lock whoever holds it, and tells the waiters. True if somebody held it.
+    ///
+    /// A holder in this library learns of it at its next renewal, one with a fixed lease at its next operation or
+    /// its deadline; a Java holder when it unlocks.
+    ///
+    /// # Errors
+    /// As for [`is_locked`](Self::is_locked), and [`Error::Ambiguous`] if the request was sent and not answered: it
+    /// is not repeated, because a repeat could free a later holder's lock.
+    ///
+    /// # Cancel safety
+    /// Once polled, the request may take effect even if the future is dropped.
+    pub async fn force_unlock(&self) -> Result<bool> {
+        let kind = self.kind()?;
+        self.session.check_process()?;
+        let connection = &self.session.connection;
+        let mut request = script::force_unlock(kind.record(), kind.channel());
+        match connection.call(&mut request, self.session.options.response_timeout).await {
+            Ok(answer) => script::yes(&answer.reply).map_err(|_| connection.strange(Phase::ForceUnlock)),
+            Err(failure) if failure.unanswered => {
+                Err(Error::Ambiguous { phase: Phase::ForceUnlock, node: connection.node().into() })
+            }
+            Err(failure) => Err(connection.error(failure, Phase::ForceUnlock)),
+        }
+    }
+
+    async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        let kind = self.kind()?;
+        self.lease.check()?;
+        self.session.check_process()?;
+        let owner = self.owner()?;
+        let level = acquire::acquire(&self.session, kind, owner, self.lease, wait).await?;
+        Ok(level.map(LockGuard::new))
+    }
+
+    fn kind(&self) -> Result<&Arc<dyn Contend>> {
+        self.kind.as_ref().map_err(Error::clone)
+    }
+
+    fn owner(&self) -> Result<OwnerId> {
+        match &self.owner {
+            Who::Current => OwnerId::current(),
+            Who::Thread => Ok(OwnerId::thread()),
+            Who::Explicit(owner) => OwnerId::explicit(owner),
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        request: Request,
+        decoded: impl FnOnce(&script::Reply) -> Result<T, script::Undecodable>,
+    ) -> Result<T> {
+        self.session.check_process()?;
+        self.session.connection.ask(request, decoded, Phase::Inspect).await
+    }
+}
+
+fn guard_name(holding: &Holding) -> String {
+    holding.name().to_owned()
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock")
+            .field("name", &self.kind.as_ref().map(|kind| kind.record().to_string()).ok())
+            .field("lease", &self.lease)
+            .finish()
+    }
+}

@@ -1,0 +1,166 @@
+//! Every setting with its default and its unit.
+
+use crate::error::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Bounds of the local hand-off.
+///
+/// When a hold ends and another task of the same client waits, the record passes from owner to owner without being
+/// freed. These bounds keep that fair to other clients: past one of them a real release with its message is made, and
+/// this client does not contend until it hears a message or `pause` has gone by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandOff {
+    /// Hand-offs in a row while another client subscribes to the lock's channel; also bounded by this client's
+    /// waiters divided by the other subscribers. Default 16; 0 turns hand-off off.
+    pub max_in_row: u32,
+    /// Time in a row while another client subscribes. Default 20 ms.
+    pub max_time: Duration,
+    /// Time in a row in any case, for clients that poll instead of subscribing. Default 200 ms.
+    pub max_time_alone: Duration,
+    /// How long this client stays away after a release that others were told of. Default 3 ms.
+    pub pause: Duration,
+    /// The same where other clients were seen to come and go without messages (Redisson's spin lock), which look
+    /// at the lock only every so often. Default 20 ms.
+    pub pause_for_pollers: Duration,
+}
+
+impl Default for HandOff {
+    fn default() -> Self {
+        Self {
+            max_in_row: 16,
+            max_time: Duration::from_millis(20),
+            max_time_alone: Duration::from_millis(200),
+            pause: Duration::from_millis(3),
+            pause_for_pollers: Duration::from_millis(20),
+        }
+    }
+}
+
+/// How long a hold lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    /// The client's lease, renewed while the holder lives.
+    Watchdog,
+    /// As long as said, never renewed.
+    Fixed(Duration),
+}
+
+impl Lease {
+    /// A fixed lease must be whole milliseconds that Redis can count.
+    pub(crate) fn check(self) -> Result<()> {
+        match self {
+            Self::Watchdog => Ok(()),
+            Self::Fixed(lease) => check_lease(lease),
+        }
+    }
+}
+
+/// Longest lease that Redis takes: it adds the lease to its own clock, in milliseconds, as a signed 64-bit number.
+const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
+
+fn check_lease(lease: Duration) -> Result<()> {
+    match lease.as_millis() {
+        0 => Err(Error::misuse("a lease must be at least 1 ms")),
+        1..=MAX_LEASE_MS => Ok(()),
+        ms => Err(Error::misuse(format!(
+            "a lease of {ms} ms is over the {MAX_LEASE_MS} ms that Redis can count"
+        ))),
+    }
+}
+
+/// A wait that the clock can count.
+pub(crate) fn check_wait(wait: Duration) -> Result<()> {
+    match i64::try_from(wait.as_millis()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms; use `lock` to wait without a limit")),
+    }
+}
+
+/// Milliseconds of a checked lease.
+pub(crate) fn millis(lease: Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
+}
+
+type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The settings of a client.
+#[derive(Clone)]
+pub(crate) struct Options {
+    pub id: Uuid,
+    pub lease: Duration,
+    pub response_timeout: Duration,
+    pub connect_timeout: Duration,
+    pub reconnect_min: Duration,
+    pub reconnect_max: Duration,
+    pub hand_off: HandOff,
+    pub name_mapper: Option<NameMapper>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            id: Uuid::new_v4(),
+            lease: Duration::from_secs(30),
+            response_timeout: Duration::from_secs(3),
+            connect_timeout: Duration::from_secs(5),
+            reconnect_min: Duration::from_millis(10),
+            reconnect_max: Duration::from_millis(500),
+            hand_off: HandOff::default(),
+            name_mapper: None,
+        }
+    }
+}
+
+impl Options {
+    pub(crate) fn check(&self) -> Result<()> {
+        check_lease(self.lease)?;
+        for (what, time) in [
+            ("response timeout", self.response_timeout),
+            ("connect timeout", self.connect_timeout),
+            ("reconnect back-off", self.reconnect_min),
+        ] {
+            if time.is_zero() || time > Duration::from_secs(24 * 3600) {
+                return Err(Error::misuse(format!("the {what} must be above 0 and at most a day")));
+            }
+        }
+        if self.reconnect_max < self.reconnect_min {
+            return Err(Error::misuse("the longest reconnect back-off is below the shortest"));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("id", &self.id)
+            .field("lease", &self.lease)
+            .field("response_timeout", &self.response_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("reconnect", &(self.reconnect_min..=self.reconnect_max))
+            .field("hand_off", &self.hand_off)
+            .field("name_mapper", &self.name_mapper.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_and_waits_have_limits() {
+        for bad in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(u64::MAX), Duration::MAX]
+        {
+            assert!(matches!(Lease::Fixed(bad).check(), Err(Error::Misuse { .. })), "{bad:?}");
+        }
+        for good in [Duration::from_millis(1), Duration::from_secs(1 << 40)] {
+            assert!(Lease::Fixed(good).check().is_ok());
+        }
+        assert!(check_wait(Duration::MAX).is_err());
+        assert!(check_wait(Duration::from_secs(1 << 40)).is_ok());
+    }
+}

@@ -1,0 +1,246 @@
+//! The part of the wait loop that gives back: a level, the lock to the next waiter of this client (the hand-off), or
+//! the lock to everyone.
+//!
+//! Handing a lock over among the waiters of one place before others get it, within bounds, is lock cohorting: Dice,
+//! Marathe, Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP 2012. Here the place is a
+//! client, and each owner's lease begins anew.
+//!
+//! Invariants:
+//! 7. A hold is ended (and no longer renewed) before its release is sent.
+//! - The record moves from owner to owner of this client in one script, so that it always names who holds.
+
+use crate::clock::Moment;
+use crate::connection::{Answer, Failure};
+use crate::drive::{Driver, Pause};
+use crate::error::{Error, LossReason, Phase, Result};
+use crate::hold::{Hold, HoldState};
+use crate::lane::Release;
+use crate::options::{Lease, millis};
+use crate::owner::OwnerId;
+use crate::script::{self, HandedOver, Recounted, Released};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::debug;
+
+impl Driver {
+    /// Gives back one level.
+    pub(crate) async fn release(
+        &mut self,
+        hold: Arc<Hold>,
+        renewing: bool,
+        reply: Option<oneshot::Sender<Result<()>>>,
+    ) {
+        let still_renewed = if renewing { hold.end_renewal() } else { hold.is_renewed() };
+        let current = self.with_current(&hold, |current| {
+            current.levels = current.levels.saturating_sub(1);
+            (current.recorded, current.levels)
+        });
+        let outcome = match current {
+            None => Err(self.not_held()),
+            Some((recorded, 0)) => self.release_last(&hold, recorded).await,
+            Some((recorded, levels)) => {
+                // A level that only had a fixed lease adds nothing when it ends.
+                let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
+                self.release_partly(&hold, recorded, levels, lease).await
+            }
+        };
+        if let Some(reply) = reply {
+            let _ = reply.send(outcome);
+        }
+    }
+
+    async fn release_partly(
+        &mut self,
+        hold: &Arc<Hold>,
+        recorded: u64,
+        levels: u64,
+        lease: Duration,
+    ) -> Result<()> {
+        if recorded == levels {
+            return Ok(());
+        }
+        let request = self.lane.kind.recount(&hold.text, recorded, levels, millis(lease));
+        match self.certain(request, hold).await {
+            Ok(answer) => match script::recounted(&answer.reply) {
+                Ok(Recounted::Done) => {
+                    hold.confirm(answer.sent, lease);
+                    self.with_current(hold, |current| current.recorded = levels);
+                    Ok(())
+                }
+                Ok(Recounted::Gone) => Err(self.lost(hold, LossReason::Gone)),
+                Ok(Recounted::Other) => Err(self.lost(hold, LossReason::Taken)),
+                Ok(Recounted::Mismatch) => Err(self.mismatch()),
+                Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
+            },
+            // A server out of memory refuses it; the next change of the count makes up for it.
+            Err(failure) if failure.code() == Some("OOM") => Ok(()),
+            Err(failure) => Err(self.undecided(failure)),
+        }
+    }
+
+    /// Gives the lock back: to the next waiter of this client, or to everyone.
+    async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<()> {
+        let deadline = hold.deadline();
+        // From here on nobody renews it.
+        let was = hold.release();
+        self.session.watchdog.forget(hold);
+        self.lane.work().current = None;
+        if !was.is_live() {
+            return Err(self.not_held());
+        }
+        if was == HoldState::Held
+            && recorded == 1
+            && let Some((ticket, owner, lease)) = self.successor(hold, deadline)
+            && let Some(outcome) = self.hand_over(hold, deadline, ticket, &owner, lease).await
+        {
+            return outcome;
+        }
+        self.free(hold, deadline, was).await
+    }
+
+    /// Who the lock is handed to, if the bounds allow it.
+    fn successor(&self, hold: &Hold, deadline: Moment) -> Option<(u64, OwnerId, Lease)> {
+        let bounds = self.session.options.hand_off;
+        let lane = self.lane.work();
+        let next = lane.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
+        let waiting = lane.waiters.len() as u64;
+        let ran = Moment::now().since(self.run.since.unwrap_or_else(Moment::now));
+        let pollers = lane.pollers_until.is_some_and(|until| !until.passed());
+        let others = self.run.others.unwrap_or(0);
+        let shared = others > 0 || pollers;
+        let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
+        let left = deadline.remaining();
+        let length = self.session.length(next.lease);
+        let refused = bounds.max_in_row == 0
+            || ran >= bounds.max_time_alone
+            || (shared && (u64::from(self.run.count) >= in_row || ran >= bounds.max_time))
+            || left < length / 3
+            || left > length
+            || next.owner == hold.owner;
+        (!refused).then(|| (next.ticket, next.owner.clone(), next.lease))
+    }
+
+    /// Moves the record to the waiter of `ticket`. `None` where it must be freed instead.
+    async fn hand_over(
+        &mut self,
+        from: &Arc<Hold>,
+        deadline: Moment,
+        ticket: u64,
+        owner: &OwnerId,
+        lease: Lease,
+    ) -> Option<Result<()>> {
+        let text = owner.text(&self.session.id, self.session.era());
+        let length = self.session.length(lease);
+        let mut request = self.lane.kind.hand_over(&from.text, &text, millis(length));
+        let answer = match self.session.connection.call(&mut request, deadline.remaining()).await {
+            Ok(answer) => answer,
+            Err(failure) if failure.unanswered => {
+                // The record is the one's or the other's: both are cleared.
+                self.session.retire_texts();
+                let until = Moment::now() + length;
+                let mut work = self.lane.work();
+                work.releases.push_back(Release::Text(from.text.clone(), until));
+                work.releases.push_back(Release::Text(text, until));
+                drop(work);
+                return Some(Err(self.undecided(failure)));
+            }
+            Err(failure) => {
+                debug!(lock = ?self.lane.kind.record(), code = failure.code(), "no hand-off");
+                return None;
+            }
+        };
+        if answer.repeated {
+            self.session.retire_texts();
+        }
+        match script::handed_over(&answer.reply) {
+            Ok(HandedOver::Moved(subscriptions)) => {
+                self.run.count += 1;
+                self.run.others = subscriptions.map(|all| all.saturating_sub(self.own_subscriptions()));
+                if subscriptions.is_none() {
+                    // Not known: taken for one.
+                    self.run.others = Some(1);
+                }
+                let hold = self.begin(owner, text, &answer, length);
+                self.grant(&hold, &[ticket]);
+                Some(Ok(()))
+            }
+            Ok(HandedOver::Gone) => Some(self.vanished(&answer, LossReason::Gone)),
+            Ok(HandedOver::Other) => Some(self.vanished(&answer, LossReason::Taken)),
+            Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
+        }
+    }
+
+    /// Frees the record, and stays away for a little if others were told.
+    async fn free(&mut self, hold: &Arc<Hold>, deadline: Moment, was: HoldState) -> Result<()> {
+        let epoch = self.lane.signal.epoch();
+        let own = self.own_subscriptions();
+        let mut request = self.lane.kind.release(&hold.text);
+        let limit = deadline.remaining().max(self.session.options.response_timeout);
+        let answer = match self.session.connection.call(&mut request, limit).await {
+            Ok(answer) => answer,
+            Err(failure) => return Err(self.undecided(failure)),
+        };
+        if answer.repeated {
+            self.session.retire_texts();
+        }
+        match script::released(&answer.reply) {
+            Ok(Released::Freed(told)) => {
+                let bounds = self.session.options.hand_off;
+                let pollers = self.pollers(false);
+                let ran_out =
+                    self.run.since.is_some_and(|since| Moment::now().since(since) >= bounds.max_time_alone);
+                if told > own || pollers || ran_out {
+                    let time = if pollers { bounds.pause_for_pollers } else { bounds.pause };
+                    // Our own message reaches us too.
+                    self.pause = Some(Pause { until: Moment::now() + time, epoch: epoch + own });
+                    if self.subscription.is_none() && !self.lane.work().waiters.is_empty() {
+                        self.subscription =
+                            Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
+                    }
+                }
+                Ok(())
+            }
+            // An earlier send of this release may have done it: the record cannot tell.
+            Ok(Released::Gone | Released::Other) if answer.repeated && was == HoldState::Held => Ok(()),
+            Ok(Released::Gone) => self.vanished(&answer, LossReason::Gone),
+            Ok(Released::Other) => self.vanished(&answer, LossReason::Taken),
+            Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
+        }
+    }
+
+    /// Makes sure that `text` does not hold the record.
+    pub(crate) async fn clear(&mut self, text: &Arc<str>, until: Moment) {
+        let mut request = self.lane.kind.release(text);
+        let answer = self.session.connection.call(&mut request, until.remaining()).await;
+        debug!(lock = ?self.lane.kind.record(), owner = %text, cleared = answer.is_ok(), "retired text released");
+    }
+
+    /// A release found nothing of the owner: the hold was lost before it.
+    fn vanished<T>(&self, answer: &Answer, reason: LossReason) -> Result<T> {
+        if !answer.repeated {
+            self.session.retire_texts();
+        }
+        Err(Error::Lost { name: self.lane.kind.record().to_string(), reason, holder: None })
+    }
+
+    fn not_held(&self) -> Error {
+        Error::NotHeld { name: self.lane.kind.record().to_string(), holder: None }
+    }
+
+    pub(crate) fn mismatch(&self) -> Error {
+        self.session.retire_texts();
+        Error::misuse(
+            "the record has another hold count than this client: its uuid is used by another client too",
+        )
+    }
+
+    /// A release without an answer, or refused.
+    fn undecided(&self, failure: Failure) -> Error {
+        if !failure.unanswered || failure.code().is_some() {
+            return self.session.connection.error(failure, Phase::Release);
+        }
+        self.session.retire_texts();
+        Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
+    }
+}

@@ -1,0 +1,251 @@
+//! What all handles of a client share: its id, connections, watchdog and lanes.
+//!
+//! Invariant: the session's tasks own a drop guard. When their runtime ends the session closes, and every waiter,
+//! also one on another runtime, is told.
+
+use crate::connection::{Address, Connection};
+use crate::error::{Error, Phase, Result};
+use crate::lane::{Contend, Lane, Work};
+use crate::options::{Lease, Options};
+use crate::pubsub::PubSub;
+use crate::watchdog::Watchdog;
+use dashmap::DashMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tracing::debug;
+
+/// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
+pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+pub(crate) struct Session {
+    /// The client's uuid as text.
+    pub id: String,
+    pub options: Options,
+    pub connection: Connection,
+    pub pubsub: PubSub,
+    pub watchdog: Watchdog,
+    lanes: DashMap<Arc<str>, Arc<Lane>>,
+    era: AtomicU32,
+    closed: AtomicBool,
+    process: u32,
+    runtime: Handle,
+    drive: Drive,
+    tasks: Mutex<Vec<AbortHandle>>,
+}
+
+impl Session {
+    /// Connects, and starts the client's tasks on the current runtime.
+    pub(crate) async fn connect(address: Address, options: Options, drive: Drive) -> Result<Arc<Self>> {
+        let (connection, supervisor) = Connection::connect(address.clone(), &options).await?;
+        let session = Arc::new(Self {
+            id: options.id.to_string(),
+            pubsub: PubSub::default(),
+            watchdog: Watchdog::new(options.lease),
+            lanes: DashMap::new(),
+            era: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            process: std::process::id(),
+            runtime: Handle::current(),
+            drive,
+            tasks: Mutex::new(vec![supervisor.abort_handle()]),
+            connection,
+            options,
+        });
+        session.spawn(session.pubsub.clone().serve(address, session.options.clone()));
+        session.spawn(session.watchdog.clone().serve(session.connection.clone()));
+        Ok(session)
+    }
+
+    fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+        let closing = CloseOnDrop(Arc::downgrade(self));
+        let task = self.runtime.spawn(async move {
+            let _closing = closing;
+            task.await;
+        });
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
+    }
+
+    /// Refuses to work in a fork: two processes must not be one client.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        Err(Error::misuse("this client was made before a fork: make a new one in the child process"))
+    }
+
+    /// Gives work to the lane of a key, and sees to it that the lane is driven.
+    pub(crate) fn submit<T>(
+        self: &Arc<Self>,
+        kind: &Arc<dyn Contend>,
+        add: impl FnOnce(&mut Work) -> T,
+    ) -> Result<T> {
+        loop {
+            if self.closed.load(Ordering::Acquire) {
+                return Err(self.closed_error(Phase::Acquire));
+            }
+            let lane = self.lane(kind);
+            let mut work = lane.work();
+            if work.removed {
+                drop(work);
+                self.remove(&lane);
+                continue;
+            }
+            let added = add(&mut work);
+            let start = !std::mem::replace(&mut work.driven, true);
+            drop(work);
+            if start {
+                self.runtime.spawn(Driving::new(self, lane.clone()).run((self.drive)(self.clone(), lane)));
+            } else {
+                lane.signal.nudge();
+            }
+            if self.closed.load(Ordering::Acquire) {
+                // Closed meanwhile: what was added may have come after the lanes were emptied.
+                self.close();
+            }
+            return Ok(added);
+        }
+    }
+
+    fn lane(self: &Arc<Self>, kind: &Arc<dyn Contend>) -> Arc<Lane> {
+        if let Some(lane) = self.lanes.get(kind.record()) {
+            return lane.clone();
+        }
+        let fresh = || Lane::new(Arc::downgrade(self), kind.clone());
+        self.lanes.entry(kind.record().clone()).or_insert_with(fresh).clone()
+    }
+
+    /// The lane of a key, if there is something to do or held on it.
+    pub(crate) fn existing_lane(&self, kind: &dyn Contend) -> Option<Arc<Lane>> {
+        self.lanes.get(kind.record()).map(|lane| lane.clone())
+    }
+
+    /// Takes a lane that has nothing left to do out of the table. Its `removed` is set, and its lock not held.
+    pub(crate) fn remove(&self, lane: &Arc<Lane>) {
+        self.lanes.remove_if(lane.kind.record(), |_, listed| Arc::ptr_eq(listed, lane));
+    }
+
+    /// How long a hold of that lease lasts unless it is renewed.
+    pub(crate) fn length(&self, lease: Lease) -> Duration {
+        match lease {
+            Lease::Watchdog => self.options.lease,
+            Lease::Fixed(lease) => lease,
+        }
+    }
+
+    /// The era that the texts of new holds carry.
+    pub(crate) fn era(&self) -> u32 {
+        self.era.load(Ordering::Acquire)
+    }
+
+    /// From now on no text that was used before is used for a new hold.
+    ///
+    /// Called whenever a request went unanswered or a hold was lost: a dead connection may still deliver something
+    /// for a text, or its release is still on its way, and an expected count cannot tell an old hold from a new one.
+    pub(crate) fn retire_texts(&self) {
+        let era = self.era.fetch_add(1, Ordering::AcqRel) + 1;
+        debug!(era, "owner texts retired");
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn closed_error(&self, phase: Phase) -> Error {
+        Error::Unavailable {
+            phase,
+            node: self.connection.node().into(),
+            reason: "the client is closed".into(),
+        }
+    }
+
+    /// True while any lane has something left to release.
+    pub(crate) fn has_releases(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.work().is_releasing())
+    }
+
+    /// Stops everything at once. What is held is freed by its lease.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
+        for lane in lanes {
+            let (waiters, releases, hold) = {
+                let mut work = lane.work();
+                let hold = work.current.as_ref().map(|current| current.hold.clone());
+                (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
+            };
+            // Their senders drop here, outside of the lock, and so tell them.
+            drop((waiters, releases));
+            if let Some(hold) = hold {
+                hold.doubt();
+            }
+        }
+        self.abort_tasks();
+    }
+
+    fn abort_tasks(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.abort_tasks();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("node", &self.connection.node())
+            .field("lanes", &self.lanes.len())
+            .finish()
+    }
+}
+
+/// Closes the session when the task that owns it ends.
+struct CloseOnDrop(Weak<Session>);
+
+impl Drop for CloseOnDrop {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.upgrade() {
+            session.close();
+        }
+    }
+}
+
+/// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
+struct Driving {
+    session: Weak<Session>,
+    lane: Arc<Lane>,
+    done: bool,
+}
+
+impl Driving {
+    fn new(session: &Arc<Session>, lane: Arc<Lane>) -> Self {
+        Self { session: Arc::downgrade(session), lane, done: false }
+    }
+
+    async fn run(mut self, driver: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        driver.await;
+        self.done = true;
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        if !self.done {
+            self.lane.work().driven = false;
+            if let Some(session) = self.session.upgrade() {
+                session.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! How the one who drives a lane is woken: by a message, a confirmed subscription, or new work. No I/O.
+//!
+//! Invariant: a wake-up is never lost. Each bump of the epoch leaves a permit behind, so that a driver that was
+//! busy when it came sees it before it waits, and the epoch tells it whether what it learned before is still true.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use tokio::sync::Notify;
+
+/// What a lane listens to. One driver waits on it at a time.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    epoch: AtomicU64,
+    confirmed: AtomicBool,
+    notify: Notify,
+}
+
+impl Signal {
+    /// Changes whenever what Redis last told may be out of date.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// A message came, or one may have been missed: look again.
+    pub(crate) fn look_again(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.notify.notify_one();
+    }
+
+    /// The subscription is in force from now on (messages before it are missed), or no longer.
+    pub(crate) fn set_confirmed(&self, confirmed: bool) {
+        self.confirmed.store(confirmed, Ordering::Release);
+        if confirmed {
+            self.look_again();
+        }
+    }
+
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed.load(Ordering::Acquire)
+    }
+
+    /// There is something new to do that Redis has no part in.
+    pub(crate) fn nudge(&self) {
+        self.notify.notify_one();
+    }
+
+    /// Ends after any of the above, also one that came before the call.
+    pub(crate) async fn woken(&self) {
+        self.notify.notified().await;
+    }
+}

@@ -1,0 +1,194 @@
+//! One task a client that renews holds and tells them when their lease has ended.
+//!
+//! Invariants:
+//! 7. A renewal belongs to one generation of one hold. What comes back for a hold that has ended meanwhile changes
+//!    nothing, because an ended hold cannot change.
+//! - Renewals are sent a third of the lease after the last confirmed one was sent, in batches; the task itself never
+//!   waits for an answer, so a silent server delays no other batch.
+//! - While there are holds it looks at the clock at least every second, because timers stand still in a sleeping host.
+
+use crate::clock::Moment;
+use crate::connection::Connection;
+use crate::error::LossReason;
+use crate::hold::{Hold, HoldState};
+use crate::options::millis;
+use crate::script::{self, Renewed};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+/// Holds in one script.
+const BATCH: usize = 100;
+/// The longest time between two looks at the clock.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The watchdog of a client. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Watchdog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lease: Duration,
+    schedule: Mutex<Schedule>,
+    earlier: Notify,
+}
+
+/// What comes next for each hold, by time and generation.
+#[derive(Debug)]
+struct Schedule {
+    next: BTreeMap<(Moment, u64), Arc<Hold>>,
+    /// When each hold is due, to find it again.
+    due: std::collections::HashMap<u64, Moment>,
+    /// Until when the task sleeps.
+    asleep_until: Moment,
+}
+
+impl Watchdog {
+    pub(crate) fn new(lease: Duration) -> Self {
+        let schedule = Schedule {
+            next: BTreeMap::new(),
+            due: std::collections::HashMap::new(),
+            asleep_until: Moment::FAR,
+        };
+        Self(Arc::new(Shared { lease, schedule: Mutex::new(schedule), earlier: Notify::new() }))
+    }
+
+    /// Watches over `hold` from now on.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>) {
+        let deadline = hold.deadline();
+        let third = self.0.lease / 3;
+        let due =
+            if hold.is_renewed() { (deadline - third * 2).min(Moment::now() + third) } else { deadline };
+        self.plan(hold, due);
+    }
+
+    /// No longer watches over `hold`.
+    pub(crate) fn forget(&self, hold: &Hold) {
+        let mut schedule = self.lock();
+        if let Some(due) = schedule.due.remove(&hold.generation) {
+            schedule.next.remove(&(due, hold.generation));
+        }
+    }
+
+    fn plan(&self, hold: &Arc<Hold>, due: Moment) {
+        let mut schedule = self.lock();
+        if let Some(old) = schedule.due.insert(hold.generation, due) {
+            schedule.next.remove(&(old, hold.generation));
+        }
+        schedule.next.insert((due, hold.generation), hold.clone());
+        if due < schedule.asleep_until {
+            self.0.earlier.notify_one();
+        }
+    }
+
+    /// Serves for ever; meant for a task of its own.
+    pub(crate) async fn serve(self, connection: Connection) {
+        let mut link = connection.clone();
+        loop {
+            let next = {
+                let mut schedule = self.lock();
+                let until = match schedule.next.first_key_value() {
+                    Some((&(due, _), _)) => due.min(Moment::now() + LOOK),
+                    None => Moment::FAR,
+                };
+                schedule.asleep_until = until;
+                until
+            };
+            let everyone = tokio::select! {
+                () = self.0.earlier.notified() => false,
+                () = tokio::time::sleep(next.remaining()) => false,
+                () = link.changed() => true,
+            };
+            let due = self.take_due(everyone);
+            if everyone && !link.is_up() {
+                // In doubt until the next confirmation; the deadline goes on counting.
+                for hold in due {
+                    if hold.doubt().is_live() {
+                        self.plan(&hold, hold.deadline());
+                    }
+                }
+            } else {
+                self.renew(due, everyone, &connection);
+            }
+        }
+    }
+
+    /// The holds that are due, or all of them.
+    fn take_due(&self, everyone: bool) -> Vec<Arc<Hold>> {
+        let mut schedule = self.lock();
+        let until = if everyone { Moment::FAR } else { Moment::now() };
+        let later = schedule.next.split_off(&(until, u64::MAX));
+        let due: Vec<_> = std::mem::replace(&mut schedule.next, later).into_values().collect();
+        for hold in &due {
+            schedule.due.remove(&hold.generation);
+        }
+        due
+    }
+
+    /// Renews those that are renewed; looks at the others if `look`, else leaves them to their deadline.
+    fn renew(&self, due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
+        let mut batch = Vec::new();
+        for hold in due {
+            if !hold.state().is_live() {
+                continue;
+            }
+            // Whatever becomes of the request, the deadline is kept.
+            self.plan(&hold, hold.deadline());
+            if hold.is_renewed() || look {
+                batch.push(hold);
+            }
+        }
+        for batch in batch.chunks(BATCH) {
+            tokio::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()));
+        }
+    }
+
+    async fn renew_batch(self, holds: Vec<Arc<Hold>>, connection: Connection) {
+        let lease = self.0.lease;
+        let renewed: Vec<bool> = holds.iter().map(|hold| hold.is_renewed()).collect();
+        let mut request = script::renew(holds.iter().zip(&renewed).map(|(hold, &renewed)| {
+            (hold.record.clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
+        }));
+        let answer = connection.call(&mut request, connection.response_timeout().min(lease / 3)).await;
+        let outcome = match answer {
+            Ok(answer) => match script::renewed(&answer.reply, holds.len()) {
+                Ok(outcome) => Ok((outcome, answer.sent)),
+                Err(_) => Err("the answer does not fit the request".to_owned()),
+            },
+            Err(failure) => Err(connection.error(failure, crate::error::Phase::Renew).to_string()),
+        };
+        match outcome {
+            Ok((outcome, sent)) => {
+                debug!(holds = holds.len(), "renewed");
+                for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
+                    let state = match outcome {
+                        Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
+                        Renewed::NotHeld => hold.lose(LossReason::Gone),
+                        Renewed::WrongType => hold.lose(LossReason::Taken),
+                    };
+                    match state {
+                        HoldState::Held => self.watch(hold),
+                        HoldState::Lost(_) => self.forget(hold),
+                        _ => {}
+                    }
+                }
+            }
+            Err(error) => {
+                warn!(holds = holds.len(), error, "renewal failed");
+                for hold in &holds {
+                    // Asked again soon; a hold that ended meanwhile is past doubting.
+                    if hold.doubt().is_live() {
+                        let again = Moment::now() + (lease / 10).min(LOOK);
+                        self.plan(hold, again.min(hold.deadline()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
+        self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
