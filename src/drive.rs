@@ -81,7 +81,7 @@ pub(crate) struct Run {
 /// A time in which this client stays away, for others to come first.
 pub(crate) struct Pause {
     pub until: Moment,
-    /// A message past this epoch ends it: somebody came, and left.
+    /// It ends with this epoch: everyone who was told has come, and left.
     pub epoch: u64,
 }
 
@@ -145,7 +145,7 @@ impl Driver {
         }
         let mut until = Moment::FAR;
         if let Some(pause) = &self.pause {
-            if now >= pause.until || epoch > pause.epoch {
+            if now >= pause.until || epoch >= pause.epoch {
                 self.pause = None;
             } else {
                 until = pause.until;

@@ -191,9 +191,14 @@ impl Driver {
                 let ran_out =
                     self.run.since.is_some_and(|since| Moment::now().since(since) >= bounds.max_time_alone);
                 if told > own || pollers || ran_out {
-                    let time = if pollers { bounds.pause_for_pollers } else { bounds.pause };
-                    // Our own message reaches us too.
-                    self.pause = Some(Pause { until: Moment::now() + time, epoch: epoch + own });
+                    // Each of the others comes once, or time is up. Our own message reaches us too. Those who poll
+                    // tell nothing when they leave, so with them it is time alone.
+                    let (time, turns) = if pollers {
+                        (bounds.pause_for_pollers, u64::MAX - epoch)
+                    } else {
+                        (bounds.pause, told.max(1))
+                    };
+                    self.pause = Some(Pause { until: Moment::now() + time, epoch: epoch + turns });
                     if self.subscription.is_none() && !self.lane.work().waiters.is_empty() {
                         self.subscription =
                             Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));

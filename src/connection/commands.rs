@@ -241,7 +241,9 @@ impl Supervisor {
             self.status.send_replace(Status::Down { reason: reason.into() });
             // The socket is closed once the driver is gone: nothing more of ours enters the old connection.
             self.driver.abort();
-            let _ = (&mut self.driver).await;
+            while !self.driver.is_finished() {
+                tokio::task::yield_now().await;
+            }
             let connection = self.reopen().await;
             info!(node = self.address.node(), epoch = self.epoch, "reconnected");
             self.status.send_replace(Status::Up { epoch: self.epoch, connection });

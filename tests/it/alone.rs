@@ -1,0 +1,586 @@
+//! The lock among Rust tasks alone: owners, crowds, time limits, cancellation.
+
+use crate::support::{Java, Server, eventually, subscribers, versions};
+use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+async fn outer(lock: &Lock) -> u64 {
+    let guard = lock.lock().await.unwrap();
+    tokio::task::yield_now().await;
+    let deepest = middle(lock).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 1);
+    guard.unlock().await.unwrap();
+    deepest
+}
+
+async fn middle(lock: &Lock) -> u64 {
+    let guard = lock.try_lock().await.unwrap().expect("ours already");
+    let deepest = inner(lock).await;
+    assert_eq!(lock.hold_count().await.unwrap(), 2);
+    guard.unlock().await.unwrap();
+    deepest
+}
+
+async fn inner(lock: &Lock) -> u64 {
+    let guard = lock.try_lock_for(Duration::from_secs(1)).await.unwrap().expect("ours already");
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let count = lock.hold_count().await.unwrap();
+    guard.unlock().await.unwrap();
+    count
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_re_enters_across_functions_and_awaits() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    assert_eq!(outer(&lock).await, 3);
+    assert!(!exists(&server, "n"));
+}
+
+/// The owner that a hold of `lock` has here.
+async fn owner_here(lock: &Lock) -> String {
+    let guard = lock.lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    guard.unlock().await.unwrap();
+    owner
+}
+
+#[test]
+fn every_task_and_thread_is_an_owner_of_its_own() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(server.url())).unwrap();
+    let second = runtime.block_on(Client::connect(server.url())).unwrap();
+    let lock = client.lock("n");
+    let mut owners = Vec::new();
+
+    owners.push(runtime.block_on(owner_here(&lock)));
+    assert_eq!(runtime.block_on(owner_here(&lock)), owners[0], "one thread, one owner");
+    for _ in 0..2 {
+        let lock = lock.clone();
+        owners.push(
+            runtime.block_on(async { tokio::spawn(async move { owner_here(&lock).await }).await.unwrap() }),
+        );
+    }
+    let blocking = |lock: Lock, handle: tokio::runtime::Handle| move || handle.block_on(owner_here(&lock));
+    let in_pool = runtime.spawn_blocking(blocking(lock.clone(), runtime.handle().clone()));
+    owners.push(runtime.block_on(in_pool).unwrap());
+    owners.push(std::thread::spawn(blocking(lock.clone(), runtime.handle().clone())).join().unwrap());
+    let single = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let local = tokio::task::LocalSet::new();
+    let there = lock.clone();
+    owners.push(local.block_on(&single, async {
+        tokio::task::spawn_local(async move { owner_here(&there).await }).await.unwrap()
+    }));
+    let there = lock.clone();
+    owners.push(
+        single.block_on(async { tokio::spawn(async move { owner_here(&there).await }).await.unwrap() }),
+    );
+    owners.push(runtime.block_on(owner_here(&second.lock("n"))));
+    owners.push(runtime.block_on(owner_here(&lock.with_owner(&Owner::new("1").unwrap()))));
+    owners.push(runtime.block_on(owner_here(&lock.with_owner(&Owner::unique()))));
+    // The root of a block_on is its thread, on whichever runtime.
+    assert_eq!(single.block_on(owner_here(&lock)), owners[0]);
+
+    let different: BTreeSet<_> = owners.iter().collect();
+    assert_eq!(different.len(), owners.len(), "{owners:#?}");
+    assert!(owners.iter().all(|owner| owner.split(':').count() == 2 && !owner.contains('~')), "{owners:?}");
+}
+
+#[tokio::test]
+async fn owners_exclude_each_other_whatever_their_kind() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let owner = Owner::new("job").unwrap();
+    let guard = lock.with_owner(&owner).lock().await.unwrap();
+    assert!(lock.try_lock().await.unwrap().is_none());
+    assert!(!lock.is_held().await.unwrap() && lock.with_owner(&owner).is_held().await.unwrap());
+    // Ownership spans tasks, and the guard keeps it wherever it goes.
+    let there = lock.with_owner(&owner);
+    let inner =
+        tokio::spawn(async move { there.try_lock().await.unwrap().expect("the same owner") }).await.unwrap();
+    assert_eq!(lock.with_owner(&owner).hold_count().await.unwrap(), 2);
+    tokio::spawn(guard.unlock()).await.unwrap().unwrap();
+    assert_eq!(lock.with_owner(&owner).hold_count().await.unwrap(), 1);
+    inner.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_tasks_are_served_in_order_over_one_subscription() {
+    const TASKS: usize = 5000;
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let guard = other.lock("n").lock().await.unwrap();
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for n in 0..TASKS {
+        let (lock, served) = (client.lock("n"), served.clone());
+        let (queued, in_queue) = tokio::sync::oneshot::channel();
+        tasks.spawn(async move {
+            let mut locking = std::pin::pin!(lock.lock());
+            // The first poll takes the place in the queue; only then the next task starts.
+            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
+            assert!(first.is_pending());
+            queued.send(()).unwrap();
+            let guard = locking.await.unwrap();
+            served.lock().unwrap().push(n);
+            guard.unlock().await.unwrap();
+        });
+        in_queue.await.unwrap();
+    }
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    server.commandstats_reset();
+    guard.unlock().await.unwrap();
+    tasks.join_all().await;
+    let scripts = server.scripts() as f64 / TASKS as f64;
+    println!("{scripts:.3} scripts a hold");
+    assert_eq!(*served.lock().unwrap(), (0..TASKS).collect::<Vec<_>>());
+    assert!(scripts <= 1.2, "{scripts} scripts a hold");
+    eventually(|| subscribers(&server, CHANNEL) == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_keys_leave_no_subscription_and_no_task_behind() {
+    const KEYS: usize = 1000;
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let metrics = tokio::runtime::Handle::current().metrics();
+    let channels = || {
+        let all: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap();
+        all.len()
+    };
+    // Once each has waited for the other, the tasks of all connections run.
+    for (holder, waiter) in [(&client, &other), (&other, &client)] {
+        let held = holder.lock("n").lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = waiter.lock("n");
+            async move { lock.lock().await.unwrap().unlock().await.unwrap() }
+        });
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        held.unlock().await.unwrap();
+        waiting.await.unwrap();
+    }
+    eventually(|| channels() == 0).await;
+    // Two connections and what drives each, the subscriptions' driver being a task of its own, and the watchdog.
+    let at_rest = 2 * 5;
+    eventually(|| metrics.num_alive_tasks() == at_rest).await;
+    let mut guards = Vec::new();
+    for key in 0..KEYS {
+        guards.push(other.lock(format!("n{key}")).lock().await.unwrap());
+    }
+    let mut tasks = JoinSet::new();
+    for key in 0..KEYS {
+        for _ in 0..10 {
+            let lock = client.lock(format!("n{key}"));
+            tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+        }
+    }
+    eventually(|| channels() == KEYS).await;
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+        assert!(tasks.len() % 1000 != 0 || channels() <= KEYS);
+    }
+    eventually(|| channels() == 0).await;
+    eventually(|| metrics.num_alive_tasks() == at_rest).await;
+    let left: usize = redis::cmd("DBSIZE").query(&mut server.cli()).unwrap();
+    assert_eq!(left, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_on_time_also_with_the_server_stopped() {
+    let server = Server::start();
+    let response = Duration::from_millis(800);
+    let client = Client::builder().response_timeout(response).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let guard = other.lock("n").lock().await.unwrap();
+    let lock = client.lock("n");
+    let slack = Duration::from_millis(50);
+
+    for wait in [0, 1, 20, 300].map(Duration::from_millis) {
+        let started = Instant::now();
+        let outcome = lock.try_lock_for(wait).await;
+        let took = started.elapsed();
+        // In so short a time a busy machine's server may not have answered: that is not the same as busy.
+        let unheard = matches!(outcome, Err(Error::TimedOut { .. })) && !wait.is_zero() && wait < slack;
+        assert!(matches!(outcome, Ok(None)) || unheard, "{wait:?}: {outcome:?}");
+        assert!(took >= wait && took < wait + slack, "{wait:?}: {took:?}");
+    }
+
+    server.stop_signal();
+    for wait in [20, 300].map(Duration::from_millis) {
+        let started = Instant::now();
+        let outcome = lock.try_lock_for(wait).await;
+        let took = started.elapsed();
+        assert!(matches!(outcome, Err(Error::TimedOut { .. })), "{wait:?}: {outcome:?}");
+        assert!(took >= wait && took < wait + slack, "{wait:?}: {took:?}");
+    }
+    for probe in [
+        tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.try_lock().await.map(drop) }
+        }),
+        tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.is_locked().await.map(drop) }
+        }),
+        tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.force_unlock().await.map(drop) }
+        }),
+    ] {
+        let started = Instant::now();
+        let outcome = probe.await.unwrap();
+        assert!(outcome.is_err() && started.elapsed() < response + slack, "{outcome:?}");
+    }
+    server.cont();
+    // What the stopped server read late was undone: nothing of ours is left behind the other's hold.
+    let _ = guard.unlock().await;
+    let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("free again");
+    guard.unlock().await.unwrap();
+    eventually(|| !exists(&server, "n")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_longer_than_the_holders_lease_gets_the_lock_at_its_end() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lease = Duration::from_millis(700);
+    let guard = client.lock("n").with_lease(lease).lock().await.unwrap();
+    let started = Instant::now();
+    let other = Client::connect(server.url()).await.unwrap();
+    let second =
+        other.lock("n").try_lock_for(Duration::from_secs(10)).await.unwrap().expect("the lease ends");
+    let took = started.elapsed();
+    assert!(took < lease + Duration::from_millis(100), "{took:?}");
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
+    assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: Some(_), .. })));
+    assert_eq!(second.state(), HoldState::Held);
+    second.unlock().await.unwrap();
+}
+
+#[test]
+fn a_dropped_guard_frees_the_lock_in_a_runtime_outside_and_in_a_panic() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let client = runtime.block_on(Client::connect(server.url())).unwrap();
+    let lock = client.lock("n");
+    let drops: [fn(LockGuard, &tokio::runtime::Runtime); 4] = [
+        |guard, runtime| runtime.block_on(async move { drop(guard) }),
+        |guard, _| drop(guard),
+        |guard, _| std::thread::spawn(move || drop(guard)).join().unwrap(),
+        |guard, runtime| {
+            let panicking = async move {
+                let _guard = guard;
+                panic!("on purpose");
+            };
+            runtime.block_on(async { tokio::spawn(panicking).await.unwrap_err() });
+        },
+    ];
+    for (n, drop_it) in drops.into_iter().enumerate() {
+        let guard = runtime.block_on(lock.lock()).unwrap();
+        let dropped = Instant::now();
+        drop_it(guard, &runtime);
+        while exists(&server, "n") {
+            assert!(dropped.elapsed() < Duration::from_millis(100), "drop {n} left the lock");
+        }
+    }
+}
+
+#[test]
+fn a_runtime_that_ends_takes_its_client_along_and_hurts_nobody() {
+    let server = Server::start();
+    let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let ours = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let lease = Duration::from_millis(600);
+    let client = theirs.block_on(Client::builder().watchdog_timeout(lease).connect(server.url())).unwrap();
+    let other = ours.block_on(Client::connect(server.url())).unwrap();
+    let held = ours.block_on(client.lock("held").lock()).unwrap();
+    let dropped_late = ours.block_on(client.lock("dropped").lock()).unwrap();
+    let busy = ours.block_on(other.lock("busy").lock()).unwrap();
+    let waiting = ours.spawn({
+        let lock = client.lock("busy");
+        async move { lock.lock().await }
+    });
+    ours.block_on(eventually(|| subscribers(&server, "redisson_lock__channel:{busy}") == 1));
+
+    drop(theirs);
+    let outcome =
+        ours.block_on(async { tokio::time::timeout(Duration::from_secs(1), waiting).await }).unwrap();
+    assert!(matches!(outcome.unwrap(), Err(Error::Unavailable { .. })));
+    assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Unavailable { .. })));
+    assert_ne!(held.state(), HoldState::Held);
+    let started = Instant::now();
+    assert_eq!(ours.block_on(held.lost()), HoldState::Lost(LossReason::Expired));
+    assert!(started.elapsed() <= lease);
+    drop(dropped_late);
+    assert!(ours.block_on(held.unlock()).is_err());
+    ours.block_on(eventually(|| !exists(&server, "held") && !exists(&server, "dropped")));
+    ours.block_on(busy.unlock()).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_client_releases_what_is_on_its_way_and_turns_the_others_away() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let busy = other.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await.map(drop) }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    let kept = client.lock("kept").with_lease(Duration::from_millis(500)).lock().await.unwrap();
+    drop(client.lock("dropped").lock().await.unwrap());
+    client.close().await;
+    assert!(!exists(&server, "dropped"), "close did not wait for a release");
+    assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })));
+    assert!(matches!(client.lock("n").try_lock().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(kept.unlock().await, Err(Error::Unavailable { .. })));
+    eventually(|| !exists(&server, "kept")).await;
+    busy.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_empty_is_told_and_used() {
+    let mut server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let watched = client.lock("watched").lock().await.unwrap();
+    let fixed = client.lock("fixed").with_lease(Duration::from_secs(60)).lock().await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let blocker = other.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await.unwrap() }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+
+    server.kill();
+    let mut states = watched.states();
+    while states.next().await.unwrap() == HoldState::Held {}
+    server.restart();
+    let back = Instant::now();
+    let guard = client.lock("new").lock().await.unwrap();
+    assert!(back.elapsed() < Duration::from_secs(1), "{:?}", back.elapsed());
+    guard.unlock().await.unwrap();
+    let guard = waiting.await.unwrap();
+    assert!(back.elapsed() < Duration::from_secs(2), "the waiter took {:?}", back.elapsed());
+    guard.unlock().await.unwrap();
+    assert_eq!(watched.lost().await, HoldState::Lost(LossReason::Gone));
+    assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::Gone));
+    for old in [watched, fixed, blocker] {
+        assert!(old.unlock().await.unwrap_err().is_lost());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forgotten_scripts_cost_a_trip_and_no_failure() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let flushing = std::thread::spawn({
+        let (mut cli, stop) = (server.cli(), stop.clone());
+        move || {
+            let mut flushes = 0;
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                redis::cmd("SCRIPT").arg("FLUSH").exec(&mut cli).unwrap();
+                flushes += 1;
+            }
+            flushes
+        }
+    });
+    let mut tasks = JoinSet::new();
+    for task in 0..8 {
+        let lock = client.lock(format!("n{}", task % 2));
+        tasks.spawn(async move {
+            for _ in 0..200 {
+                let guard = lock.lock().await.unwrap();
+                let again = lock.lock().await.unwrap();
+                again.unlock().await.unwrap();
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert!(flushing.join().unwrap() > 100);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn drop_and_relock_ten_thousand_times_keeps_the_count() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let mut cancelled = 0;
+    for round in 0..10_000 {
+        if round % 2 == 0 {
+            // Polled once, so that the request is under way, then dropped.
+            let mut locking = std::pin::pin!(lock.lock());
+            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
+            cancelled += u32::from(first.is_pending());
+        }
+        let guard = lock.lock().await.unwrap();
+        if round % 100 == 0 {
+            assert_eq!(lock.hold_count().await.unwrap(), 1, "round {round}");
+        }
+        assert_eq!(guard.state(), HoldState::Held);
+        drop(guard);
+    }
+    assert_eq!(cancelled, 5000);
+    eventually(|| !exists(&server, "n")).await;
+    let guard = lock.lock().await.unwrap();
+    assert!(!guard.owner().contains('~'), "no text had to be retired: {}", guard.owner());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_short_lease_inside_a_watchdog_hold_does_not_shorten_it() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    let inner = lock.with_lease(Duration::from_millis(100)).lock().await.unwrap();
+    assert!(lock.remaining_lease().await.unwrap().unwrap() > Duration::from_secs(29));
+    inner.unlock().await.unwrap();
+    assert!(lock.remaining_lease().await.unwrap().unwrap() > Duration::from_secs(29));
+    assert_eq!((guard.state(), lock.hold_count().await.unwrap()), (HoldState::Held, 1));
+    guard.unlock().await.unwrap();
+
+    // The other way round the watchdog renews for as long as its level lives, and no longer.
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let lock = client.lock("m");
+    let fixed = lock.with_lease(Duration::from_millis(400)).lock().await.unwrap();
+    let watched = lock.lock().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(1000)).await;
+    assert_eq!(fixed.state(), HoldState::Held, "the watchdog renews the hold for its level");
+    watched.unlock().await.unwrap();
+    let left = fixed.deadline().saturating_duration_since(Instant::now());
+    let ended = tokio::time::timeout(left + Duration::from_millis(100), fixed.lost()).await;
+    assert_eq!(ended, Ok(HoldState::Lost(LossReason::Expired)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_branches_of_one_task_behind_java_are_both_let_in() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        java.lock("plain", "n").await.unwrap();
+        let lock = client.lock("n");
+        let both = tokio::spawn(async move {
+            // Each keeps its guard until the other has one too.
+            let barrier = tokio::sync::Barrier::new(2);
+            let branch = || async {
+                let guard = lock.lock().await.unwrap();
+                barrier.wait().await;
+                let count = lock.hold_count().await.unwrap();
+                barrier.wait().await;
+                guard.unlock().await.unwrap();
+                count
+            };
+            tokio::join!(branch(), branch())
+        });
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        java.unlock("plain", "n").await.unwrap();
+        let counts = tokio::time::timeout(Duration::from_secs(5), both).await.expect("no deadlock").unwrap();
+        assert_eq!(counts, (2, 2), "{version}");
+        assert!(java.try_lock("plain", "n").await.unwrap());
+        java.unlock("plain", "n").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_returns_what_its_body_does_and_cancels_it_when_the_lease_is_lost() {
+    let server = Server::start();
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let inside = lock.run(|holding| async move { (holding.state(), 42) }).await.unwrap();
+    assert_eq!(inside, (HoldState::Held, 42));
+    assert!(!lock.is_locked().await.unwrap());
+
+    struct Dropped(Arc<std::sync::atomic::AtomicBool>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    let dropped = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let witness = Dropped(dropped.clone());
+    let forcing = client.lock("n");
+    let outcome = lock
+        .run(|_| async move {
+            let _witness = witness;
+            forcing.force_unlock().await.unwrap();
+            std::future::pending::<()>().await
+        })
+        .await;
+    assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
+    assert!(dropped.load(std::sync::atomic::Ordering::SeqCst), "the body was not cancelled");
+    assert!(lock.try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_are_told_to_the_end() {
+    let server = Server::start();
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_secs(2)).connect(server.url()).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    let mut states = guard.states();
+    assert_eq!(states.next().await, Some(HoldState::Held));
+    redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query::<u32>(&mut server.cli()).unwrap();
+    assert_eq!(states.next().await, Some(HoldState::Suspect));
+    assert_eq!(states.next().await, Some(HoldState::Held));
+    guard.unlock().await.unwrap();
+    assert_eq!(states.next().await, Some(HoldState::Released));
+    assert_eq!(states.next().await, None);
+}
+
+#[tokio::test]
+async fn a_handle_on_a_database_of_its_own_with_a_mapped_name_and_a_password() {
+    let server = Server::with_args(&["--requirepass", "canary"]);
+    let url = format!("redis://default:canary@{}/3", server.address());
+    let id = uuid::Uuid::new_v4();
+    let client = Client::builder()
+        .client_id(id)
+        .name_mapper(|name| format!("app:{name}"))
+        .connect(&url)
+        .await
+        .unwrap();
+    assert!(!format!("{client:?} {:?}", client.lock("n")).contains("canary"));
+    let guard = client.lock("n").lock().await.unwrap();
+    assert_eq!(guard.name(), "app:n");
+    assert!(guard.owner().starts_with(&format!("{id}:")));
+    let mut cli = redis::Client::open(url).unwrap().get_connection().unwrap();
+    assert!(redis::cmd("HEXISTS").arg("app:n").arg(guard.owner()).query::<bool>(&mut cli).unwrap());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_unix_socket_serves_as_well() {
+    let path = std::env::temp_dir().join(format!("redisson-lock-{}.sock", uuid::Uuid::new_v4()));
+    let path = path.to_str().unwrap();
+    let _server = Server::with_args(&["--unixsocket", path]);
+    let client = Client::connect(format!("redis+unix://{path}")).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    assert!(client.lock("n").is_held().await.unwrap());
+    guard.unlock().await.unwrap();
+}
+
+fn exists(server: &Server, key: &str) -> bool {
+    redis::cmd("EXISTS").arg(key).query(&mut server.cli()).unwrap()
+}

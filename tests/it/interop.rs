@@ -1,0 +1,502 @@
+//! A Rust task and a Java thread on one key, for every version of Redisson that is tested.
+
+use crate::support::worker::Worker;
+use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, subscribers, versions};
+use redisson_lock::{Client, Error, HoldState};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+const ROUNDS: usize = 50;
+/// A wake-up by message is well below this; one by TTL would take 30 s.
+const WOKEN: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rust_is_woken_by_javas_release() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            java.lock("plain", "n").await.unwrap();
+            let lock = client.lock("n");
+            let waiting = tokio::spawn(async move {
+                let guard = lock.lock().await.unwrap();
+                let entered = monotonic_ns();
+                guard.unlock().await.unwrap();
+                entered
+            });
+            eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+            let unlocked = java.unlock("plain", "n").await;
+            took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
+            unlocked.unwrap();
+        }
+        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+        println!("{version}: Java's unlock to Rust's lock: median {median:?}, worst {worst:?}");
+        assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_is_woken_by_rusts_release() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            let guard = client.lock("n").lock().await.unwrap();
+            let waiting = java.lock("plain", "n");
+            eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+            let unlocking = monotonic_ns();
+            guard.unlock().await.unwrap();
+            let entered = waiting.await;
+            took.push(entered.done_ns.saturating_sub(unlocking));
+            entered.unwrap();
+            java.unlock("plain", "n").await.unwrap();
+        }
+        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+        println!("{version}: Rust's unlock to Java's lock: median {median:?}, worst {worst:?}");
+        assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+    }
+}
+
+/// Attempt, attempt once subscribed, attempt once told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_of_five_seconds_sends_few_scripts() {
+    let mut running = tokio::task::JoinSet::new();
+    for version in versions() {
+        running.spawn(async move {
+            let server = Server::start();
+            let java = Java::get(&version).client(&server, 0).await.thread("t");
+            let client = Client::connect(server.url()).await.unwrap();
+            // The first use of a script is two calls, for either side.
+            java.lock("plain", "n").await.unwrap();
+            java.unlock("plain", "n").await.unwrap();
+            client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+            // With a lease of its own Java's hold needs no renewal, which would be counted.
+            java.lock_for("plain", "n", Duration::from_secs(60)).await.unwrap();
+            server.commandstats_reset();
+            let lock = client.lock("n");
+            let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            java.unlock("plain", "n").await.unwrap();
+            let guard = waiting.await.unwrap();
+            let scripts = server.scripts() - 1;
+            println!("{version}: {scripts} scripts");
+            assert!(scripts <= 4, "{version}: {scripts} scripts beside Java's unlock");
+            guard.unlock().await.unwrap();
+        });
+    }
+    running.join_all().await;
+}
+
+#[tokio::test]
+async fn hold_counts_agree() {
+    for version in versions() {
+        let server = Server::start();
+        let java_client = Java::get(&version).client(&server, 0).await;
+        let (java, other) = (java_client.thread("t"), java_client.thread("u"));
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = client.lock("n");
+
+        for _ in 0..3 {
+            java.lock("plain", "n").await.unwrap();
+        }
+        let owner = java.owner().await;
+        let holder = lock.holder().await.unwrap().unwrap();
+        assert_eq!((holder.owner(), holder.count()), (owner.as_str(), 3), "{version}");
+        assert_eq!(holder.client_id(), java_client.uuid());
+        assert_eq!(record(&server, "n"), [(owner, "3".to_owned())]);
+        assert_eq!(lock.hold_count().await.unwrap(), 0);
+        assert!(lock.is_locked().await.unwrap() && !lock.is_held().await.unwrap());
+        assert!(lock.try_lock().await.unwrap().is_none());
+        for _ in 0..3 {
+            java.unlock("plain", "n").await.unwrap();
+        }
+        assert!(!lock.is_locked().await.unwrap() && lock.holder().await.unwrap().is_none());
+
+        let guards = [lock.lock().await.unwrap(), lock.lock().await.unwrap(), lock.lock().await.unwrap()];
+        let owner = guards[0].owner().to_owned();
+        assert_eq!(record(&server, "n"), [(owner, "3".to_owned())], "{version}");
+        assert_eq!((lock.hold_count().await.unwrap(), lock.is_held().await.unwrap()), (3, true));
+        for (left, guard) in guards.into_iter().enumerate().map(|(n, guard)| (3 - n, guard)) {
+            assert_eq!(lock.hold_count().await.unwrap(), left as u64);
+            assert!(java.is_locked("plain", "n").await.unwrap(), "{version}");
+            assert!(!java.try_lock("plain", "n").await.unwrap(), "{version}");
+            let ttl = other.remain_ttl("plain", "n").await.unwrap();
+            assert!(ttl.is_none_or(|ttl| (28_000..=30_000).contains(&ttl)), "{version}: {ttl:?}");
+            guard.unlock().await.unwrap();
+        }
+        assert!(!java.is_locked("plain", "n").await.unwrap());
+        assert!(java.try_lock("plain", "n").await.unwrap(), "{version}");
+        java.unlock("plain", "n").await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn javas_force_unlock_is_told_to_the_holder() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let lease = Duration::from_secs(1);
+        let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+
+        let guard = client.lock("n").lock().await.unwrap();
+        let renewed = guard.deadline();
+        java.force_unlock("plain", "n").await.unwrap();
+        // The next renewal comes a third of the lease after the last, which was sent a lease before the deadline.
+        let next = renewed - lease + lease / 3;
+        let state = guard.lost().await;
+        let late = Instant::now().saturating_duration_since(next);
+        assert!(matches!(state, HoldState::Lost(_)), "{version}: {state:?}");
+        assert!(late < Duration::from_millis(150), "{version}: told {late:?} after the renewal was due");
+        assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: None, .. })), "{version}");
+
+        // A fixed lease learns of it when it is used, and tells who holds the lock now.
+        let guard = client.lock("n").with_lease(Duration::from_secs(20)).lock().await.unwrap();
+        java.force_unlock("plain", "n").await.unwrap();
+        java.lock("plain", "n").await.unwrap();
+        assert_eq!(guard.state(), HoldState::Held);
+        match guard.unlock().await {
+            Err(Error::Lost { holder: Some(holder), .. }) => assert_eq!(holder.owner(), java.owner().await),
+            other => panic!("{version}: {other:?}"),
+        }
+        assert!(java.is_held("plain", "n").await.unwrap(), "{version}: our unlock freed Java's hold");
+        java.unlock("plain", "n").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn our_force_unlock_frees_javas_hold() {
+    for version in versions() {
+        let server = Server::start();
+        let java_client = Java::get(&version).client(&server, 0).await;
+        let (java, other) = (java_client.thread("t"), java_client.thread("u"));
+        let client = Client::connect(server.url()).await.unwrap();
+
+        // What Java's unlock does after another Java client forced its lock free ..
+        java.lock("plain", "n").await.unwrap();
+        other.force_unlock("plain", "n").await.unwrap();
+        let among_java = java.unlock("plain", "n").await.result.err().map(|e| e.class);
+        // .. it does after we did.
+        java.lock("plain", "n").await.unwrap();
+        assert!(client.lock("n").force_unlock().await.unwrap(), "{version}");
+        assert!(!client.lock("n").is_locked().await.unwrap());
+        let after_ours = java.unlock("plain", "n").await.result.err().map(|e| e.class);
+        assert_eq!(after_ours, among_java, "{version}");
+        let throws = after_ours.is_some();
+        assert_eq!(throws, !["3.3.2", "3.10.1"].contains(&version.as_str()), "{version}");
+        assert!(!client.lock("n").force_unlock().await.unwrap());
+
+        // A waiting Java thread is woken by it.
+        let guard = client.lock("n").lock().await.unwrap();
+        let waiting = java.lock("plain", "n");
+        eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+        assert!(client.lock("n").force_unlock().await.unwrap());
+        waiting.await.unwrap();
+        java.unlock("plain", "n").await.unwrap();
+        assert!(guard.unlock().await.unwrap_err().is_lost());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watchdog_keeps_a_hold_and_a_dead_process_frees_it() {
+    let mut running = tokio::task::JoinSet::new();
+    for version in versions() {
+        running.spawn(async move {
+            let lease = Duration::from_secs(3);
+            let server = Server::start();
+            let java = Java::get(&version).client(&server, 0).await.thread("t");
+            let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+            let guard = client.lock("n").lock().await.unwrap();
+            let mut cli = server.cli();
+            let started = Instant::now();
+            let waiting = java.try_lock_within("plain", "n", Duration::from_secs(20));
+            while started.elapsed() < Duration::from_secs(20) {
+                let ttl: i64 = redis::cmd("PTTL").arg("n").query(&mut cli).unwrap();
+                assert!(ttl > 1500, "{version}: {ttl} ms left after {:?}", started.elapsed());
+                assert_eq!(guard.state(), HoldState::Held);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            assert!(!waiting.await.unwrap(), "{version}: Java took a held lock");
+            guard.unlock().await.unwrap();
+
+            // Our process dies: Java has the lock within the lease.
+            let mut worker = Worker::start(&["hold", &server.url(), "n", "3000"]);
+            assert!(worker.line().await.starts_with("held "));
+            let waiting = java.lock("plain", "n");
+            eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+            let killed = monotonic_ns();
+            worker.kill().await;
+            let entered = waiting.await;
+            let took = Duration::from_nanos(entered.done_ns - killed);
+            assert!(took < lease + Duration::from_millis(500), "{version}: {took:?}");
+            entered.unwrap();
+            java.unlock("plain", "n").await.unwrap();
+        });
+    }
+    running.join_all().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_jvm_frees_its_lock_for_us() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::spawn(&version);
+        // A watchdog of 3 s cannot be set in 3.3.2, so there the lease is given with the lock.
+        if version == "3.3.2" {
+            let thread = java.client(&server, 0).await.thread("t");
+            thread.lock_for("plain", "n", Duration::from_secs(3)).await.unwrap();
+        } else {
+            java.client(&server, 3000).await.thread("t").lock("plain", "n").await.unwrap();
+        }
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = client.lock("n");
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+        let killed = Instant::now();
+        java.kill();
+        let guard = waiting.await.unwrap();
+        let took = killed.elapsed();
+        assert!(took < Duration::from_millis(3500), "{version}: {took:?}");
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// One lock and unlock as the server sees it, with what differs between two holders taken out.
+#[derive(Debug, PartialEq)]
+struct Trace {
+    record: Vec<(String, String)>,
+    encoding: String,
+    ttl_is_lease: bool,
+    /// What was written, as (command, key or channel, rest), in MONITOR's spelling.
+    written: BTreeSet<Vec<String>>,
+    messages: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_records_channels_and_messages_are_javas_byte_for_byte() {
+    const NAMES: [&str; 10] = [
+        "a",
+        "a{b}c",
+        "{x}",
+        "a{",
+        "}{",
+        "two words",
+        "\"quoted\" 'name'",
+        "schloß 鎖 🔒",
+        "line\nbreak",
+        "redisson_lock__channel:{n}",
+    ];
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        for name in NAMES {
+            let owner = java.owner().await;
+            let watch = Watch::start(&server);
+            java.lock("plain", name).await.unwrap();
+            let (record, encoding, ttl) = watch.look(name);
+            java.unlock("plain", name).await.unwrap();
+            let javas = watch.finish(&owner, record, encoding, ttl);
+
+            let watch = Watch::start(&server);
+            let guard = client.lock(name).lock().await.unwrap();
+            let owner = guard.owner().to_owned();
+            let (record, encoding, ttl) = watch.look(name);
+            guard.unlock().await.unwrap();
+            let ours = watch.finish(&owner, record, encoding, ttl);
+
+            assert_eq!(ours, javas, "{version}, {name:?}");
+            assert_eq!(ours.record, [("OWNER".to_owned(), "1".to_owned())]);
+            assert!(ours.ttl_is_lease && ours.messages.len() == 1, "{version}: {ours:?}");
+        }
+    }
+}
+
+/// Follows MONITOR and every channel.
+struct Watch {
+    cli: std::cell::RefCell<redis::Connection>,
+    monitor: std::io::BufReader<std::net::TcpStream>,
+    messages: redis::Connection,
+}
+
+impl Watch {
+    fn start(server: &Server) -> Self {
+        use std::io::{BufRead, Write};
+        let mut monitor = std::net::TcpStream::connect(server.address()).unwrap();
+        monitor.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        monitor.write_all(b"MONITOR\r\n").unwrap();
+        let mut monitor = std::io::BufReader::new(monitor);
+        let mut ok = String::new();
+        monitor.read_line(&mut ok).unwrap();
+        assert_eq!(ok, "+OK\r\n");
+        // By hand, because `as_pubsub` would end the subscription when it is dropped.
+        let mut messages = server.cli();
+        messages.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        messages.send_packed_command(&redis::cmd("PSUBSCRIBE").arg("*").get_packed_command()).unwrap();
+        messages.recv_response().unwrap();
+        Self { cli: server.cli().into(), monitor, messages }
+    }
+
+    fn look(&self, name: &str) -> (Vec<(String, String)>, String, i64) {
+        let cli = &mut *self.cli.borrow_mut();
+        let record = redis::cmd("HGETALL").arg(name).query(cli).unwrap();
+        let encoding = redis::cmd("OBJECT").arg("ENCODING").arg(name).query(cli).unwrap();
+        let ttl = redis::cmd("PTTL").arg(name).query(cli).unwrap();
+        (record, encoding, ttl)
+    }
+
+    fn finish(mut self, owner: &str, record: Vec<(String, String)>, encoding: String, ttl: i64) -> Trace {
+        use redis::ConnectionLike;
+        use std::io::BufRead;
+        const END: &str = "that was all";
+        redis::cmd("ECHO").arg(END).exec(self.cli.get_mut()).unwrap();
+        redis::cmd("PUBLISH").arg(END).arg("").exec(self.cli.get_mut()).unwrap();
+        let mut written = BTreeSet::new();
+        loop {
+            let mut line = String::new();
+            self.monitor.read_line(&mut line).unwrap();
+            if line.contains(END) {
+                break;
+            }
+            let Some((_, command)) = line.trim_end().split_once(" lua] ") else { continue };
+            let words: Vec<String> = words(command).iter().map(|word| word.replace(owner, "OWNER")).collect();
+            let verb = words[0].to_lowercase();
+            // A hash is written by more than one command; the latch is Redisson's own device for its retries.
+            let verb = match verb.as_str() {
+                "hset" => "hincrby",
+                "hincrby" | "pexpire" | "del" | "publish" => verb.as_str(),
+                _ => continue,
+            };
+            // Redisson counts to zero before it deletes.
+            let to_zero = verb == "hincrby" && words[3] == "-1";
+            if !words[1].contains("redisson_unlock_latch") && !to_zero {
+                written.insert([&[verb.to_owned()], &words[1..]].concat());
+            }
+        }
+        let mut messages = Vec::new();
+        loop {
+            let redis::Value::Array(items) = self.messages.recv_response().unwrap() else {
+                panic!("no message")
+            };
+            let [_, _, redis::Value::BulkString(channel), redis::Value::BulkString(payload)] =
+                items.as_slice()
+            else {
+                panic!("{items:?}")
+            };
+            if channel == END.as_bytes() {
+                break;
+            }
+            messages.push((channel.clone(), payload.clone()));
+        }
+        let record =
+            record.into_iter().map(|(field, value)| (field.replace(owner, "OWNER"), value)).collect();
+        Trace { record, encoding, ttl_is_lease: (29_000..=30_000).contains(&ttl), written, messages }
+    }
+}
+
+/// The words of a line of MONITOR, still escaped.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut inside, mut escaped) = (Vec::new(), String::new(), false, false);
+    for c in line.chars() {
+        match c {
+            _ if escaped => {
+                word.push(c);
+                escaped = false;
+            }
+            '\\' => {
+                word.push(c);
+                escaped = true;
+            }
+            '"' if inside => {
+                words.push(std::mem::take(&mut word));
+                inside = false;
+            }
+            '"' => inside = true,
+            _ if inside => word.push(c),
+            _ => {}
+        }
+    }
+    words
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mixed_crowd_counts_exactly_and_each_side_gets_its_share() {
+    for version in versions() {
+        mixed(&version, "plain").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_with_javas_spin_lock_counts_exactly_and_each_side_gets_its_share() {
+    for version in versions() {
+        // The spin lock came with 3.15.
+        if !["3.3.2", "3.10.1"].contains(&version.as_str()) {
+            mixed(&version, "spin").await;
+        }
+    }
+}
+
+/// 8 Java threads and 16 Rust tasks in 2 processes add 500 each.
+async fn mixed(version: &str, kind: &str) {
+    const JAVA: usize = 8;
+    const RUST: usize = 16;
+    const EACH: usize = 500;
+    let server = Server::start();
+    let java = Java::get(version).client(&server, 0).await;
+    let mut workers: Vec<_> = (0..2)
+        .map(|_| {
+            let (tasks, each) = ((RUST / 2).to_string(), EACH.to_string());
+            Worker::start(&["loop", &server.url(), "n", &tasks, &each, "counter", "0"])
+        })
+        .collect();
+    for worker in &mut workers {
+        assert_eq!(worker.line().await, "ready");
+    }
+    let threads: Vec<_> = (0..JAVA).map(|n| java.thread(&format!("t{n}"))).collect();
+    for thread in &threads {
+        thread.is_locked(kind, "n").await.unwrap();
+    }
+    let loops: Vec<_> =
+        threads.iter().map(|t| t.loop_(kind, "n", EACH as u32, "counter", Duration::ZERO)).collect();
+    for worker in &mut workers {
+        worker.go().await;
+    }
+    let mut rust = Vec::new();
+    for worker in &mut workers {
+        for _ in 0..RUST / 2 {
+            let line = worker.line().await;
+            let hold = |text: &str| {
+                let (start, end) = text.split_once(':').expect("start:end");
+                (start.parse::<u64>().unwrap(), end.parse::<u64>().unwrap())
+            };
+            rust.push(line.split(',').map(hold).collect::<Vec<_>>());
+        }
+    }
+    let mut javas = Vec::new();
+    for running in loops {
+        javas.push(running.await.unwrap());
+    }
+    let counter: usize = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
+    assert_eq!(counter, (JAVA + RUST) * EACH, "{version}, {kind}: increments were lost");
+
+    let everyone = || rust.iter().chain(&javas);
+    assert!(everyone().all(|holds| holds.len() == EACH));
+    let mut all: Vec<_> = everyone().flatten().copied().collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{version}, {kind}: two holds overlap");
+    // While all run: until the first of them is done.
+    let until = everyone().map(|holds| holds[EACH - 1].1).min().unwrap();
+    let count = |side: &[Vec<(u64, u64)>]| side.iter().flatten().filter(|hold| hold.1 <= until).count();
+    let (j, r) = (count(&javas), count(&rust));
+    let time = Duration::from_nanos(all.last().unwrap().1 - all[0].0);
+    println!("{version}, {kind}: while all ran Java had {j} holds and Rust {r}; all in {time:?}");
+    let fair = |side: usize| (j + r) * side / (JAVA + RUST);
+    assert!(j * 4 >= fair(JAVA) && r * 4 >= fair(RUST), "{version}, {kind}: Java {j}, Rust {r}");
+}
+
+fn record(server: &Server, name: &str) -> Vec<(String, String)> {
+    redis::cmd("HGETALL").arg(name).query(&mut server.cli()).unwrap()
+}

@@ -1,0 +1,143 @@
+//! The peer and the servers themselves work: what every other test builds on.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::support::java::JavaError;
+use crate::support::{Java, Server, clock, versions};
+
+/// Base64 has to pad this one, and the shell, the protocol and Redis could each spoil it.
+const NAME: &str = "ordérs {a} \"b\"";
+
+#[tokio::test]
+async fn java_locks_as_the_record_shows() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version);
+        let client = java.client(&server, 0).await;
+        let thread = client.thread("t1");
+
+        thread.lock("plain", NAME).await.unwrap();
+        thread.lock("plain", NAME).await.unwrap();
+        assert_eq!(thread.hold_count("plain", NAME).await.unwrap(), 2, "{version}");
+        let record: HashMap<String, String> =
+            redis::cmd("HGETALL").arg(NAME).query(&mut server.cli()).unwrap();
+        let expected = HashMap::from([(thread.owner().await, "2".to_owned())]);
+        assert_eq!(record, expected, "{version}");
+        let ttl = thread.remain_ttl("plain", NAME).await.unwrap();
+        assert!(ttl.is_none_or(|ttl| (29_000..=30_000).contains(&ttl)), "{version}: {ttl:?}");
+
+        let other = client.thread("t2");
+        assert!(other.is_locked("plain", NAME).await.unwrap(), "{version}");
+        assert!(!other.is_held("plain", NAME).await.unwrap(), "{version}");
+        assert!(!other.try_lock("plain", NAME).await.unwrap(), "{version}");
+        let error = other.unlock("plain", NAME).await.unwrap_err();
+        assert_eq!(error.class, "IllegalMonitorStateException", "{version}: {error}");
+
+        thread.unlock("plain", NAME).await.unwrap();
+        thread.unlock("plain", NAME).await.unwrap();
+        assert!(!thread.is_locked("plain", NAME).await.unwrap(), "{version}");
+        assert!(server.scripts() > 0, "{version}");
+        server.commandstats_reset();
+        assert_eq!(server.scripts(), 0, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_is_let_in_by_a_release_and_times_are_comparable() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version);
+        let client = java.client(&server, 0).await;
+        let (first, second) = (client.thread("t1"), client.thread("t2"));
+
+        let before = clock::monotonic_ns();
+        first.lock("plain", "n").await.unwrap();
+        let mut waiting = second.lock_for("plain", "n", Duration::from_secs(5));
+        let started = waiting.started().await;
+        let unlocked = first.unlock("plain", "n").await;
+        let entered = waiting.await;
+        assert_eq!(entered.started_ns, started, "{version}");
+        assert!(before < started && unlocked.started_ns < entered.done_ns, "{version}");
+        assert!(entered.done_ns < clock::monotonic_ns(), "{version}");
+        entered.unwrap();
+        second.force_unlock("plain", "n").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn loops_exclude_each_other() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version);
+        let (one, two) = (java.client(&server, 0).await, java.client(&server, 0).await);
+        let loops = [one.thread("a"), one.thread("b"), two.thread("a")]
+            .map(|thread| thread.loop_("plain", "n", 20, "counter", Duration::from_micros(200)));
+        let mut holds = Vec::new();
+        for running in loops {
+            holds.extend(running.await.unwrap());
+        }
+        holds.sort_unstable();
+        assert_eq!(holds.len(), 60, "{version}");
+        assert!(holds.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{version}: {holds:?}");
+        let counter: u32 = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
+        assert_eq!(counter, 60, "{version}");
+        one.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_version_lacks_is_an_error() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version);
+        let thread = java.client(&server, 0).await.thread("t1");
+        match thread.lock("spin", "n").await.result {
+            Ok(()) => thread.unlock("spin", "n").await.unwrap(),
+            Err(error) => {
+                assert_eq!(error.class, "UnsupportedOperationException", "{version}: {error}");
+                assert!(["3.3.2", "3.10.1"].contains(&version.as_str()), "{version} has spin locks");
+            }
+        }
+        let error = thread.call("lock nonsense bg==").await.unwrap_err();
+        assert_eq!(error.message, "no such kind: nonsense", "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_killed_jvm_answers_with_its_death() {
+    let server = Server::start();
+    let version = versions().pop().expect("there is a version to test");
+    let java = Java::spawn(&version);
+    let client = java.client(&server, 0).await;
+    client.thread("t1").lock("plain", "n").await.unwrap();
+    let mut waiting = client.thread("t2").lock("plain", "n");
+    waiting.started().await;
+    java.kill();
+    assert_eq!(waiting.await.unwrap_err().class, JavaError::DIED);
+    assert_eq!(client.thread("t1").unlock("plain", "n").await.unwrap_err().class, JavaError::DIED);
+    // Its hold outlives it.
+    assert!(redis::cmd("EXISTS").arg("n").query::<bool>(&mut server.cli()).unwrap());
+}
+
+#[test]
+fn a_server_can_be_stopped_continued_killed_and_restarted_empty() {
+    let mut server = Server::with_args(&["--maxmemory", "64mb"]);
+    let mut connection = server.cli();
+    redis::cmd("SET").arg("k").arg("v").exec(&mut connection).unwrap();
+
+    server.stop_signal();
+    connection.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    redis::cmd("PING").exec(&mut connection).unwrap_err();
+    server.cont();
+    assert!(redis::cmd("EXISTS").arg("k").query::<bool>(&mut server.cli()).unwrap());
+
+    let pid = server.pid();
+    server.stop_signal();
+    server.kill();
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    server.restart();
+    assert_ne!(server.pid(), pid);
+    assert!(!redis::cmd("EXISTS").arg("k").query::<bool>(&mut server.cli()).unwrap());
+    redis::cmd("DEBUG").arg("SLEEP").arg(0).exec(&mut server.cli()).unwrap();
+}

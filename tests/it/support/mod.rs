@@ -1,0 +1,48 @@
+//! What the tests run against: real servers, and real Redissons.
+
+// Not every method has a user at all times.
+#![allow(dead_code)]
+
+pub mod clock;
+pub mod java;
+pub mod server;
+pub mod worker;
+
+use std::env;
+use std::time::{Duration, Instant};
+
+pub use java::Java;
+pub use proxy::Proxy;
+pub use server::Server;
+
+/// The versions of Redisson to test against.
+pub fn versions() -> Vec<String> {
+    setting("REDISSON_LOCK_VERSIONS").split(',').map(str::to_owned).collect()
+}
+
+/// What `cargo xtask test` tells the tests. Without it they fail rather than pass untried.
+fn setting(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with `cargo xtask test`"))
+}
+
+/// Waits until `condition` holds: for what has no event of its own to wait for, such as a server's view of us.
+pub async fn eventually(mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "what was waited for never came");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// How many connections subscribe to `channel`.
+pub fn subscribers(server: &Server, channel: &str) -> u64 {
+    let (_, count): (String, u64) =
+        redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query(&mut server.cli()).expect("NUMSUB");
+    count
+}
+
+/// The median of nanoseconds, which are sorted by this.
+pub fn median(nanoseconds: &mut [u64]) -> Duration {
+    nanoseconds.sort_unstable();
+    Duration::from_nanos(nanoseconds[nanoseconds.len() / 2])
+}

@@ -1,0 +1,396 @@
+//! A proxy between a client and a server, for the faults that a network has.
+//!
+//! Each connection is a [`Link`] with two [`Way`]s, and each way can be slowed, held back, or swallowed, and the
+//! sockets at its ends be closed apart. A link reads whole frames of RESP2, so that a test can name the request it
+//! means, and knows which reply belongs to which request. (On a link of subscriptions that last is not so.)
+//!
+//! TCP loses nothing from the middle of a stream. So a reply is lost together with all that follows it on its link.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Server;
+
+/// The words of a request.
+pub type Words = Vec<Vec<u8>>;
+
+/// How long a test waits for what must happen, before it fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    ToServer,
+    ToClient,
+}
+
+/// What becomes of the frames that come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Pass,
+    /// They wait here.
+    Hold,
+    /// They are gone, and so is the end of the stream: neither side learns anything.
+    Swallow,
+}
+
+/// Ends, with all its links, when dropped.
+pub struct Proxy {
+    port: u16,
+    shared: Arc<Shared>,
+    _tasks: JoinSet<()>,
+}
+
+struct Shared {
+    links: Mutex<Vec<Link>>,
+    accepted: watch::Sender<usize>,
+    /// What new links do at first.
+    dark: watch::Sender<bool>,
+}
+
+impl Proxy {
+    pub async fn start(server: &Server) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("no port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let shared = Arc::new(Shared {
+            links: Mutex::default(),
+            accepted: watch::Sender::new(0),
+            dark: watch::Sender::new(false),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(accept(listener, server.port(), shared.clone()));
+        Self { port, shared, _tasks: tasks }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The `n`-th connection, counted from 0, as soon as it is there.
+    pub async fn link(&self, n: usize) -> Link {
+        let mut accepted = self.shared.accepted.subscribe();
+        let there = tokio::time::timeout(PATIENCE, accepted.wait_for(|&count| count > n));
+        there.await.unwrap_or_else(|_| panic!("there is no connection {n}")).expect("the proxy lives");
+        self.shared.links()[n].clone()
+    }
+
+    /// How many connections there have been.
+    pub fn count(&self) -> usize {
+        self.shared.links().len()
+    }
+
+    /// Swallows everything on every link, and on those to come: the network is gone, and nobody is told.
+    pub fn darken(&self) {
+        self.shared.dark.send_replace(true);
+        self.shared.links().iter().for_each(Link::swallow_both);
+    }
+
+    /// New links pass again. The old ones stay as they are: TCP would have given them up.
+    pub fn lighten(&self) {
+        self.shared.dark.send_replace(false);
+    }
+}
+
+impl Shared {
+    fn links(&self) -> MutexGuard<'_, Vec<Link>> {
+        self.links.lock().expect("nobody panics with the lock")
+    }
+}
+
+/// One connection through the proxy. Cheap to clone.
+#[derive(Clone)]
+pub struct Link(Arc<Inner>);
+
+struct Inner {
+    to_server: watch::Sender<Control>,
+    to_client: watch::Sender<Control>,
+    client_open: watch::Sender<bool>,
+    server_open: watch::Sender<bool>,
+    log: watch::Sender<Log>,
+}
+
+#[derive(Clone, Copy)]
+struct Control {
+    mode: Mode,
+    delay: Duration,
+}
+
+/// What has happened on a link.
+#[derive(Default)]
+struct Log {
+    /// What the client asked, also if it came no further.
+    asked: Vec<Words>,
+    /// Sent to the server, and not answered yet.
+    unanswered: VecDeque<Words>,
+    /// What the server answered, also if that came no further.
+    answered: Vec<(Words, Vec<u8>)>,
+    /// The request whose answer is to be lost, and whether the client's socket is closed then.
+    lose: Option<(Box<dyn Fn(&Words) -> bool + Send + Sync>, bool)>,
+    lost: usize,
+}
+
+impl Link {
+    /// Lets frames by again, and those that were held.
+    pub fn pass(&self, way: Way) {
+        self.set(way, |control| control.mode = Mode::Pass);
+    }
+
+    /// Keeps frames back until [`pass`](Self::pass). What was held for the server is delivered then even if the
+    /// client is long gone.
+    pub fn hold(&self, way: Way) {
+        self.set(way, |control| control.mode = Mode::Hold);
+    }
+
+    /// Takes frames and does not pass them on. The sockets stay open.
+    pub fn swallow(&self, way: Way) {
+        self.set(way, |control| control.mode = Mode::Swallow);
+    }
+
+    /// A half-open link: neither side hears of the other any more.
+    pub fn swallow_both(&self) {
+        self.swallow(Way::ToServer);
+        self.swallow(Way::ToClient);
+    }
+
+    /// Frames that come from now on are passed on so much later.
+    pub fn delay(&self, way: Way, delay: Duration) {
+        self.set(way, |control| control.delay = delay);
+    }
+
+    /// Closes both sockets.
+    pub fn cut(&self) {
+        self.0.server_open.send_replace(false);
+        self.cut_client();
+    }
+
+    /// Closes the socket to the client. The server is not told, and gets what was held for it when it is passed on.
+    pub fn cut_client(&self) {
+        self.0.client_open.send_replace(false);
+    }
+
+    /// Loses the reply to the first request from now on that `which` accepts, and all that follows it.
+    pub fn lose_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
+        self.0.log.send_modify(|log| log.lose = Some((Box::new(which), false)));
+    }
+
+    /// The same; then the client's socket is closed, once the server has answered.
+    pub fn cut_at_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
+        self.0.log.send_modify(|log| log.lose = Some((Box::new(which), true)));
+    }
+
+    /// Ends when that reply was lost: the server has done what was asked.
+    pub async fn lost_reply(&self) {
+        self.until("no reply was lost", |log| log.lost > 0).await;
+    }
+
+    /// Ends when the client has asked `count` requests that `which` accepts, since the link began.
+    pub async fn asked(&self, count: usize, which: impl Fn(&Words) -> bool) {
+        let what = "the request did not come";
+        self.until(what, |log| log.asked.iter().filter(|words| which(words)).count() >= count).await;
+    }
+
+    /// Ends when the server has answered `count` requests that `which` accepts; the last one's reply.
+    pub async fn answered(&self, count: usize, which: impl Fn(&Words) -> bool) -> Vec<u8> {
+        let accepted = |log: &Log| -> Vec<Vec<u8>> {
+            log.answered.iter().filter(|(words, _)| which(words)).map(|(_, reply)| reply.clone()).collect()
+        };
+        self.until("the request was not answered", |log| accepted(log).len() >= count).await;
+        accepted(&self.0.log.borrow()).pop().expect("there is one")
+    }
+
+    /// How many requests the client has asked that `which` accepts.
+    pub fn count(&self, which: impl Fn(&Words) -> bool) -> usize {
+        self.0.log.borrow().asked.iter().filter(|words| which(words)).count()
+    }
+
+    async fn until(&self, what: &str, done: impl Fn(&Log) -> bool) {
+        let mut log = self.0.log.subscribe();
+        let ended = tokio::time::timeout(PATIENCE, log.wait_for(|log| done(log))).await.map(|log| log.is_ok());
+        assert!(matches!(ended, Ok(true)), "{what}: {:?}", self.words());
+    }
+
+    /// What was asked, to be read in a failure.
+    fn words(&self) -> Vec<Vec<String>> {
+        let short = |word: &Vec<u8>| String::from_utf8_lossy(word).chars().take(60).collect();
+        self.0.log.borrow().asked.iter().map(|words| words.iter().map(short).collect()).collect()
+    }
+
+    fn set(&self, way: Way, change: impl FnOnce(&mut Control)) {
+        let control = match way {
+            Way::ToServer => &self.0.to_server,
+            Way::ToClient => &self.0.to_client,
+        };
+        control.send_modify(change);
+    }
+
+    /// A request goes on to the server.
+    fn send(&self, frame: &[u8]) {
+        self.0.log.send_modify(|log| log.unanswered.push_back(words(frame)));
+    }
+
+    /// A reply came, which may be the one to be lost.
+    fn answer(&self, frame: &[u8]) {
+        let mut cut = false;
+        self.0.log.send_modify(|log| {
+            let Some(words) = log.unanswered.pop_front() else { return };
+            if let Some((_, close)) = log.lose.take_if(|(which, _)| which(&words)) {
+                self.swallow(Way::ToClient);
+                log.lost += 1;
+                cut = close;
+            }
+            log.answered.push((words, frame.to_vec()));
+        });
+        if cut {
+            self.cut_client();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, server: u16, shared: Arc<Shared>) {
+    let mut pumps = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.expect("the listener is ours");
+        let mode = if *shared.dark.borrow() { Mode::Swallow } else { Mode::Pass };
+        let control = Control { mode, delay: Duration::ZERO };
+        let link = Link(Arc::new(Inner {
+            to_server: watch::Sender::new(control),
+            to_client: watch::Sender::new(control),
+            client_open: watch::Sender::new(true),
+            server_open: watch::Sender::new(true),
+            log: watch::Sender::default(),
+        }));
+        // A server that is down hangs up on the client, as it would without us.
+        let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).expect("the socket is open");
+        }
+        let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
+        pumps.spawn(pump(link.clone(), Way::ToServer, client_in, server_out));
+        pumps.spawn(pump(link.clone(), Way::ToClient, server_in, client_out));
+        let count = {
+            let mut links = shared.links();
+            links.push(link);
+            links.len()
+        };
+        shared.accepted.send_replace(count);
+    }
+}
+
+/// Carries one way of a link. Each half of a socket is dropped when its socket is to be closed.
+async fn pump(link: Link, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
+    let (control, from_open, to_open) = match way {
+        Way::ToServer => (&link.0.to_server, &link.0.client_open, &link.0.server_open),
+        Way::ToClient => (&link.0.to_client, &link.0.server_open, &link.0.client_open),
+    };
+    let (mut control, mut from_open, mut to_open) =
+        (control.subscribe(), from_open.subscribe(), to_open.subscribe());
+    let mut before = control.borrow().mode;
+    let (mut from, mut to) = (Some(from), Some(to));
+    let mut unread = Vec::new();
+    let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut ended = false;
+    loop {
+        if !*from_open.borrow_and_update() {
+            from = None;
+        }
+        if !*to_open.borrow_and_update() {
+            to = None;
+        }
+        let Control { mode, delay } = *control.borrow_and_update();
+        // What came before the link began to swallow is past it already, unless it was held.
+        if mode == Mode::Swallow && before == Mode::Hold {
+            waiting.clear();
+        }
+        before = mode;
+        while mode != Mode::Hold && waiting.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+            let Some((_, frame)) = waiting.pop_front() else { break };
+            if let Some(open) = &mut to {
+                if way == Way::ToServer {
+                    link.send(&frame);
+                }
+                if open.write_all(&frame).await.is_err() {
+                    to = None;
+                }
+            }
+        }
+        // The end of the stream is passed on in its turn, and not by a link that swallows.
+        if (ended || from.is_none()) && mode == Mode::Pass && waiting.is_empty() {
+            to = None;
+        }
+        let due = waiting.front().filter(|_| mode != Mode::Hold).map(|(due, _)| *due);
+        tokio::select! {
+            read = read(&mut from, &mut unread), if !ended => match read {
+                Ok(0) | Err(_) => ended = true,
+                Ok(_) => {
+                    while let Some(length) = frame(&unread) {
+                        let frame: Vec<u8> = unread.drain(..length).collect();
+                        match way {
+                            Way::ToServer => link.0.log.send_modify(|log| log.asked.push(words(&frame))),
+                            Way::ToClient => link.answer(&frame),
+                        }
+                        if control.borrow().mode != Mode::Swallow {
+                            waiting.push_back((Instant::now() + delay, frame));
+                        }
+                    }
+                }
+            },
+            () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            Ok(()) = control.changed() => {}
+            Ok(()) = from_open.changed() => {}
+            Ok(()) = to_open.changed() => {}
+        }
+    }
+}
+
+async fn read(from: &mut Option<OwnedReadHalf>, unread: &mut Vec<u8>) -> io::Result<usize> {
+    match from {
+        Some(from) => from.read_buf(unread).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The length of the first frame of RESP2, when it is there to its end.
+fn frame(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
+    let number = || -> i64 {
+        let text = std::str::from_utf8(&bytes[1..line - 2]).expect("a length is text");
+        text.parse().expect("a length is a number")
+    };
+    match bytes[0] {
+        b'+' | b'-' | b':' => Some(line),
+        b'$' => {
+            let end = usize::try_from(number()).map_or(line, |length| line + length + 2);
+            (bytes.len() >= end).then_some(end)
+        }
+        b'*' => {
+            let mut end = line;
+            for _ in 0..number() {
+                end += frame(&bytes[end..])?;
+            }
+            Some(end)
+        }
+        other => panic!("this is not RESP2: {:?}", char::from(other)),
+    }
+}
+
+/// The words of a request, which is an array of strings.
+fn words(frame: &[u8]) -> Words {
+    let mut words = Vec::new();
+    let line = |at: usize| at + frame[at..].windows(2).position(|end| end == b"\r\n").expect("whole") + 2;
+    let mut at = line(0);
+    while at < frame.len() {
+        let start = line(at);
+        let length: usize = std::str::from_utf8(&frame[at + 1..start - 2]).unwrap().parse().unwrap();
+        words.push(frame[start..start + length].to_vec());
+        at = start + length + 2;
+    }
+    words
+}

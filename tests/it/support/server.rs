@@ -1,0 +1,197 @@
+//! A real redis-server of a test's own.
+//!
+//! Between the test and the server stands a guardian, a few lines of `sh`. It waits on a pipe that only this process
+//! holds open: when the process ends, in whatever way, the pipe ends, and the guardian kills the server, a stopped one
+//! too, and removes its directory. So a killed test leaves nothing behind, and to end a server is to close the pipe.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Says the server's pid on its stdout and leaves stdout to the server alone, so that its end is the server's death.
+/// A server started with `&` has no stdin: it does not hold the pipe. What may come to the guardian when our process
+/// dies must not end it before its work: SIGPIPE when nobody is left to hear the pid, and SIGHUP, which the kernel sends
+/// to a group that loses its last outside parent while one of its processes, the server, is stopped.
+const GUARDIAN: &str = r#"
+trap '' HUP INT TERM PIPE
+directory=$(mktemp -d) && cd "$directory" || exit
+"$@" 2>&1 &
+echo $!
+exec >/dev/null 2>&1
+read -r _
+kill -KILL $!
+wait $!
+cd / && rm -rf "$directory"
+"#;
+
+/// How often to look for another port when somebody else was quicker to bind the free one.
+const ATTEMPTS: usize = 20;
+
+pub struct Server {
+    port: u16,
+    arguments: Vec<String>,
+    running: Option<Running>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::with_args(&[])
+    }
+
+    /// `arguments` follow the usual ones, and win over them: `&["--maxmemory", "2mb"]`. The log must keep going to
+    /// stdout at its usual level: it tells when the server is ready.
+    pub fn with_args(arguments: &[&str]) -> Self {
+        let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        for _ in 0..ATTEMPTS {
+            let port = free_port();
+            if let Some(running) = Running::start(port, &arguments) {
+                return Self { port, arguments, running: Some(running) };
+            }
+        }
+        panic!("no port was free for the server in {ATTEMPTS} attempts");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `127.0.0.1:port`
+    pub fn address(&self) -> String {
+        format!("{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address())
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.running().server.as_raw_pid()
+    }
+
+    /// `SIGKILL`. The server is gone when this returns, and what it held with it.
+    pub fn kill(&mut self) {
+        drop(self.running.take());
+    }
+
+    /// Kills the server unless it is dead, and starts an empty one on the same port.
+    pub fn restart(&mut self) {
+        self.kill();
+        let running = Running::start(self.port, &self.arguments);
+        self.running = Some(running.expect("the server's port was taken while it was down"));
+    }
+
+    /// `SIGSTOP`: connections stay, and nothing answers.
+    pub fn stop_signal(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// A new connection, for raw commands: `redis::cmd("HGETALL").arg(name).query(&mut server.cli())`.
+    pub fn cli(&self) -> redis::Connection {
+        let client = redis::Client::open(self.url()).expect("the url is one");
+        client.get_connection().expect("the server does not accept connections")
+    }
+
+    /// How many scripts were called, by their text or their hash, since the start or the last reset.
+    pub fn scripts(&self) -> u64 {
+        ["eval", "evalsha"].map(|command| self.calls(command)).iter().sum()
+    }
+
+    /// How often a command was called, from a client or from a script. `command` is in lower case.
+    pub fn calls(&self, command: &str) -> u64 {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.cli()).expect("INFO");
+        let prefix = format!("cmdstat_{command}:calls=");
+        stats
+            .lines()
+            .find_map(|line| line.strip_prefix(&prefix)?.split(',').next()?.parse().ok())
+            .unwrap_or(0)
+    }
+
+    pub fn commandstats_reset(&self) {
+        redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut self.cli()).expect("CONFIG RESETSTAT");
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(self.running().server, signal).expect("the server is there to be signalled");
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the server was killed")
+    }
+}
+
+/// A server that lives. Ends when dropped.
+struct Running {
+    server: Pid,
+    guardian: Child,
+    /// The guardian's pipe. An `Option` only because it must end before the guardian is waited for.
+    pipe: Option<ChildStdin>,
+}
+
+impl Running {
+    /// `None` when the port is taken.
+    fn start(port: u16, arguments: &[String]) -> Option<Self> {
+        let mut guardian = Command::new("sh")
+            .args(["-c", GUARDIAN, "guardian"])
+            .arg(super::setting("REDISSON_LOCK_SERVER"))
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(debug_allowed())
+            .args(arguments)
+            // Whatever ends this process's group, such as Ctrl-C, must not end the guardian before its work.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("sh cannot be run");
+        let mut lines = BufReader::new(guardian.stdout.take().expect("it is piped"));
+        let mut pid = String::new();
+        lines.read_line(&mut pid).expect("the guardian's output is text");
+        let server = pid.trim().parse().ok().and_then(Pid::from_raw).expect("the guardian names a pid");
+        let running = Self { server, pipe: guardian.stdin.take(), guardian };
+
+        let mut log = String::new();
+        while !log.contains("Ready to accept connections") {
+            if lines.read_line(&mut log).expect("the server's log is text") == 0 {
+                assert!(log.contains("Address already in use"), "the server does not start:\n{log}");
+                return None;
+            }
+        }
+        // A server does not mind that nobody reads on; but it would mind a full pipe.
+        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        Some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.pipe.take());
+        self.guardian.wait().expect("the guardian is our child");
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("no port is free");
+    listener.local_addr().expect("it is bound").port()
+}
+
+/// From 7.0 on DEBUG has to be asked for, and before that the question is an error.
+fn debug_allowed() -> &'static [&'static str] {
+    static MAJOR: OnceLock<u32> = OnceLock::new();
+    let major = MAJOR.get_or_init(|| {
+        let server = super::setting("REDISSON_LOCK_SERVER");
+        let output = Command::new(&server).arg("--version").output().expect("the server cannot be run");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.split("v=").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
+        version.unwrap_or_else(|| panic!("{server} --version says {text:?}"))
+    });
+    if *major >= 7 { &["--enable-debug-command", "local"] } else { &[] }
+}

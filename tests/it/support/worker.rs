@@ -1,0 +1,42 @@
+//! A process of our own library, see `tests/worker`.
+
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// Ends with the test: its stdin closes.
+pub struct Worker {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Worker {
+    pub fn start(arguments: &[&str]) -> Self {
+        // Cargo builds examples beside the folder of the test binary.
+        let program = std::env::current_exe().expect("a test has a path");
+        let program =
+            program.parent().and_then(|deps| deps.parent()).expect("in target/").join("examples/worker");
+        let mut child = Command::new(&program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    pub async fn line(&mut self) -> String {
+        self.lines.next_line().await.expect("utf-8").expect("the worker ended without a word")
+    }
+
+    pub async fn go(&mut self) {
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n").await.expect("the worker is there");
+    }
+
+    /// `SIGKILL`.
+    pub async fn kill(&mut self) {
+        self.child.kill().await.expect("the worker is there to be killed");
+    }
+}

@@ -1,0 +1,79 @@
+//! A process that uses the library, for tests that kill it or need more than one. It does what its arguments say,
+//! tells events on stdout, a line each, and ends when its stdin does.
+//!
+//! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
+//! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
+//!   Starts at the first line of stdin; says `START:END,..` of the holds, in monotonic ns, a line a task.
+
+use redisson_lock::{Client, Lock, redis};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let mut stdin = BufReader::new(tokio::io::stdin()).lines();
+    match args.as_slice() {
+        ["hold", url, name, lease] => {
+            let lease = Duration::from_millis(lease.parse()?);
+            let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
+            let guard = client.lock(name).lock().await?;
+            println!("held {}", guard.owner());
+            while stdin.next_line().await?.is_some() {}
+        }
+        ["loop", url, name, tasks, iterations, counter, hold] => {
+            let client = Client::connect(url).await?;
+            let (iterations, hold) = (iterations.parse()?, Duration::from_micros(hold.parse()?));
+            println!("ready");
+            stdin.next_line().await?;
+            let mut running = Vec::new();
+            for _ in 0..tasks.parse()? {
+                let counting = redis::Client::open(*url)?.get_multiplexed_async_connection().await?;
+                let (lock, counter) = (client.lock(name), (*counter).to_owned());
+                running.push(tokio::spawn(add(lock, counting, counter, iterations, hold)));
+            }
+            let mut lines = Vec::new();
+            for task in running {
+                let holds = task.await??;
+                let holds: Vec<_> = holds.iter().map(|(start, end)| format!("{start}:{end}")).collect();
+                lines.push(holds.join(","));
+            }
+            // Not before all are done: a full pipe would stop the thread, with the lock held.
+            println!("{}", lines.join("\n"));
+        }
+        _ => return Err(format!("unknown arguments: {args:?}").into()),
+    }
+    Ok(())
+}
+
+/// The counter is read and written without protection of its own: a second holder would be seen in it.
+async fn add(
+    lock: Lock,
+    mut counting: redis::aio::MultiplexedConnection,
+    counter: String,
+    iterations: u32,
+    hold: Duration,
+) -> Result<Vec<(u64, u64)>, Failure> {
+    let mut holds = Vec::new();
+    for _ in 0..iterations {
+        let guard = lock.lock().await?;
+        let start = monotonic_ns();
+        let before: Option<u64> = redis::cmd("GET").arg(&counter).query_async(&mut counting).await?;
+        if !hold.is_zero() {
+            tokio::time::sleep(hold).await;
+        }
+        let () =
+            redis::cmd("SET").arg(&counter).arg(before.unwrap_or(0) + 1).query_async(&mut counting).await?;
+        holds.push((start, monotonic_ns()));
+        guard.unlock().await?;
+    }
+    Ok(holds)
+}
+
+fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

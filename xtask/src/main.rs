@@ -1,0 +1,34 @@
+//! The project's own commands: `cargo xtask <command>`.
+
+mod demo;
+mod setup;
+mod test;
+
+use std::env;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <command>
+
+  demo [--no-java] [--seconds <n>] [--redisson <version>]
+      Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
+  setup
+      Get what the tests need: a redis-server, a JDK, Maven, and the Java peer built on each version of Redisson.
+  test [--redisson <version>] [-- <arguments of cargo test>]
+      Set up, then run every test. With --redisson, against that version alone, which may be any that exists.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.as_slice() {
+        ["setup"] => setup::run(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
+        ["demo", rest @ ..] => demo::run(rest),
+        ["test", rest @ ..] => test::run(rest),
+        _ => Err(USAGE.to_owned()),
+    };
+    outcome.unwrap_or_else(|problem| {
+        eprintln!("{problem}");
+        ExitCode::FAILURE
+    })
+}

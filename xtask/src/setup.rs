@@ -1,0 +1,257 @@
+//! Gets what the tests need, and fails with the commands to run where it cannot.
+
+use std::env;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{self, Path, PathBuf};
+use std::process::Command;
+
+/// The versions of Redisson that every test runs against. The only such list.
+const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
+
+/// Debian's `redis-tools` holds the whole server under this name: one program, which goes by the name it is called.
+/// The package `redis-server` only adds a link to it, and a system service that nobody here wants started.
+const SERVER_IN_DISGUISE: &str = "/usr/bin/redis-check-rdb";
+
+/// Old Redissons look into classes that Java 17 closes.
+const OPENED_PACKAGES: [&str; 8] = [
+    "java.lang",
+    "java.math",
+    "java.net",
+    "java.nio",
+    "java.text",
+    "java.util",
+    "java.util.concurrent",
+    "sun.nio.ch",
+];
+
+/// What the tests are told.
+pub struct Environment {
+    /// The redis-server to run.
+    pub server: PathBuf,
+    /// A directory for each version of Redisson; in it `java.args`, with which `java @java.args` runs the peer.
+    pub peers: PathBuf,
+    pub versions: Vec<String>,
+}
+
+pub fn default_versions() -> Vec<String> {
+    REDISSON_VERSIONS.map(str::to_owned).to_vec()
+}
+
+/// Without versions it leaves Java alone.
+pub fn run(versions: &[String]) -> Result<Environment, String> {
+    install_missing(!versions.is_empty())?;
+    let server = find_server()?.ok_or("the redis-server is gone again")?;
+    println!("setup: server {}", server.display());
+    let peers = target().join("redisson");
+    for version in versions {
+        build_peer(&peers, version)?;
+    }
+    Ok(Environment { server, peers, versions: versions.to_vec() })
+}
+
+struct Need {
+    what: &'static str,
+    package: &'static str,
+    met: bool,
+}
+
+fn missing(with_java: bool) -> Result<Vec<Need>, String> {
+    let server = Need { what: "a redis-server", package: "redis-tools", met: find_server()?.is_some() };
+    let mut needs = vec![server];
+    if with_java {
+        let java = major_version("java").min(major_version("javac"));
+        needs.push(Need {
+            what: "a JDK, version 17 or newer (java and javac)",
+            package: "openjdk-17-jdk-headless",
+            met: java >= Some(17),
+        });
+        needs.push(Need { what: "Maven (mvn)", package: "maven", met: on_path("mvn").is_some() });
+    }
+    needs.retain(|need| !need.met);
+    Ok(needs)
+}
+
+fn install_missing(with_java: bool) -> Result<(), String> {
+    let needs = missing(with_java)?;
+    if needs.is_empty() {
+        return Ok(());
+    }
+    let packages: Vec<&str> = needs.iter().map(|need| need.package).collect();
+    let install = [["install", "--yes", "--no-install-recommends"].as_slice(), &packages].concat();
+    let steps = [vec!["update"], install];
+    if !is_root() || on_path("apt-get").is_none() {
+        return Err(by_hand(&needs, &steps));
+    }
+    for step in &steps {
+        println!("setup: apt-get {}", step.join(" "));
+        let status = Command::new("apt-get")
+            .args(step)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .status()
+            .map_err(|error| format!("apt-get: {error}"))?;
+        if !status.success() {
+            return Err(by_hand(&needs, &steps));
+        }
+    }
+    // An older Java in front on the PATH, for example.
+    let needs = missing(with_java)?;
+    if needs.is_empty() { Ok(()) } else { Err(by_hand(&needs, &steps)) }
+}
+
+fn by_hand(missing: &[Need], steps: &[Vec<&str>]) -> String {
+    let missing: Vec<&str> = missing.iter().map(|need| need.what).collect();
+    let steps: Vec<String> = steps.iter().map(|step| step.join(" ")).collect();
+    format!(
+        "setup: these are missing, or not found on the PATH:\n  {}\n\
+         install them; on Debian and Ubuntu by\n  sudo apt-get {}\nand run this again",
+        missing.join("\n  "),
+        steps.join("\n  sudo apt-get "),
+    )
+}
+
+/// The caller's choice, else the one on the PATH, else the one inside `redis-tools`.
+fn find_server() -> Result<Option<PathBuf>, String> {
+    if let Some(chosen) = env::var_os("REDISSON_LOCK_SERVER") {
+        // Not `canonicalize`: the program goes by the name of the link.
+        let chosen = path::absolute(chosen).map_err(|error| format!("setup: {error}"))?;
+        if !chosen.is_file() {
+            return Err(format!("setup: REDISSON_LOCK_SERVER is {}, which is no file", chosen.display()));
+        }
+        return Ok(Some(chosen));
+    }
+    if let Some(installed) = on_path("redis-server") {
+        return Ok(Some(installed));
+    }
+    if !Path::new(SERVER_IN_DISGUISE).exists() {
+        return Ok(None);
+    }
+    let link = target().join("servers/bin/redis-server");
+    if !link.exists() {
+        fs::create_dir_all(link.parent().expect("the path above has one")).map_err(at(&link))?;
+        match symlink(SERVER_IN_DISGUISE, &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(at(&link)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(link))
+}
+
+fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
+    // It becomes the name of a directory and part of an argument.
+    if !version.starts_with(|c: char| c.is_ascii_digit())
+        || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
+    {
+        return Err(format!("setup: {version:?} is no version of Redisson"));
+    }
+    let project = root().join("tests/redisson");
+    let directory = peers.join(version);
+    let arguments = directory.join("java.args");
+    let mark = format!("# built from {:016x}", fingerprint(&project)?);
+    if is_up_to_date(&directory, &mark) {
+        println!("setup: Redisson {version} is up to date");
+        return Ok(());
+    }
+
+    println!("setup: Redisson {version} is being built");
+    // Written last, so that half a build is no build.
+    remove(fs::remove_file(&arguments)).map_err(at(&arguments))?;
+    let classes = directory.join("classes");
+    remove(fs::remove_dir_all(&classes)).map_err(at(&classes))?;
+    let maven = Command::new("mvn")
+        .args(["--quiet", "--batch-mode", "-Dstyle.color=never"])
+        .arg(format!("-Dredisson.version={version}"))
+        .arg(format!("-Dpeer.directory={}", directory.display()))
+        // Two goals and not a phase: each further plugin of a phase is a download that does nothing here.
+        .args(["compiler:compile", "dependency:build-classpath"])
+        .current_dir(&project)
+        .output()
+        .map_err(|error| format!("mvn: {error}"))?;
+    if !maven.status.success() {
+        return Err(format!(
+            "{}{}setup: the peer could not be built on Redisson {version}",
+            String::from_utf8_lossy(&maven.stdout),
+            String::from_utf8_lossy(&maven.stderr),
+        ));
+    }
+    let jars = read(&directory.join("classpath"))?;
+    let opens =
+        OPENED_PACKAGES.map(|package| format!("--add-opens java.base/{package}=ALL-UNNAMED")).join("\n");
+    let class_path =
+        format!("{}:{}", classes.display(), jars.trim()).replace('\\', r"\\").replace('"', "\\\"");
+    let text = format!("{mark}\n{opens}\n-XX:+UseSerialGC\n-cp \"{class_path}\"\nPeer\n");
+    fs::write(&arguments, text).map_err(at(&arguments))
+}
+
+/// Built from these sources, and the jars are still where Maven put them.
+fn is_up_to_date(directory: &Path, mark: &str) -> bool {
+    let built = fs::read_to_string(directory.join("java.args")).unwrap_or_default();
+    let jars = fs::read_to_string(directory.join("classpath")).unwrap_or_default();
+    built.lines().next() == Some(mark) && jars.trim().split(':').all(|jar| Path::new(jar).exists())
+}
+
+fn fingerprint(project: &Path) -> Result<u64, String> {
+    let sources = project.join("src/main/java");
+    let mut files = vec![project.join("pom.xml")];
+    for entry in fs::read_dir(&sources).map_err(at(&sources))? {
+        files.push(entry.map_err(at(&sources))?.path());
+    }
+    files.sort();
+    let mut hasher = DefaultHasher::new();
+    // The rest of `java.args` comes from here.
+    OPENED_PACKAGES.hash(&mut hasher);
+    // The class path is absolute.
+    project.hash(&mut hasher);
+    for file in files {
+        file.hash(&mut hasher);
+        read(&file)?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
+}
+
+/// The 17 of `openjdk 17.0.15 2025-04-15`. Java 8 does not know `--version` and counts as missing.
+fn major_version(tool: &str) -> Option<u32> {
+    let output = Command::new(tool).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().nth(1)?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    env::split_paths(&env::var_os("PATH")?)
+        .map(|directory| directory.join(program))
+        .find(|path| path.is_file())
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// The workspace's own `target`, also when cargo builds elsewhere.
+fn target() -> PathBuf {
+    root().join("target")
+}
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of the workspace").to_owned()
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(at(path))
+}
+
+/// What is not there need not be removed.
+fn remove(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn at(path: &Path) -> impl Fn(io::Error) -> String {
+    let path = path.display().to_string();
+    move |error| format!("setup: {path}: {error}")
+}
