@@ -10,7 +10,7 @@ for i, key in ipairs(KEYS) do
         reply[i] = -1
     else
         reply[i] = held
-        if held == 1 then
+        if held == 1 and ARGV[2 * i] ~= '0' then
             local ttl = redis.pcall('pttl', key)
             if type(ttl) == 'number' and ttl < tonumber(ARGV[2 * i]) then
                 local set = redis.pcall('pexpire', key, ARGV[2 * i])

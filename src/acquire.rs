@@ -98,12 +98,15 @@ impl Place<'_> {
             (work.answered, work.current.as_ref().map(|current| current.hold.clone()))
         });
         let held_here = hold.is_some_and(|hold| hold.state() == HoldState::Held);
-        let told_busy = answered.is_some_and(|at| at >= started) && self.session.connection.is_up();
+        let told_busy = answered.is_some_and(|at| at >= started) && self.session.connection.down().is_none();
         if !once && (held_here || told_busy) {
             return Ok(None);
         }
-        let waited = Moment::now().since(started);
-        Err(Error::TimedOut { phase: Phase::Acquire, node: self.session.connection.node().into(), waited })
+        let (phase, node) = (Phase::Acquire, self.session.connection.node().into());
+        Err(match self.session.connection.down() {
+            Some(reason) => Error::Unavailable { phase, node, reason },
+            None => Error::TimedOut { phase, node, waited: Moment::now().since(started) },
+        })
     }
 }
 

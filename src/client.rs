@@ -5,6 +5,7 @@ use crate::drive::drive;
 use crate::error::Result;
 use crate::lock::Lock;
 use crate::options::{HandOff, Options};
+use crate::owner::entered;
 use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,12 +59,7 @@ impl Client {
     /// # Cancel safety
     /// Dropping the future before it ends leaves the client open.
     pub async fn close(&self) {
-        let idle = async {
-            while self.session.has_releases() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        let _ = tokio::time::timeout(self.session.options.response_timeout, idle).await;
+        self.session.wait_for_releases().await;
         self.session.close();
     }
 }
@@ -130,6 +126,7 @@ impl ClientBuilder {
     /// Dropping the future leaves nothing behind.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
         self.options.check()?;
+        entered()?;
         let address = Address::parse(url.as_ref())?;
         let session = Session::connect(address, self.options, drive).await?;
         Ok(Client { session })

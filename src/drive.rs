@@ -11,14 +11,14 @@
 //! 5. The epoch is read before an attempt is sent, so that a message that overtakes the reply is not lost.
 
 use crate::clock::Moment;
-use crate::connection::{Answer, Failure};
-use crate::error::{Error, LossReason, Phase};
+use crate::connection::Answer;
+use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::{Current, Lane, Level, Outcome, Release};
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
 use crate::pubsub::Subscription;
-use crate::script::{self, Acquired, Recounted, TimeToLive};
+use crate::script::{self, Acquired, Recounted};
 use crate::session::Session;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,21 +27,29 @@ use tracing::{debug, warn};
 
 /// The least time between two looks at a busy lock, whatever the server said.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-/// The first glance at a busy lock between messages, and the first while other clients come and go without any.
-const GLANCE: Duration = Duration::from_millis(10);
-const GLANCE_AT_POLLERS: Duration = Duration::from_millis(1);
-/// The longest pause between looks while other clients come and go without messages.
-const LONGEST_GLANCE_AT_POLLERS: Duration = Duration::from_millis(16);
-/// Two moves of the expiry within this time are not renewals.
-const MOVES_WITHIN: Duration = Duration::from_millis(500);
-/// How long what was seen of such clients counts.
+/// From a busy answer to the first glance at who holds the lock; each further one comes after twice the time.
+const FIRST_GLANCE: Duration = Duration::from_millis(10);
+/// While the holder has changed without a message for that long, there are clients that send none.
+const SILENCE: Duration = Duration::from_millis(50);
+/// A release's message that has not come so long after the record was found gone was not sent.
+const LATEST_MESSAGE: Duration = Duration::from_millis(3);
+/// How long such clients count once seen; and how often to look, while they do.
 const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
+const FIRST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(1);
+const LONGEST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(16);
 
 /// Drives `lane` until there is nothing left to do.
 pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let mut driver =
-            Driver { session, lane, subscription: None, told: None, run: Run::default(), pause: None };
+        let mut driver = Driver {
+            session,
+            lane,
+            subscription: None,
+            told: None,
+            run: Run::default(),
+            gone_unheard: None,
+            pause: None,
+        };
         while driver.step().await {}
     })
 }
@@ -52,21 +60,24 @@ pub(crate) struct Driver {
     pub subscription: Option<Subscription>,
     pub told: Option<Told>,
     pub run: Run,
+    /// See [`Run::unheard`].
+    pub gone_unheard: Option<u64>,
     pub pause: Option<Pause>,
 }
 
 /// What Redis last told of a lock that others hold.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Told {
-    /// The epoch before it was asked.
+    /// The epoch before it was asked, and since when nothing was heard.
     epoch: u64,
+    since: Moment,
+    /// Who held it at the last glance.
+    holder: Option<String>,
     /// When to attempt again if nothing is heard.
     attempt_at: Moment,
-    /// When to glance at the expiry, for holders that leave without a message; and the step from glance to glance.
+    /// When to glance at the holder, for holders that leave without a message; and the step from glance to glance.
     glance_at: Moment,
     step: Duration,
-    /// The latest moment at which the record can expire, unless it is renewed or replaced.
-    expires: Option<Moment>,
 }
 
 /// Hand-offs since the record was last acquired from outside.
@@ -76,13 +87,23 @@ pub(crate) struct Run {
     pub count: u32,
     /// Subscriptions of other clients, where known.
     pub others: Option<u64>,
+    /// The epoch at which the holder before was found gone, without a message.
+    pub unheard: Option<u64>,
 }
 
-/// A time in which this client stays away, for others to come first.
+/// What this client owes to others after a release that they were told of: that they come first.
+///
+/// It does not contend before `until`. And if turns are owed, then after each message heard it stays away anew, because
+/// whoever waited longest may be slower than we are, until the epoch at which each of the others had a turn.
 pub(crate) struct Pause {
     pub until: Moment,
-    /// It ends with this epoch: everyone who was told has come, and left.
-    pub epoch: u64,
+    pub turns: Option<Turns>,
+}
+
+pub(crate) struct Turns {
+    pub time: Duration,
+    pub heard: u64,
+    pub paid: u64,
 }
 
 /// What to do next.
@@ -123,6 +144,7 @@ impl Driver {
         let hold = self.lane.work().current.as_ref().map(|current| current.hold.clone());
         let state = hold.as_ref().map(Hold::state);
         let epoch = self.lane.signal.epoch();
+        let away = self.away(epoch, now);
         let mut work = self.lane.work();
         if state.is_some_and(|state| !state.is_live()) {
             work.current = None;
@@ -143,14 +165,6 @@ impl Driver {
         if !again.is_empty() {
             return Step::Reenter(again);
         }
-        let mut until = Moment::FAR;
-        if let Some(pause) = &self.pause {
-            if now >= pause.until || epoch >= pause.epoch {
-                self.pause = None;
-            } else {
-                until = pause.until;
-            }
-        }
         if let Some(once) = work.waiters.iter().find(|waiter| waiter.once) {
             return Step::Attempt {
                 ticket: once.ticket,
@@ -162,7 +176,7 @@ impl Driver {
         let Some(first) = work.waiters.front() else {
             self.subscription = None;
             self.told = None;
-            if self.pause.is_some() {
+            if let Some(until) = away {
                 return Step::Wait(until);
             }
             work.driven = false;
@@ -173,7 +187,7 @@ impl Driver {
             }
             return Step::Finish;
         };
-        if self.pause.is_some() {
+        if let Some(until) = away {
             return Step::Wait(until);
         }
         if state == Some(HoldState::Held) && work.current.is_some() {
@@ -197,6 +211,21 @@ impl Driver {
         }
     }
 
+    /// Until when this client leaves the lock to others, if it does.
+    fn away(&mut self, epoch: u64, now: Moment) -> Option<Moment> {
+        let pause = self.pause.as_mut()?;
+        match &mut pause.turns {
+            Some(turns) if epoch >= turns.paid => self.pause = None,
+            Some(turns) if turns.heard != epoch => {
+                turns.heard = epoch;
+                pause.until = now + turns.time;
+            }
+            None if now >= pause.until => self.pause = None,
+            _ => {}
+        }
+        self.pause.as_ref().map(|pause| pause.until).filter(|&until| now < until)
+    }
+
     /// Asks for the lock for the waiter of `ticket`.
     async fn attempt(&mut self, ticket: u64, owner: &OwnerId, lease: Lease, once: bool) {
         let (session, lane) = (self.session.clone(), self.lane.clone());
@@ -209,7 +238,7 @@ impl Driver {
             let failure = match session.connection.call(&mut request, session.options.response_timeout).await
             {
                 Ok(answer) => {
-                    if answer.repeated {
+                    if request.repeated {
                         session.retire_texts();
                     }
                     return self.attempted(&answer, epoch, ticket, owner, text, length);
@@ -250,7 +279,8 @@ impl Driver {
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken) => {
                 self.told = None;
-                self.run = Run { since: Some(now), ..Run::default() };
+                self.pause = None;
+                self.run = Run { since: Some(now), unheard: self.gone_unheard.take(), ..Run::default() };
                 let hold = self.begin(owner, text, answer, length);
                 return self.grant(&hold, &[ticket]);
             }
@@ -265,7 +295,7 @@ impl Driver {
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
-        self.busy(epoch, answer.sent, ttl);
+        self.busy(epoch, ttl);
         if !self.tell_busy_once(ticket) && self.subscription.is_none() {
             // Confirmed, it is itself a reason to look again.
             self.subscription =
@@ -273,62 +303,72 @@ impl Driver {
         }
     }
 
-    /// Takes note of a busy lock whose record, asked at `sent`, lives for `ttl`.
-    fn busy(&mut self, epoch: u64, sent: Moment, ttl: Option<Duration>) {
+    /// Takes note of a lock that is busy for `ttl` more.
+    fn busy(&mut self, epoch: u64, ttl: Option<Duration>) {
         let now = Moment::now();
-        let before = self.told.filter(|told| told.epoch == epoch);
-        // Without a message in between, an expiry past the latest possible one is another hold's, or a renewal.
-        let moved = match (before.and_then(|told| told.expires), ttl) {
-            (Some(expires), Some(ttl)) => sent + ttl > expires,
-            _ => false,
-        };
-        let pollers = self.pollers(moved);
-        let first = if pollers || moved { GLANCE_AT_POLLERS } else { GLANCE };
-        let step = match before {
-            Some(told) if !moved => told.step * 2,
-            _ => first,
-        };
-        let step = if pollers { step.min(LONGEST_GLANCE_AT_POLLERS) } else { step };
+        let before = self.told.take().filter(|told| told.epoch == epoch);
         let look = ttl.unwrap_or(self.session.options.lease / 3).max(SHORTEST_LOOK);
-        let attempt_at = now + if pollers { look.min(step) } else { look };
-        self.told = Some(Told {
-            epoch,
-            attempt_at,
-            glance_at: now + step,
-            step,
-            expires: ttl.map(|ttl| now + ttl + Duration::from_millis(1)),
-        });
+        let polling = self.pollers();
+        let step = match &before {
+            Some(told) if polling => (told.step * 2).min(LONGEST_STEP_AMONG_POLLERS),
+            Some(told) => told.step,
+            None if polling => FIRST_STEP_AMONG_POLLERS,
+            None => FIRST_GLANCE,
+        };
+        let (since, holder) = before.map_or((now, None), |told| (told.since, told.holder));
+        let attempt_at = now + if polling { look.min(step) } else { look };
+        self.told = Some(Told { epoch, since, holder, attempt_at, glance_at: now + step, step });
     }
 
-    /// Whether other clients come and go without messages. `moved`: the expiry has just moved without one. A
-    /// watchdog's renewal does that too, but not twice in so short a time.
-    pub(crate) fn pollers(&self, moved: bool) -> bool {
-        let now = Moment::now();
-        let mut work = self.lane.work();
-        if moved {
-            let before = work.moved_at.replace(now);
-            if before.is_some_and(|before| now.since(before) < MOVES_WITHIN) {
-                work.pollers_until = Some(now + POLLERS_COUNT_FOR);
-            }
-        }
-        work.pollers_until.is_some_and(|until| now < until)
-    }
-
-    /// Looks at the expiry of a busy lock, for a fraction of an attempt's cost.
+    /// Looks at who holds a busy lock, for less than an attempt costs.
     async fn glance(&mut self) {
-        let Some(told) = self.told else { return };
-        let mut request = script::time_to_live(self.lane.kind.record());
+        let Some(mut told) = self.told.take() else { return };
+        let mut request = script::holder(self.lane.kind.record());
         let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
-        match answer.map(|answer| (script::lives(&answer.reply), answer.sent)) {
-            // Freed, and no message (yet).
-            Ok((Ok(TimeToLive::Absent), _)) => self.told = None,
-            Ok((Ok(TimeToLive::Left(ttl)), sent)) => self.busy(told.epoch, sent, Some(ttl)),
-            Ok((Ok(TimeToLive::Never), sent)) => self.busy(told.epoch, sent, None),
-            Ok((Err(_), _)) | Err(_) => {
-                let step = told.step * 2;
-                self.told = Some(Told { step, glance_at: Moment::now() + step, ..told });
-            }
+        let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
+        if let Some(None) = holder {
+            // Freed, and no message (yet): attempt.
+            self.gone_unheard = Some(told.epoch);
+            return;
         }
+        let now = Moment::now();
+        told.step *= 2;
+        if let Some(Some(holder)) = holder {
+            let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
+            if changed {
+                told.step = FIRST_GLANCE;
+                // A client that hands its lock on among its own tells of it sooner than that.
+                if now.since(told.since) >= SILENCE {
+                    self.seen_pollers();
+                    told.attempt_at = now;
+                }
+            }
+            told.holder = Some(holder.owner().to_owned());
+        }
+        told.glance_at = now + told.step;
+        self.told = Some(told);
+    }
+
+    /// If the holder before us was found gone, and its message did not come since, there was none.
+    pub(crate) fn listen_for_the_unheard(&mut self) {
+        let Some(epoch) = self.run.unheard else { return };
+        let heard = epoch != self.lane.signal.epoch() || self.own_subscriptions() == 0;
+        let waited = self.run.since.is_some_and(|since| Moment::now().since(since) >= LATEST_MESSAGE);
+        if heard || waited {
+            self.run.unheard = None;
+        }
+        if !heard && waited {
+            self.seen_pollers();
+        }
+    }
+
+    fn seen_pollers(&self) {
+        self.lane.work().pollers_until = Some(Moment::now() + POLLERS_COUNT_FOR);
+    }
+
+    /// Whether other clients were seen of late to come and go without messages.
+    pub(crate) fn pollers(&self) -> bool {
+        self.lane.work().pollers_until.is_some_and(|until| !until.passed())
     }
 
     /// Another level for waiters of the owner who holds the lock.
@@ -336,47 +376,75 @@ impl Driver {
         let Some((hold, from)) = self.current() else { return };
         let to = from + waiters.len() as u64;
         let length = waiters.iter().map(|&(_, lease)| self.session.length(lease)).max().unwrap_or_default();
-        let request = self.lane.kind.recount(&hold.text, from, to, millis(length));
-        let failed = match self.certain(request, &hold).await {
-            Ok(answer) => match script::recounted(&answer.reply) {
-                Ok(Recounted::Done) => {
-                    hold.confirm(answer.sent, length);
-                    self.with_current(&hold, |current| current.recorded = to);
-                    let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
-                    return self.grant(&hold, &tickets);
-                }
-                Ok(Recounted::Gone) => self.lost(&hold, LossReason::Gone),
-                Ok(Recounted::Other) => self.lost(&hold, LossReason::Taken),
-                Ok(Recounted::Mismatch) => self.mismatch(),
-                Err(script::Undecodable) => self.session.connection.strange(Phase::Acquire),
-            },
-            Err(failure) => self.session.connection.error(failure, Phase::Acquire),
+        let failed = match self.recount(&hold, from, to, length, Phase::Acquire).await {
+            Ok(()) => {
+                let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
+                return self.grant(&hold, &tickets);
+            }
+            Err(error) => error,
         };
         for (ticket, _) in waiters {
             self.tell(ticket, Outcome::Failed(failed.clone()));
         }
     }
 
-    /// Sends a change of the count until it is known what became of it, as long as the lease may live.
-    pub(crate) async fn certain(
-        &self,
-        mut request: script::Request,
+    /// Changes the count in the record, and asks until it is known what became of that, for as long as the lease may
+    /// live.
+    pub(crate) async fn recount(
+        &mut self,
         hold: &Arc<Hold>,
-    ) -> Result<Answer, Failure> {
+        mut from: u64,
+        to: u64,
+        lease: Duration,
+        phase: Phase,
+    ) -> Result<()> {
+        let connection = self.session.connection.clone();
+        let mut request = self.lane.kind.recount(&hold.text, from, to, millis(lease));
         loop {
-            let answer = self.session.connection.call(&mut request, hold.deadline().remaining()).await;
-            match &answer {
-                Ok(answer) if answer.repeated => self.session.retire_texts(),
-                Err(failure) if failure.unanswered => {
-                    self.session.retire_texts();
-                    // A watchdog hold may have been renewed meanwhile.
-                    if failure.code().is_none() && hold.state().is_live() && !self.session.is_closed() {
-                        continue;
-                    }
-                }
-                _ => {}
+            let answer = connection.call(&mut request, hold.deadline().remaining()).await;
+            if request.repeated {
+                self.session.retire_texts();
+                self.with_current(hold, |current| current.unsure = true);
             }
-            return answer;
+            let answer = match answer {
+                Ok(answer) => answer,
+                // A watchdog hold may have been renewed meanwhile.
+                Err(failure)
+                    if failure.unanswered
+                        && failure.code().is_none()
+                        && hold.state().is_live()
+                        && !self.session.is_closed() =>
+                {
+                    continue;
+                }
+                Err(failure) if phase == Phase::Release => return Err(self.undecided(failure)),
+                Err(failure) => return Err(connection.error(failure, phase)),
+            };
+            match script::recounted(&answer.reply) {
+                Ok(Recounted::Done) => {
+                    hold.confirm(answer.sent, lease);
+                    self.with_current(hold, |current| current.recorded = to);
+                    return Ok(());
+                }
+                // A late send of an earlier change may have come in between. The text is this hold's alone, so what
+                // is right is what this client knows.
+                Ok(Recounted::Mismatch(Some(found)))
+                    if found != from
+                        && self.with_current(hold, |current| current.unsure).unwrap_or_default() =>
+                {
+                    from = found;
+                    request = self.lane.kind.recount(&hold.text, from, to, millis(lease));
+                }
+                Ok(Recounted::Mismatch(_)) => {
+                    self.session.retire_texts();
+                    return Err(Error::misuse(
+                        "the record has another hold count than this client: its uuid is used by another client too",
+                    ));
+                }
+                Ok(Recounted::Gone) => return Err(self.lost(hold, LossReason::Gone)),
+                Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
+                Err(script::Undecodable) => return Err(connection.strange(phase)),
+            }
         }
     }
 
@@ -395,7 +463,8 @@ impl Driver {
         }
         let record = self.lane.kind.record().clone();
         let hold = Hold::new(record, owner.clone(), text, answer.sent + length, self.lane.observer());
-        self.lane.work().current = Some(Current { hold: hold.clone(), recorded: 1, levels: 0 });
+        self.lane.work().current =
+            Some(Current { hold: hold.clone(), recorded: 1, levels: 0, unsure: false });
         hold
     }
 

@@ -3,13 +3,16 @@
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Level;
+use crate::owner::entered;
 use crate::script;
 use std::fmt;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Instant;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
-use tokio_stream::{Stream, StreamExt};
 use tracing::{Instrument, debug_span};
 
 /// One level of a hold on a lock. The lock is held while any level of it lives.
@@ -40,6 +43,7 @@ impl LockGuard {
     ///   background until it is confirmed or the lease has ended.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused: the lease ends the
     ///   hold.
+    /// - [`Error::Misuse`] outside a tokio runtime; the release goes on in the background.
     ///
     /// If an answer to the release was lost and the repeat finds nothing to release, that is success: the record
     /// cannot tell whether this client or a force-unlock in between freed it.
@@ -47,6 +51,7 @@ impl LockGuard {
     /// # Cancel safety
     /// Dropping the future does not take the release back: it goes on in the background.
     pub async fn unlock(self) -> Result<()> {
+        entered()?;
         let (session, kind) = (self.level.session.clone(), self.level.kind.clone());
         let name = kind.record().to_string();
         let span = debug_span!("release", lock = ?name, owner = %self.owner());
@@ -116,13 +121,8 @@ impl Holding {
     /// The state now and every later one, to the last: [`HoldState::Lost`] or [`HoldState::Released`]. States that
     /// follow each other faster than they are read are skipped.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
-        let mut ended = false;
         self.0.state();
-        WatchStream::new(self.0.follow()).take_while(move |state| {
-            let go_on = !ended;
-            ended = !state.is_live();
-            go_on
-        })
+        States(Some(WatchStream::new(self.0.follow())))
     }
 
     /// Ends when the hold is lost, with [`HoldState::Lost`], or when it was released.
@@ -138,11 +138,17 @@ impl Holding {
             if !state.is_live() {
                 return state;
             }
-            // No longer than a second: timers stand still while the host sleeps.
-            let look = self.0.deadline().remaining().min(std::time::Duration::from_secs(1));
+            let look = async {
+                if entered().is_err() {
+                    // No timers here: the client's own will tell.
+                    std::future::pending().await
+                }
+                // No longer than a second: timers stand still while the host sleeps.
+                tokio::time::sleep(self.0.deadline().remaining().min(Duration::from_secs(1))).await;
+            };
             tokio::select! {
                 _ = states.changed() => {}
-                () = tokio::time::sleep(look) => {}
+                () = look => {}
             }
         }
     }
@@ -161,6 +167,22 @@ impl Holding {
     /// lease. Moves on with each renewal.
     pub fn deadline(&self) -> Instant {
         self.0.deadline().to_instant()
+    }
+}
+
+/// Ends with the first state that is final.
+struct States(Option<WatchStream<HoldState>>);
+
+impl Stream for States {
+    type Item = HoldState;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<HoldState>> {
+        let Some(states) = &mut self.0 else { return Poll::Ready(None) };
+        let state = ready!(Pin::new(states).poll_next(cx));
+        if !state.is_some_and(HoldState::is_live) {
+            self.0 = None;
+        }
+        Poll::Ready(state)
     }
 }
 

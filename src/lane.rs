@@ -56,9 +56,7 @@ pub(crate) struct Work {
     pub removed: bool,
     /// When the server last answered for this key.
     pub answered: Option<Moment>,
-    /// When a busy record's expiry was last seen to move without a message.
-    pub moved_at: Option<Moment>,
-    /// Other clients count until then as ones that take and leave the lock without a message.
+    /// Until then other clients count as ones that take and leave the lock without a message.
     pub pollers_until: Option<Moment>,
     last_ticket: u64,
 }
@@ -70,6 +68,8 @@ pub(crate) struct Current {
     pub recorded: u64,
     /// The levels given out. Differs from `recorded` only after a refused partial release.
     pub levels: u64,
+    /// A change of the count went unanswered: a late send of it may still spoil the count.
+    pub unsure: bool,
 }
 
 /// Somebody who wants the lock.

@@ -7,7 +7,7 @@ use crate::hold::HoldState;
 use crate::keys::LockKeys;
 use crate::lane::Contend;
 use crate::options::{Lease, check_wait};
-use crate::owner::{Owner, OwnerId};
+use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
 use crate::session::Session;
 use std::fmt;
@@ -243,6 +243,7 @@ impl Lock {
     /// Once polled, the request may take effect even if the future is dropped.
     pub async fn force_unlock(&self) -> Result<bool> {
         let kind = self.kind()?;
+        entered()?;
         self.session.check_process()?;
         let connection = &self.session.connection;
         let mut request = script::force_unlock(kind.record(), kind.channel());
@@ -281,6 +282,7 @@ impl Lock {
         request: Request,
         decoded: impl FnOnce(&script::Reply) -> Result<T, script::Undecodable>,
     ) -> Result<T> {
+        entered()?;
         self.session.check_process()?;
         self.session.connection.ask(request, decoded, Phase::Inspect).await
     }

@@ -107,7 +107,7 @@ impl OwnerId {
 }
 
 /// Waiting needs tokio's timers, and outside tokio a thread can run many tasks, so a thread would be no owner.
-fn entered() -> Result<()> {
+pub(crate) fn entered() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::misuse(

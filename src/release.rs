@@ -10,14 +10,14 @@
 //! - The record moves from owner to owner of this client in one script, so that it always names who holds.
 
 use crate::clock::Moment;
-use crate::connection::{Answer, Failure};
-use crate::drive::{Driver, Pause};
+use crate::connection::Failure;
+use crate::drive::{Driver, Pause, Turns};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Release;
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
-use crate::script::{self, HandedOver, Recounted, Released};
+use crate::script::{self, HandedOver, Released, Request};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -60,22 +60,10 @@ impl Driver {
         if recorded == levels {
             return Ok(());
         }
-        let request = self.lane.kind.recount(&hold.text, recorded, levels, millis(lease));
-        match self.certain(request, hold).await {
-            Ok(answer) => match script::recounted(&answer.reply) {
-                Ok(Recounted::Done) => {
-                    hold.confirm(answer.sent, lease);
-                    self.with_current(hold, |current| current.recorded = levels);
-                    Ok(())
-                }
-                Ok(Recounted::Gone) => Err(self.lost(hold, LossReason::Gone)),
-                Ok(Recounted::Other) => Err(self.lost(hold, LossReason::Taken)),
-                Ok(Recounted::Mismatch) => Err(self.mismatch()),
-                Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
-            },
+        match self.recount(hold, recorded, levels, lease, Phase::Release).await {
             // A server out of memory refuses it; the next change of the count makes up for it.
-            Err(failure) if failure.code() == Some("OOM") => Ok(()),
-            Err(failure) => Err(self.undecided(failure)),
+            Err(error) if error.code() == Some("OOM") => Ok(()),
+            outcome => outcome,
         }
     }
 
@@ -89,6 +77,7 @@ impl Driver {
         if !was.is_live() {
             return Err(self.not_held());
         }
+        self.listen_for_the_unheard();
         if was == HoldState::Held
             && recorded == 1
             && let Some((ticket, owner, lease)) = self.successor(hold, deadline)
@@ -150,7 +139,7 @@ impl Driver {
                 return None;
             }
         };
-        if answer.repeated {
+        if request.repeated {
             self.session.retire_texts();
         }
         match script::handed_over(&answer.reply) {
@@ -165,8 +154,8 @@ impl Driver {
                 self.grant(&hold, &[ticket]);
                 Some(Ok(()))
             }
-            Ok(HandedOver::Gone) => Some(self.vanished(&answer, LossReason::Gone)),
-            Ok(HandedOver::Other) => Some(self.vanished(&answer, LossReason::Taken)),
+            Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, LossReason::Gone)),
+            Ok(HandedOver::Other) => Some(self.vanished(&request, HoldState::Held, LossReason::Taken)),
             Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
         }
     }
@@ -181,24 +170,25 @@ impl Driver {
             Ok(answer) => answer,
             Err(failure) => return Err(self.undecided(failure)),
         };
-        if answer.repeated {
+        if request.repeated {
             self.session.retire_texts();
         }
         match script::released(&answer.reply) {
             Ok(Released::Freed(told)) => {
                 let bounds = self.session.options.hand_off;
-                let pollers = self.pollers(false);
+                let pollers = self.pollers();
                 let ran_out =
                     self.run.since.is_some_and(|since| Moment::now().since(since) >= bounds.max_time_alone);
                 if told > own || pollers || ran_out {
-                    // Each of the others comes once, or time is up. Our own message reaches us too. Those who poll
-                    // tell nothing when they leave, so with them it is time alone.
+                    // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
+                    // reaches us too.
                     let (time, turns) = if pollers {
-                        (bounds.pause_for_pollers, u64::MAX - epoch)
+                        (bounds.pause_for_pollers, None)
                     } else {
-                        (bounds.pause, told.max(1))
+                        let paid = epoch + own + told.saturating_sub(own).max(1);
+                        (bounds.pause, Some(Turns { time: bounds.pause, heard: epoch, paid }))
                     };
-                    self.pause = Some(Pause { until: Moment::now() + time, epoch: epoch + turns });
+                    self.pause = Some(Pause { until: Moment::now() + time, turns });
                     if self.subscription.is_none() && !self.lane.work().waiters.is_empty() {
                         self.subscription =
                             Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
@@ -206,10 +196,8 @@ impl Driver {
                 }
                 Ok(())
             }
-            // An earlier send of this release may have done it: the record cannot tell.
-            Ok(Released::Gone | Released::Other) if answer.repeated && was == HoldState::Held => Ok(()),
-            Ok(Released::Gone) => self.vanished(&answer, LossReason::Gone),
-            Ok(Released::Other) => self.vanished(&answer, LossReason::Taken),
+            Ok(Released::Gone) => self.vanished(&request, was, LossReason::Gone),
+            Ok(Released::Other) => self.vanished(&request, was, LossReason::Taken),
             Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
         }
     }
@@ -221,11 +209,13 @@ impl Driver {
         debug!(lock = ?self.lane.kind.record(), owner = %text, cleared = answer.is_ok(), "retired text released");
     }
 
-    /// A release found nothing of the owner: the hold was lost before it.
-    fn vanished<T>(&self, answer: &Answer, reason: LossReason) -> Result<T> {
-        if !answer.repeated {
-            self.session.retire_texts();
+    /// A release found nothing of the owner: the hold was lost before it. Unless an earlier send of it went
+    /// unanswered, which may have done it: the record cannot tell.
+    fn vanished(&self, request: &Request, was: HoldState, reason: LossReason) -> Result<()> {
+        if request.repeated && was == HoldState::Held {
+            return Ok(());
         }
+        self.session.retire_texts();
         Err(Error::Lost { name: self.lane.kind.record().to_string(), reason, holder: None })
     }
 
@@ -233,15 +223,8 @@ impl Driver {
         Error::NotHeld { name: self.lane.kind.record().to_string(), holder: None }
     }
 
-    pub(crate) fn mismatch(&self) -> Error {
-        self.session.retire_texts();
-        Error::misuse(
-            "the record has another hold count than this client: its uuid is used by another client too",
-        )
-    }
-
     /// A release without an answer, or refused.
-    fn undecided(&self, failure: Failure) -> Error {
+    pub(crate) fn undecided(&self, failure: Failure) -> Error {
         if !failure.unanswered || failure.code().is_some() {
             return self.session.connection.error(failure, Phase::Release);
         }

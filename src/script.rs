@@ -73,15 +73,23 @@ pub(crate) struct Request {
     pub keys: Vec<Arc<str>>,
     pub args: Vec<Arg>,
     repeat: Repeat,
+    /// An earlier send of it went unanswered.
+    pub repeated: bool,
 }
 
 impl Request {
     fn script(script: &'static Script, key: &Arc<str>, args: Vec<Arg>, repeat: Repeat) -> Self {
-        Self { verb: Verb::Script(script), keys: vec![key.clone()], args, repeat }
+        Self { verb: Verb::Script(script), keys: vec![key.clone()], args, repeat, repeated: false }
     }
 
     fn read(command: &'static str, key: &Arc<str>, args: Vec<Arg>) -> Self {
-        Self { verb: Verb::Command(command), keys: vec![key.clone()], args, repeat: Repeat::Free }
+        Self {
+            verb: Verb::Command(command),
+            keys: vec![key.clone()],
+            args,
+            repeat: Repeat::Free,
+            repeated: false,
+        }
     }
 
     /// Makes this the second send of a request whose first went unanswered. False where it must not be sent again.
@@ -91,6 +99,7 @@ impl Request {
         {
             *flag = REPEATED;
         }
+        self.repeated = true;
         self.repeat != Repeat::Never
     }
 }
@@ -171,7 +180,8 @@ pub(crate) enum Recounted {
     Done,
     Gone,
     Other,
-    Mismatch,
+    /// The count in the record, if it is one.
+    Mismatch(Option<u64>),
 }
 
 /// Changes the count of `owner` from `from` to `to`; the record lives at least `lease_ms` longer.
@@ -186,7 +196,7 @@ pub(crate) fn recounted(reply: &Reply) -> Result<Recounted, Undecodable> {
         (b"OK", None) => Ok(Recounted::Done),
         (b"GONE", None) => Ok(Recounted::Gone),
         (b"OTHER", None) => Ok(Recounted::Other),
-        (b"MISMATCH", None) => Ok(Recounted::Mismatch),
+        (b"MISMATCH", n) => Ok(Recounted::Mismatch(n.and_then(|n| u64::try_from(n).ok()))),
         _ => Err(Undecodable),
     }
 }
@@ -268,7 +278,7 @@ pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) 
         keys.push(record);
         args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
     }
-    Request { verb: Verb::Script(&LOCK_RENEW), keys, args, repeat: Repeat::Free }
+    Request { verb: Verb::Script(&LOCK_RENEW), keys, args, repeat: Repeat::Free, repeated: false }
 }
 
 pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {

@@ -163,9 +163,16 @@ impl Session {
         }
     }
 
-    /// True while any lane has something left to release.
-    pub(crate) fn has_releases(&self) -> bool {
-        self.lanes.iter().any(|lane| lane.work().is_releasing())
+    /// Waits until no lane has anything left to release, at most for the response timeout. On any executor.
+    pub(crate) async fn wait_for_releases(self: &Arc<Self>) {
+        let session = self.clone();
+        let idle = async move {
+            while session.lanes.iter().any(|lane| lane.work().is_releasing()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let limit = self.options.response_timeout;
+        let _ = self.runtime.spawn(async move { tokio::time::timeout(limit, idle).await }).await;
     }
 
     /// Stops everything at once. What is held is freed by its lease.

@@ -13,7 +13,7 @@ use crate::error::LossReason;
 use crate::hold::{Hold, HoldState};
 use crate::options::millis;
 use crate::script::{self, Renewed};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -40,18 +40,14 @@ struct Shared {
 struct Schedule {
     next: BTreeMap<(Moment, u64), Arc<Hold>>,
     /// When each hold is due, to find it again.
-    due: std::collections::HashMap<u64, Moment>,
+    due: HashMap<u64, Moment>,
     /// Until when the task sleeps.
     asleep_until: Moment,
 }
 
 impl Watchdog {
     pub(crate) fn new(lease: Duration) -> Self {
-        let schedule = Schedule {
-            next: BTreeMap::new(),
-            due: std::collections::HashMap::new(),
-            asleep_until: Moment::FAR,
-        };
+        let schedule = Schedule { next: BTreeMap::new(), due: HashMap::new(), asleep_until: Moment::FAR };
         Self(Arc::new(Shared { lease, schedule: Mutex::new(schedule), earlier: Notify::new() }))
     }
 
@@ -102,14 +98,14 @@ impl Watchdog {
                 () = link.changed() => true,
             };
             let due = self.take_due(everyone);
-            if everyone && !link.is_up() {
+            let down = link.down().is_some();
+            for hold in due.iter().filter(|_| everyone) {
                 // In doubt until the next confirmation; the deadline goes on counting.
-                for hold in due {
-                    if hold.doubt().is_live() {
-                        self.plan(&hold, hold.deadline());
-                    }
+                if hold.doubt().is_live() && down {
+                    self.plan(hold, hold.deadline());
                 }
-            } else {
+            }
+            if !(everyone && down) {
                 self.renew(due, everyone, &connection);
             }
         }
@@ -127,7 +123,7 @@ impl Watchdog {
         due
     }
 
-    /// Renews those that are renewed; looks at the others if `look`, else leaves them to their deadline.
+    /// Renews those that are renewed; looks at the others too if `look`, else leaves them to their deadline.
     fn renew(&self, due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
         let mut batch = Vec::new();
         for hold in due {

@@ -2,7 +2,8 @@
 //! request is sent again.
 //!
 //! Invariants:
-//! - A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so ([`Answer::repeated`]).
+//! - A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so
+//!   ([`Request::repeated`]).
 //! - The old socket is closed before a new one is opened.
 //! - Every call ends by its deadline, whatever the connection does.
 
@@ -39,8 +40,6 @@ pub(crate) struct Answer {
     pub reply: Reply,
     /// When the send that was answered began.
     pub sent: Moment,
-    /// An earlier send of it went unanswered.
-    pub repeated: bool,
 }
 
 /// Why a request has no answer.
@@ -71,6 +70,7 @@ impl Failure {
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+        let until = Moment::now() + options.connect_timeout;
         let (connection, driver) = address.open(options).await?;
         let mut supervisor = Supervisor {
             driver: tokio::spawn(driver),
@@ -79,7 +79,7 @@ impl Connection {
             address,
             options: options.clone(),
         };
-        check_server(connection, &supervisor.address, options).await?;
+        check_server(connection, &supervisor.address, options.connect_timeout, until).await?;
         let this = Self {
             node: supervisor.address.node().into(),
             response_timeout: options.response_timeout,
@@ -97,8 +97,12 @@ impl Connection {
         self.response_timeout
     }
 
-    pub(crate) fn is_up(&self) -> bool {
-        matches!(*self.status.borrow(), Status::Up { .. })
+    /// Why there is no connection, while there is none.
+    pub(crate) fn down(&self) -> Option<String> {
+        match &*self.status.borrow() {
+            Status::Up { .. } => None,
+            Status::Down { reason } => Some(reason.to_string()),
+        }
     }
 
     /// Ends when the connection has gone down or come up again since the last call on this clone.
@@ -116,8 +120,9 @@ impl Connection {
         let until = Moment::now() + limit;
         let mut status = self.status.clone();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
-        let (mut unanswered, mut by_source, mut dead) = (false, false, 0);
+        let (mut by_source, mut dead) = (false, 0);
         loop {
+            let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
             let (epoch, mut connection) = match up(&mut status, dead, until).await {
                 Ok(live) => live,
@@ -129,7 +134,7 @@ impl Connection {
             let meaning =
                 match tokio::time::timeout(self.response_timeout.min(until.remaining()), answer).await {
                     Ok(Ok(value)) => match first_error(&value) {
-                        None => return Ok(Answer { reply: decode(value), sent, repeated: unanswered }),
+                        None => return Ok(Answer { reply: decode(value), sent }),
                         Some(error) => meaning(&error),
                     },
                     Ok(Err(error)) => {
@@ -155,14 +160,14 @@ impl Connection {
                     backoff.wait().await;
                 }
                 Meaning::Unknown { reason } => {
-                    unanswered = true;
                     let cause = if dead == epoch {
                         Cause::Unreachable { reason }
                     } else {
                         Cause::NoAnswer { waited: started.elapsed() }
                     };
-                    if until.passed() || !request.repeat() {
-                        return Err(Failure { cause, unanswered });
+                    let again = request.repeat();
+                    if until.passed() || !again {
+                        return Err(Failure { cause, unanswered: true });
                     }
                 }
             }
@@ -302,14 +307,16 @@ impl Drop for Supervisor {
 async fn check_server(
     mut connection: MultiplexedConnection,
     address: &Address,
-    options: &Options,
+    limit: Duration,
+    until: Moment,
 ) -> Result<()> {
     let mut info = redis::cmd("INFO");
     info.arg("server");
-    let answer = tokio::time::timeout(options.connect_timeout, connection.send_packed_command(&info)).await;
+    let answer = tokio::time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
+    let answer = answer.map(|answer| answer.and_then(|value| first_error(&value).map_or(Ok(value), Err)));
     let (phase, node) = (Phase::Connect, address.node().to_owned());
     let text = match answer {
-        Err(_) => return Err(Error::TimedOut { phase, node, waited: options.connect_timeout }),
+        Err(_) => return Err(Error::TimedOut { phase, node, waited: limit }),
         Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Ok(_)) => return Ok(()),
         Ok(Err(error)) => {

@@ -57,6 +57,10 @@ fn meaning(error: &RedisError) -> Meaning {
 fn connect_error(error: &RedisError, node: &str) -> Error {
     let (phase, node) = (Phase::Connect, node.to_owned());
     match meaning(error) {
+        // The crate replaces the server's code where it could not choose a database.
+        Meaning::Refused { message, .. } if message.starts_with("Authentication required") => {
+            Error::Refused { phase, node, code: "NOAUTH".into(), message }
+        }
         Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }
         }

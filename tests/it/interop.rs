@@ -422,10 +422,28 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
+/// Who contends, and for how long each time.
+struct Crowd {
+    kind: &'static str,
+    java: usize,
+    rust: usize,
+    each: usize,
+    hold: Duration,
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_counts_exactly_and_each_side_gets_its_share() {
     for version in versions() {
-        mixed(&version, "plain").await;
+        mixed(&version, Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO }).await;
+    }
+}
+
+/// Holds that outlast every pause of ours: what counts is who is let in after each.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_with_long_holds_leaves_each_side_its_share() {
+    for version in versions() {
+        let hold = Duration::from_millis(20);
+        mixed(&version, Crowd { kind: "plain", java: 3, rust: 6, each: 20, hold }).await;
     }
 }
 
@@ -434,39 +452,36 @@ async fn a_crowd_with_javas_spin_lock_counts_exactly_and_each_side_gets_its_shar
     for version in versions() {
         // The spin lock came with 3.15.
         if !["3.3.2", "3.10.1"].contains(&version.as_str()) {
-            mixed(&version, "spin").await;
+            mixed(&version, Crowd { kind: "spin", java: 8, rust: 16, each: 500, hold: Duration::ZERO }).await;
         }
     }
 }
 
-/// 8 Java threads and 16 Rust tasks in 2 processes add 500 each.
-async fn mixed(version: &str, kind: &str) {
-    const JAVA: usize = 8;
-    const RUST: usize = 16;
-    const EACH: usize = 500;
+/// Java threads and Rust tasks in 2 processes add to one counter.
+async fn mixed(version: &str, Crowd { kind, java: threads, rust: tasks, each, hold }: Crowd) {
     let server = Server::start();
     let java = Java::get(version).client(&server, 0).await;
     let mut workers: Vec<_> = (0..2)
         .map(|_| {
-            let (tasks, each) = ((RUST / 2).to_string(), EACH.to_string());
-            Worker::start(&["loop", &server.url(), "n", &tasks, &each, "counter", "0"])
+            let (tasks, each, hold) = (tasks / 2, each, hold.as_micros());
+            let numbers = [tasks.to_string(), each.to_string(), hold.to_string()];
+            Worker::start(&["loop", &server.url(), "n", &numbers[0], &numbers[1], "counter", &numbers[2]])
         })
         .collect();
     for worker in &mut workers {
         assert_eq!(worker.line().await, "ready");
     }
-    let threads: Vec<_> = (0..JAVA).map(|n| java.thread(&format!("t{n}"))).collect();
-    for thread in &threads {
+    let java: Vec<_> = (0..threads).map(|n| java.thread(&format!("t{n}"))).collect();
+    for thread in &java {
         thread.is_locked(kind, "n").await.unwrap();
     }
-    let loops: Vec<_> =
-        threads.iter().map(|t| t.loop_(kind, "n", EACH as u32, "counter", Duration::ZERO)).collect();
+    let loops: Vec<_> = java.iter().map(|t| t.loop_(kind, "n", each as u32, "counter", hold)).collect();
     for worker in &mut workers {
         worker.go().await;
     }
     let mut rust = Vec::new();
     for worker in &mut workers {
-        for _ in 0..RUST / 2 {
+        for _ in 0..tasks / 2 {
             let line = worker.line().await;
             let hold = |text: &str| {
                 let (start, end) = text.split_once(':').expect("start:end");
@@ -480,21 +495,21 @@ async fn mixed(version: &str, kind: &str) {
         javas.push(running.await.unwrap());
     }
     let counter: usize = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
-    assert_eq!(counter, (JAVA + RUST) * EACH, "{version}, {kind}: increments were lost");
+    assert_eq!(counter, (threads + tasks) * each, "{version}, {kind}: increments were lost");
 
     let everyone = || rust.iter().chain(&javas);
-    assert!(everyone().all(|holds| holds.len() == EACH));
+    assert!(everyone().all(|holds| holds.len() == each));
     let mut all: Vec<_> = everyone().flatten().copied().collect();
     all.sort_unstable();
     assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{version}, {kind}: two holds overlap");
     // While all run: until the first of them is done.
-    let until = everyone().map(|holds| holds[EACH - 1].1).min().unwrap();
+    let until = everyone().map(|holds| holds[each - 1].1).min().unwrap();
     let count = |side: &[Vec<(u64, u64)>]| side.iter().flatten().filter(|hold| hold.1 <= until).count();
     let (j, r) = (count(&javas), count(&rust));
     let time = Duration::from_nanos(all.last().unwrap().1 - all[0].0);
     println!("{version}, {kind}: while all ran Java had {j} holds and Rust {r}; all in {time:?}");
-    let fair = |side: usize| (j + r) * side / (JAVA + RUST);
-    assert!(j * 4 >= fair(JAVA) && r * 4 >= fair(RUST), "{version}, {kind}: Java {j}, Rust {r}");
+    let fair = |side: usize| (j + r) * side / (threads + tasks);
+    assert!(j * 4 >= fair(threads) && r * 4 >= fair(tasks), "{version}, {kind}: Java {j}, Rust {r}");
 }
 
 fn record(server: &Server, name: &str) -> Vec<(String, String)> {

@@ -1,6 +1,11 @@
 //! Every test that needs a real server, in one binary. Run them with `cargo xtask test`.
 
 mod alone;
+mod bad_input;
 mod interop;
+mod lost_replies;
 mod peer_smoke;
+mod structure;
 mod support;
+mod threads;
+mod truth_table;

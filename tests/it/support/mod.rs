@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod java;
+pub mod proxy;
 pub mod server;
 pub mod worker;
 

@@ -132,9 +132,15 @@ struct Log {
     unanswered: VecDeque<Words>,
     /// What the server answered, also if that came no further.
     answered: Vec<(Words, Vec<u8>)>,
-    /// The request whose answer is to be lost, and whether the client's socket is closed then.
-    lose: Option<(Box<dyn Fn(&Words) -> bool + Send + Sync>, bool)>,
+    lose: Option<Lose>,
     lost: usize,
+}
+
+/// A reply that is to be lost: the next to a request that `which` accepts.
+struct Lose {
+    which: Box<dyn Fn(&Words) -> bool + Send + Sync>,
+    /// The client's socket is closed then.
+    cut: bool,
 }
 
 impl Link {
@@ -178,12 +184,12 @@ impl Link {
 
     /// Loses the reply to the first request from now on that `which` accepts, and all that follows it.
     pub fn lose_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
-        self.0.log.send_modify(|log| log.lose = Some((Box::new(which), false)));
+        self.0.log.send_modify(|log| log.lose = Some(Lose { which: Box::new(which), cut: false }));
     }
 
     /// The same; then the client's socket is closed, once the server has answered.
     pub fn cut_at_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
-        self.0.log.send_modify(|log| log.lose = Some((Box::new(which), true)));
+        self.0.log.send_modify(|log| log.lose = Some(Lose { which: Box::new(which), cut: true }));
     }
 
     /// Ends when that reply was lost: the server has done what was asked.
@@ -213,7 +219,8 @@ impl Link {
 
     async fn until(&self, what: &str, done: impl Fn(&Log) -> bool) {
         let mut log = self.0.log.subscribe();
-        let ended = tokio::time::timeout(PATIENCE, log.wait_for(|log| done(log))).await.map(|log| log.is_ok());
+        let ended =
+            tokio::time::timeout(PATIENCE, log.wait_for(|log| done(log))).await.map(|log| log.is_ok());
         assert!(matches!(ended, Ok(true)), "{what}: {:?}", self.words());
     }
 
@@ -241,10 +248,10 @@ impl Link {
         let mut cut = false;
         self.0.log.send_modify(|log| {
             let Some(words) = log.unanswered.pop_front() else { return };
-            if let Some((_, close)) = log.lose.take_if(|(which, _)| which(&words)) {
+            if let Some(lose) = log.lose.take_if(|lose| (lose.which)(&words)) {
                 self.swallow(Way::ToClient);
                 log.lost += 1;
-                cut = close;
+                cut = lose.cut;
             }
             log.answered.push((words, frame.to_vec()));
         });

@@ -1,0 +1,544 @@
+//! What is wrong from the start: names, times, URLs, passwords, servers, records of another type, the wrong executor.
+//! Each is told by a typed error, in time, without a panic, and without a secret in its text.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, Phase};
+
+use crate::support::Server;
+
+const CANARY: &str = "canary-in-a-coal-mine";
+
+#[tokio::test]
+async fn a_bad_argument_is_misuse_and_nothing_is_sent() {
+    let server = Server::start();
+    // The mapper makes the long name, so that there is only one copy of it.
+    let client = Client::builder()
+        .name_mapper(|name| match name {
+            "too long" => "x".repeat(512 * 1024 * 1024 + 1),
+            "mapped to nothing" => String::new(),
+            name => name.to_owned(),
+        })
+        .connect(server.url())
+        .await
+        .unwrap();
+    server.commandstats_reset();
+
+    for name in ["", "too long", "mapped to nothing"] {
+        let lock = client.lock(name);
+        misuse(lock.lock().await);
+        misuse(lock.try_lock().await);
+        misuse(lock.try_lock_for(Duration::from_secs(1)).await);
+        misuse(lock.run(async |_| ()).await);
+        misuse(lock.is_locked().await);
+        misuse(lock.is_held().await);
+        misuse(lock.hold_count().await);
+        misuse(lock.remaining_lease().await);
+        misuse(lock.holder().await);
+        misuse(lock.force_unlock().await);
+    }
+
+    let lock = client.lock("orders");
+    for lease in bad_leases() {
+        let lock = lock.with_lease(lease);
+        misuse(lock.lock().await);
+        misuse(lock.try_lock().await);
+        misuse(lock.try_lock_for(Duration::from_secs(1)).await);
+    }
+    for wait in [Duration::from_millis(u64::MAX), Duration::MAX] {
+        misuse(lock.try_lock_for(wait).await);
+    }
+    for owner in ["", "a:b", "a~b"] {
+        misuse(Owner::new(owner));
+    }
+
+    // The rest is what every idle client does, and what this test does.
+    let idle = BTreeSet::from(["config|resetstat", "config", "info", "ping"].map(str::to_owned));
+    let called: BTreeSet<_> = called(&server).difference(&idle).cloned().collect();
+    assert_eq!(called, BTreeSet::new());
+}
+
+#[tokio::test]
+async fn a_bad_setting_or_url_is_misuse_and_nothing_is_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let url = format!("redis://{address}");
+    let (zero, day) = (Duration::ZERO, Duration::from_secs(25 * 3600));
+    for lease in bad_leases() {
+        misuse(Client::builder().watchdog_timeout(lease).connect(&url).await);
+    }
+    for bad in [
+        Client::builder().response_timeout(zero),
+        Client::builder().response_timeout(day),
+        Client::builder().connect_timeout(zero),
+        Client::builder().connect_timeout(day),
+        Client::builder().reconnect_backoff(zero, Duration::from_secs(1)),
+        Client::builder().reconnect_backoff(Duration::from_secs(2), Duration::from_secs(1)),
+    ] {
+        misuse(bad.connect(&url).await);
+    }
+    for bad in [
+        String::new(),
+        format!("{address}"),
+        "redis://".to_owned(),
+        format!("redis://:{CANARY}@"),
+        format!("redis://:{CANARY}@{address}/not-a-number"),
+        format!("redis://user:{CANARY}@127.0.0.1:99999"),
+        format!("http://user:{CANARY}@{address}"),
+        // Must not fall back to a plain connection.
+        format!("rediss://user:{CANARY}@{address}"),
+        format!("valkeys://user:{CANARY}@{address}"),
+    ] {
+        misuse(Client::connect(&bad).await);
+    }
+
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody connected");
+}
+
+/// The limits themselves are allowed, and work.
+#[tokio::test]
+async fn the_longest_lease_and_the_longest_wait_work() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("orders").with_lease(Duration::from_millis(i64::MAX as u64 / 2));
+    let (a, b) = (Owner::unique(), Owner::unique());
+    let guard = lock.with_owner(&a).lock().await.unwrap();
+    let again = lock.with_owner(&a).lock().await.unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    let left = lock.remaining_lease().await.unwrap().unwrap();
+    assert!(left > Duration::from_secs(1 << 50), "{left:?}");
+
+    let other = lock.with_owner(&b).with_lease(Duration::from_millis(1 << 40));
+    let longest = Duration::from_millis(i64::MAX as u64);
+    let mut waiting = pin!(other.try_lock_for(longest));
+    // Queued behind a hold of the same client.
+    assert!(poll_once(waiting.as_mut()).is_pending());
+    again.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    waiting.await.unwrap().expect("the lock was free").unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_in_use_for_another_type_is_refused_and_its_value_stays() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut cli = server.cli();
+    redis::cmd("SET").arg("orders").arg("precious").exec(&mut cli).unwrap();
+    let lock = client.lock("orders");
+
+    wrong_type(lock.lock().await, Phase::Acquire);
+    wrong_type(lock.try_lock().await, Phase::Acquire);
+    wrong_type(lock.try_lock_for(Duration::from_secs(60)).await, Phase::Acquire);
+    wrong_type(lock.run(async |_| ()).await, Phase::Acquire);
+    wrong_type(lock.holder().await, Phase::Inspect);
+    wrong_type(lock.hold_count().await, Phase::Inspect);
+    wrong_type(lock.is_held().await, Phase::Inspect);
+    wrong_type(lock.force_unlock().await, Phase::ForceUnlock);
+
+    let value: String = redis::cmd("GET").arg("orders").query(&mut cli).unwrap();
+    assert_eq!(value, "precious");
+    assert_eq!(redis::cmd("PTTL").arg("orders").query::<i64>(&mut cli).unwrap(), -1);
+}
+
+#[tokio::test]
+async fn a_record_that_became_another_type_is_told_by_the_release_and_by_the_watchdog() {
+    let server = Server::start();
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_secs(1)).connect(server.url()).await.unwrap();
+    let mut cli = server.cli();
+    let released = client.lock("a").with_lease(Duration::from_secs(60)).lock().await.unwrap();
+    let watched = client.lock("b").lock().await.unwrap();
+    for key in ["a", "b"] {
+        redis::cmd("SET").arg(key).arg("precious").exec(&mut cli).unwrap();
+    }
+    wrong_type(released.unlock().await, Phase::Release);
+    assert_eq!(watched.lost().await, HoldState::Lost(LossReason::Taken));
+    drop(watched);
+    client.close().await;
+    for key in ["a", "b"] {
+        assert_eq!(redis::cmd("GET").arg(key).query::<String>(&mut cli).unwrap(), "precious");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_refused_and_never_shown() {
+    let server = Server::with_args(&["--requirepass", "the right one"]);
+    let at = server.address();
+    for (url, code) in [
+        (format!("redis://:{CANARY}@{at}"), "WRONGPASS"),
+        (format!("redis://default:{CANARY}@{at}"), "WRONGPASS"),
+        (format!("redis://{CANARY}-user:{CANARY}@{at}"), "WRONGPASS"),
+        // None where one is needed.
+        (format!("redis://{at}"), "NOAUTH"),
+    ] {
+        let error = Client::connect(&url).await.expect_err(code);
+        assert!(matches!(&error, Error::Refused { phase: Phase::Connect, .. }), "{error:?}");
+        assert_eq!(error.code(), Some(code), "{error:?}");
+        shows_no_secret(&error);
+        assert!(error.to_string().contains(&at), "{error}");
+    }
+}
+
+/// With a database to choose, the first refusal is that of another command.
+#[tokio::test]
+async fn a_missing_password_is_told_by_its_code_where_a_database_is_chosen() {
+    let server = Server::with_args(&["--requirepass", CANARY]);
+    let error = Client::connect(format!("{}/3", server.url())).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_right_password_is_shown_by_nothing() {
+    let server = Server::with_args(&["--requirepass", CANARY]);
+    let builder = Client::builder();
+    let client = builder.clone().connect(format!("redis://:{CANARY}@{}", server.address())).await.unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.lock().await.unwrap();
+    let texts = format!("{builder:?} {client:?} {lock:?} {guard:?} {:?}", *guard);
+    assert!(!texts.contains(CANARY), "{texts}");
+    guard.unlock().await.unwrap();
+}
+
+/// The client is refused when it reconnects. It says so, and not only that nobody answers.
+#[tokio::test]
+async fn a_password_that_was_changed_is_told_by_every_call() {
+    let server = Server::with_args(&["--requirepass", CANARY]);
+    let url = format!("redis://:{CANARY}@{}", server.address());
+    let builder = Client::builder().response_timeout(Duration::from_millis(500));
+    let lock = builder.connect(&url).await.unwrap().lock("orders");
+    let mut admin = redis::Client::open(url).unwrap().get_connection().unwrap();
+    redis::cmd("CONFIG").arg(&["SET", "requirepass", "another"]).exec(&mut admin).unwrap();
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).exec(&mut admin).unwrap();
+    for error in [
+        lock.is_locked().await.unwrap_err(),
+        lock.force_unlock().await.unwrap_err(),
+        lock.try_lock().await.unwrap_err(),
+    ] {
+        shows_no_secret(&error);
+        assert!(error.to_string().contains("WRONGPASS"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_server_is_told_within_the_connect_timeout() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let limit = Duration::from_secs(2);
+    for url in [format!("redis://127.0.0.1:{port}"), "redis+unix:///nowhere/at/all.sock".to_owned()] {
+        let (error, took) = connect(Client::builder().connect_timeout(limit), &url).await;
+        assert!(matches!(&error, Error::Unavailable { phase: Phase::Connect, .. }), "{error:?}");
+        assert!(took < limit, "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_never_answers_is_told_within_the_connect_timeout() {
+    // Accepts, by its backlog, and says nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let limit = Duration::from_millis(500);
+    let at = listener.local_addr().unwrap();
+    // With the last two it is already the handshake that is not answered.
+    for url in [format!("redis://{at}"), format!("redis://{at}/1"), format!("redis://:{CANARY}@{at}")] {
+        let (error, took) = connect(Client::builder().connect_timeout(limit), &url).await;
+        assert!(
+            matches!(&error, Error::TimedOut { phase: Phase::Connect, waited, .. } if *waited >= limit),
+            "{error:?}"
+        );
+        shows_no_secret(&error);
+        assert!((limit..limit * 2).contains(&took), "{url}: {took:?}");
+    }
+}
+
+/// The connect timeout is for all of the connecting, not for each of its steps.
+#[tokio::test]
+async fn a_server_that_answers_only_the_handshake_is_told_within_the_connect_timeout() {
+    let limit = Duration::from_secs(1);
+    let slow = Stub::start(move |words| match words[0].as_str() {
+        "SELECT" => {
+            thread::sleep(limit * 4 / 5);
+            Some("+OK\r\n".to_owned())
+        }
+        _ => None,
+    });
+    let (error, took) = connect(Client::builder().connect_timeout(limit), &format!("{}/1", slow.url())).await;
+    assert!(matches!(&error, Error::TimedOut { phase: Phase::Connect, .. }), "{error:?}");
+    assert!(took < limit * 3 / 2, "{took:?} for a limit of {limit:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_is_refused_and_told_what_is_needed() {
+    for version in ["2.8.24", "3.0.7", "3.1.999"] {
+        let error = Client::connect(Stub::of_version(version).url()).await.unwrap_err();
+        assert!(matches!(&error, Error::Refused { phase: Phase::Connect, .. }), "{error:?}");
+        assert_eq!(error.code(), Some("VERSION"), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("3.2") && text.contains(version), "{text}");
+    }
+    for version in ["3.2.0", "10.0.0", "7.2.4", "unstable"] {
+        Client::connect(Stub::of_version(version).url()).await.expect(version);
+    }
+}
+
+#[tokio::test]
+async fn an_unlock_of_what_is_lost_names_who_holds_it_now() {
+    let server = Server::start();
+    let ours = Client::connect(server.url()).await.unwrap();
+    let theirs = Client::connect(server.url()).await.unwrap();
+    let (our_lock, their_lock) = (ours.lock("orders"), theirs.lock("orders"));
+
+    let guard = our_lock.lock().await.unwrap();
+    assert!(their_lock.force_unlock().await.unwrap());
+    let holder = their_lock.lock().await.unwrap();
+    match guard.unlock().await.unwrap_err() {
+        error @ Error::Lost { reason: LossReason::Taken, .. } => {
+            names(&error, holder.owner(), &theirs.id().to_string())
+        }
+        error => panic!("{error:?}"),
+    }
+    assert_eq!(holder.state(), HoldState::Held);
+    holder.unlock().await.unwrap();
+
+    // Nobody has taken it since.
+    let guard = our_lock.lock().await.unwrap();
+    assert!(their_lock.force_unlock().await.unwrap());
+    let error = guard.unlock().await.unwrap_err();
+    assert!(matches!(&error, Error::Lost { reason: LossReason::Gone, holder: None, .. }), "{error:?}");
+
+    // Known to be lost before the unlock.
+    let guard = our_lock.with_lease(Duration::from_millis(20)).lock().await.unwrap();
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired));
+    let holder = their_lock.lock().await.unwrap();
+    match guard.unlock().await.unwrap_err() {
+        error @ Error::NotHeld { .. } => names(&error, holder.owner(), &theirs.id().to_string()),
+        error => panic!("{error:?}"),
+    }
+    assert_eq!(holder.state(), HoldState::Held);
+    let count: u32 = redis::cmd("HGET").arg("orders").arg(holder.owner()).query(&mut server.cli()).unwrap();
+    assert_eq!(count, 1);
+}
+
+/// On another executor two tasks may share a thread, so a thread is nobody there.
+#[tokio::test(flavor = "multi_thread")]
+async fn outside_tokio_a_call_is_misuse_that_points_at_with_owner() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let calls = move || {
+        let lock = client.lock("orders");
+        for lock in [lock.clone(), lock.with_owner(&Owner::unique())] {
+            for told in [
+                misuse(block_on(lock.lock())),
+                misuse(block_on(lock.try_lock())),
+                misuse(block_on(lock.try_lock_for(Duration::from_secs(1)))),
+                misuse(block_on(lock.run(async |_| ()))),
+                misuse(block_on(lock.is_held())),
+                misuse(block_on(lock.hold_count())),
+            ] {
+                assert!(told.contains("with_owner"), "{told}");
+            }
+        }
+    };
+    thread::spawn(calls).join().unwrap();
+    assert_eq!(server.scripts(), 0);
+}
+
+/// What needs no owner needs tokio's clock all the same: that is an error, too, and no panic.
+#[tokio::test(flavor = "multi_thread")]
+async fn outside_tokio_the_calls_without_an_owner_do_not_panic() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("orders");
+    let guard = lock.lock().await.unwrap();
+    let url = server.url();
+    let calls = move || {
+        let no_panic = |what: &'static str, call: &mut dyn FnMut() -> Option<Error>| match catch_unwind(
+            AssertUnwindSafe(call),
+        ) {
+            Ok(None | Some(Error::Misuse { .. })) => None,
+            Ok(Some(error)) => Some(format!("{what}: {error:?}")),
+            Err(_) => Some(format!("{what} panics")),
+        };
+        let mut guard = Some(guard);
+        [
+            no_panic("is_locked", &mut || block_on(lock.is_locked()).err()),
+            no_panic("remaining_lease", &mut || block_on(lock.remaining_lease()).err()),
+            no_panic("holder", &mut || block_on(lock.holder()).err()),
+            no_panic("unlock", &mut || block_on(guard.take()?.unlock()).err()),
+            no_panic("force_unlock", &mut || block_on(lock.force_unlock()).err()),
+            no_panic("close", &mut || {
+                block_on(client.close());
+                None
+            }),
+            no_panic("connect", &mut || block_on(Client::connect(&url)).err()),
+        ]
+    };
+    let wrong: Vec<_> = thread::spawn(calls).join().unwrap().into_iter().flatten().collect();
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_executor_works_with_an_owner_and_an_entered_runtime() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let runtime = tokio::runtime::Handle::current();
+    let calls = move || {
+        let _entered = runtime.enter();
+        let (a, b) = (Owner::new("a").unwrap(), Owner::new("b").unwrap());
+        let (a, b) = (client.lock("orders").with_owner(&a), client.lock("orders").with_owner(&b));
+        block_on(async {
+            let guard = a.lock().await.unwrap();
+            assert!(guard.owner().ends_with(":owner-a"), "{}", guard.owner());
+            let again = a.try_lock().await.unwrap().expect("re-entered");
+            assert_eq!((a.hold_count().await.unwrap(), b.hold_count().await.unwrap()), (2, 0));
+            assert!(b.try_lock().await.unwrap().is_none());
+            let mut waiting = pin!(b.try_lock_for(Duration::from_secs(60)));
+            assert!(poll_once(waiting.as_mut()).is_pending());
+            again.unlock().await.unwrap();
+            guard.unlock().await.unwrap();
+            let guard = waiting.await.unwrap().expect("it was given back");
+            assert!(guard.owner().ends_with(":owner-b"), "{}", guard.owner());
+            guard.unlock().await.unwrap();
+        });
+    };
+    thread::spawn(calls).join().unwrap();
+    assert!(!redis::cmd("EXISTS").arg("orders").query::<bool>(&mut server.cli()).unwrap());
+}
+
+/// No lease at all, less than Redis can count, and more.
+fn bad_leases() -> [Duration; 5] {
+    [
+        Duration::ZERO,
+        Duration::from_nanos(1),
+        Duration::from_micros(999),
+        Duration::from_millis(u64::MAX),
+        Duration::MAX,
+    ]
+}
+
+/// The text of the misuse that came of a call.
+fn misuse<T>(outcome: Result<T, Error>) -> String {
+    match outcome {
+        Ok(_) => panic!("that was let through"),
+        Err(error @ Error::Misuse { .. }) => {
+            shows_no_secret(&error);
+            error.to_string()
+        }
+        Err(error) => panic!("{error:?}"),
+    }
+}
+
+fn wrong_type<T: Debug>(outcome: Result<T, Error>, expected: Phase) {
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code(), Some("WRONGTYPE"), "{error:?}");
+    assert!(matches!(&error, Error::Refused { phase, .. } if *phase == expected), "{error:?}");
+}
+
+fn shows_no_secret(error: &Error) {
+    let texts = format!("{error} {error:?} {error:#?}");
+    assert!(!texts.contains(CANARY), "{texts}");
+}
+
+fn names(error: &Error, owner: &str, client: &str) {
+    let (Error::Lost { name, holder, .. } | Error::NotHeld { name, holder }) = error else { unreachable!() };
+    let holder = holder.as_ref().expect("somebody holds it");
+    assert_eq!((name.as_str(), holder.owner(), holder.count()), ("orders", owner, 1));
+    assert_eq!(holder.client_id(), client);
+    assert!(error.is_lost() && error.to_string().contains(owner), "{error}");
+}
+
+async fn connect(builder: ClientBuilder, url: &str) -> (Error, Duration) {
+    let started = Instant::now();
+    let error = builder.connect(url).await.unwrap_err();
+    (error, started.elapsed())
+}
+
+/// The commands that the server was sent since its counts were reset.
+fn called(server: &Server) -> BTreeSet<String> {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut server.cli()).unwrap();
+    let name = |line: &str| Some(line.strip_prefix("cmdstat_")?.split(':').next()?.to_owned());
+    stats.lines().filter_map(name).collect()
+}
+
+/// A server of a few words, for what no real one says: no Redis older than 3.2 can be had to run.
+struct Stub {
+    address: String,
+}
+
+impl Stub {
+    /// `answer` is asked for the reply to each request; without one the connection stays silent.
+    fn start(answer: impl Fn(&[String]) -> Option<String> + Clone + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        // The threads end with the process: they wait for connections and for requests, and hold nothing.
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (stream, answer) = (stream.unwrap(), answer.clone());
+                thread::spawn(move || serve(stream, answer));
+            }
+        });
+        Self { address }
+    }
+
+    fn of_version(version: &str) -> Self {
+        let info = format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n");
+        Self::start(move |words| match words[0].as_str() {
+            "INFO" => Some(format!("${}\r\n{info}\r\n", info.len())),
+            _ => Some("+OK\r\n".to_owned()),
+        })
+    }
+
+    fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+}
+
+/// Ends when the client hangs up.
+fn serve(mut stream: TcpStream, answer: impl Fn(&[String]) -> Option<String>) -> Option<()> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let number = |reader: &mut BufReader<TcpStream>| -> Option<usize> {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        line.get(1..)?.trim().parse().ok()
+    };
+    loop {
+        let mut words = Vec::new();
+        for _ in 0..number(&mut reader)? {
+            let mut word = vec![0; number(&mut reader)? + 2];
+            reader.read_exact(&mut word).ok()?;
+            words.push(String::from_utf8(word).ok()?.trim_end().to_owned());
+        }
+        if let Some(reply) = answer(&words) {
+            stream.write_all(reply.as_bytes()).ok()?;
+        }
+    }
+}
+
+/// The smallest executor that is not tokio.
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}

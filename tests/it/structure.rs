@@ -1,0 +1,104 @@
+//! The import rule of ARCHITECTURE.md: which module may name which. Read from the sources.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Each module and the modules of this crate that it may import. One that is missing here fails the test.
+const RULE: &[(&str, &[&str])] = &[
+    ("error", &[]),
+    ("clock", &[]),
+    ("wakeup", &[]),
+    ("options", &["error"]),
+    ("owner", &["error"]),
+    ("keys", &["error"]),
+    ("script", &["error"]),
+    ("connection", &["clock", "error", "options", "script"]),
+    ("pubsub", &["connection", "options", "wakeup"]),
+    ("hold", &["clock", "error", "owner"]),
+    ("watchdog", &["clock", "connection", "error", "hold", "options", "script"]),
+    ("lane", &["clock", "error", "hold", "options", "owner", "script", "session", "wakeup"]),
+    ("session", &["connection", "error", "lane", "options", "pubsub", "watchdog"]),
+    ("acquire", &["clock", "error", "hold", "lane", "options", "owner", "session"]),
+    (
+        "drive",
+        &["clock", "connection", "error", "hold", "lane", "options", "owner", "pubsub", "script", "session"],
+    ),
+    ("release", &["clock", "connection", "drive", "error", "hold", "lane", "options", "owner", "script"]),
+    ("guard", &["error", "hold", "lane", "owner", "script", "session"]),
+    ("lock", &["acquire", "error", "guard", "hold", "keys", "lane", "options", "owner", "script", "session"]),
+    ("client", &["connection", "drive", "error", "lock", "options", "owner", "session"]),
+    ("blocking", &["error", "guard", "owner"]),
+];
+
+/// What may be named by its place in the crate's public face.
+const PUBLIC: &[&str] = &["Client", "ClientBuilder", "Error", "Lock", "LockGuard"];
+
+#[test]
+fn modules_import_only_what_they_may() {
+    let rule: BTreeMap<_, _> = RULE.iter().copied().collect();
+    let mut wrong = Vec::new();
+    for (module, file, text) in sources() {
+        if module == "lib" {
+            continue;
+        }
+        let allowed = rule.get(module.as_str()).unwrap_or_else(|| panic!("{module} has no import rule"));
+        for (line, code) in code_lines(&text) {
+            for (at, _) in code.match_indices("crate::") {
+                let named: String =
+                    code[at + 7..].chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if named != module && !allowed.contains(&named.as_str()) && !PUBLIC.contains(&named.as_str())
+                {
+                    wrong.push(format!("{file}:{line}: {module} names {named}"));
+                }
+            }
+            if module != "connection" && code.contains("redis::") {
+                wrong.push(format!("{file}:{line}: names the redis crate"));
+            }
+            if module != "keys" && code.contains("\"redisson_") {
+                wrong.push(format!("{file}:{line}: builds a name"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn there_is_one_wait_loop_and_no_file_outgrows_its_room() {
+    for (module, file, text) in sources() {
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        assert!(code.lines().count() <= 500, "{file} has {} lines", code.lines().count());
+        if ["lock", "guard", "client", "blocking"].contains(&module.as_str()) {
+            assert!(!text.contains("attempt("), "{file} attempts by itself");
+        }
+    }
+}
+
+/// Code without comments, by line number.
+fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .map(|(n, line)| (n + 1, line.split("//").next().unwrap_or_default()))
+        .take_while(|(_, code)| !code.contains("mod tests"))
+}
+
+/// (module, file, text) of every source file.
+fn sources() -> Vec<(String, String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let inside = path.strip_prefix(&root).unwrap();
+            let module = inside.iter().next().unwrap().to_str().unwrap().trim_end_matches(".rs");
+            found.push((module.to_owned(), inside.display().to_string(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+    assert!(found.len() > 15, "the sources were not found");
+    found
+}

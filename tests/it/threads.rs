@@ -1,0 +1,122 @@
+//! The blocking API: plain threads, with and without a runtime around them.
+
+use crate::support::Server;
+use redisson_lock::blocking::{Client, Lock};
+use redisson_lock::{Error, HoldState, LossReason};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_thread_re_enters_and_excludes_other_threads() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().unwrap();
+    let again = lock.try_lock().unwrap().expect("the same thread");
+    assert_eq!((lock.hold_count().unwrap(), lock.is_held().unwrap()), (2, true));
+    let other = lock.clone();
+    std::thread::spawn(move || {
+        assert!(other.try_lock().unwrap().is_none());
+        assert!(other.try_lock_for(Duration::from_millis(30)).unwrap().is_none());
+        assert_eq!((other.hold_count().unwrap(), other.is_held().unwrap()), (0, false));
+        assert_eq!(other.holder().unwrap().unwrap().count(), 2);
+    })
+    .join()
+    .unwrap();
+    again.unlock().unwrap();
+    guard.unlock().unwrap();
+    assert!(!lock.is_locked().unwrap() && lock.remaining_lease().unwrap().is_none());
+}
+
+#[test]
+fn waiting_threads_exclude_each_other() {
+    const THREADS: u64 = 8;
+    const EACH: u64 = 50;
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let work = move |lock: Lock, start: Arc<Barrier>, url: String| {
+        let mut cli = redis::Client::open(url).unwrap().get_connection().unwrap();
+        start.wait();
+        for _ in 0..EACH {
+            let guard = lock.lock().unwrap();
+            let count: Option<u64> = redis::cmd("GET").arg("counter").query(&mut cli).unwrap();
+            redis::cmd("SET").arg("counter").arg(count.unwrap_or(0) + 1).exec(&mut cli).unwrap();
+            guard.unlock().unwrap();
+        }
+    };
+    let start = Arc::new(Barrier::new(THREADS as usize));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (lock, start, url) = (client.lock("n"), start.clone(), server.url());
+            std::thread::spawn(move || work(lock, start, url))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let count: u64 = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
+    assert_eq!(count, THREADS * EACH);
+}
+
+#[test]
+fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
+    let server = Server::start();
+    let freed = |dropped: Instant| {
+        while redis::cmd("EXISTS").arg("n").query(&mut server.cli()).unwrap() {
+            assert!(dropped.elapsed() < Duration::from_millis(100), "the lock was left");
+        }
+    };
+    // The guard outlives every handle, and its release the guard.
+    let client = Client::connect(server.url()).unwrap();
+    let guard = client.lock("n").lock().unwrap();
+    drop(client);
+    assert_eq!(guard.state(), HoldState::Held);
+    drop(guard);
+    freed(Instant::now());
+
+    // Inside async code too, where a runtime must not be waited for.
+    let client = Client::connect(server.url()).unwrap();
+    let guard = client.lock("n").lock().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async move {
+        drop(client);
+        drop(guard);
+    });
+    freed(Instant::now());
+}
+
+#[test]
+fn it_works_in_spawn_blocking_and_panics_in_async_code() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let lock = client.lock("n");
+    runtime.block_on(async {
+        let there = lock.clone();
+        tokio::task::spawn_blocking(move || there.lock().unwrap().unlock().unwrap()).await.unwrap();
+        let there = lock.clone();
+        let error = tokio::spawn(async move { there.lock().map(drop) }).await.unwrap_err();
+        let panic = error.into_panic();
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|t| t.to_string()));
+        assert!(text.unwrap().contains("runtime"), "the panic says what is wrong");
+    });
+    assert!(!lock.is_locked().unwrap());
+}
+
+#[test]
+fn leases_losses_and_force_unlocks_are_told_to_threads_too() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let lock = client.lock("n");
+    let lease = Duration::from_millis(100);
+    let guard = lock.with_lease(lease).lock().unwrap();
+    std::thread::sleep(lease);
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
+    assert!(matches!(guard.unlock(), Err(Error::NotHeld { .. })));
+    let guard = lock.lock().unwrap();
+    assert!(lock.force_unlock().unwrap());
+    assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LossReason::Gone, .. })));
+    client.close();
+    assert!(matches!(lock.lock(), Err(Error::Unavailable { .. })));
+}
