@@ -16,6 +16,7 @@ mod keys;
 mod lane;
 mod lock;
 mod options;
+mod others;
 mod owner;
 mod pubsub;
 mod release;

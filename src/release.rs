@@ -11,11 +11,12 @@
 
 use crate::clock::Moment;
 use crate::connection::Failure;
-use crate::drive::{Driver, Pause, Turns};
+use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Release;
 use crate::options::{Lease, millis};
+use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
 use crate::script::{self, HandedOver, Released, Request};
 use std::sync::Arc;

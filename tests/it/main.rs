@@ -2,6 +2,7 @@
 
 mod alone;
 mod bad_input;
+mod examples;
 mod interop;
 mod lost_replies;
 mod peer_smoke;

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 pub use java::Java;
 pub use proxy::Proxy;
 pub use server::Server;
+pub use worker::program;
 
 /// The versions of Redisson to test against.
 pub fn versions() -> Vec<String> {

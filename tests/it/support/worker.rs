@@ -1,8 +1,15 @@
 //! A process of our own library, see `tests/worker`.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+
+/// The path of an example of this crate: cargo builds them beside the folder of the test binary.
+pub fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test has a path");
+    test.parent().and_then(|deps| deps.parent()).expect("in target/").join("examples").join(name)
+}
 
 /// Ends with the test: its stdin closes.
 pub struct Worker {
@@ -12,10 +19,7 @@ pub struct Worker {
 
 impl Worker {
     pub fn start(arguments: &[&str]) -> Self {
-        // Cargo builds examples beside the folder of the test binary.
-        let program = std::env::current_exe().expect("a test has a path");
-        let program =
-            program.parent().and_then(|deps| deps.parent()).expect("in target/").join("examples/worker");
+        let program = program("worker");
         let mut child = Command::new(&program)
             .args(arguments)
             .stdin(Stdio::piped())

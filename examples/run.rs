@@ -1,0 +1,31 @@
+//! `run` holds the lock around a piece of work, and stops the work when the lease is lost.
+//!
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --example run`
+
+use redisson_lock::{Client, Error, Result};
+use std::time::Duration;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
+    let client = Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(url).await?;
+    let lock = client.lock("import");
+
+    let rows = lock.run(|_| async { 42 }).await?;
+    println!("imported {rows} rows");
+
+    // Somebody frees the lock under our feet.
+    let operator = lock.clone();
+    let outcome = lock
+        .run(|holding| async move {
+            operator.force_unlock().await.expect("the server is there");
+            println!("working on, {:?}", holding.state());
+            std::future::pending::<()>().await
+        })
+        .await;
+    match outcome {
+        Err(error @ Error::Lost { .. }) => println!("stopped: {error}"),
+        other => other?,
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! The part of the wait loop that has to do with other clients: what is known of a lock that they hold, when to look
+//! again, and what they are owed after a release of ours.
+//!
+//! Most tell of a release by a message. Some send none (Redisson's spin lock), and these are recognised by what they
+//! do: the holder changes, or is gone, and nothing is heard.
+
+use crate::clock::Moment;
+use crate::drive::Driver;
+use crate::script;
+use std::time::Duration;
+
+/// The least time between two looks at a busy lock, whatever the server said.
+const SHORTEST_LOOK: Duration = Duration::from_millis(2);
+/// From a busy answer to the first glance at who holds the lock; each further one comes after twice the time.
+const FIRST_GLANCE: Duration = Duration::from_millis(10);
+/// While the holder has changed without a message for that long, there are clients that send none.
+const SILENCE: Duration = Duration::from_millis(50);
+/// A release's message that has not come so long after the record was found gone was not sent.
+const LATEST_MESSAGE: Duration = Duration::from_millis(3);
+/// How long such clients count once seen; and how often to look, while they do.
+const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
+const FIRST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(1);
+const LONGEST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(16);
+
+/// What Redis last told of a lock that others hold.
+#[derive(Clone)]
+pub(crate) struct Told {
+    /// The epoch before it was asked, and since when nothing was heard.
+    pub epoch: u64,
+    since: Moment,
+    /// Who held it at the last glance.
+    holder: Option<String>,
+    /// When to attempt again if nothing is heard.
+    pub attempt_at: Moment,
+    /// When to glance at the holder, for holders that leave without a message; and the step from glance to glance.
+    pub glance_at: Moment,
+    step: Duration,
+}
+
+/// What this client owes to others after a release that they were told of: that they come first.
+///
+/// It does not contend before `until`. And if turns are owed, then after each message heard it stays away anew, because
+/// whoever waited longest may be slower than we are, until the epoch at which each of the others had a turn.
+pub(crate) struct Pause {
+    pub until: Moment,
+    pub turns: Option<Turns>,
+}
+
+pub(crate) struct Turns {
+    pub time: Duration,
+    pub heard: u64,
+    pub paid: u64,
+}
+
+impl Driver {
+    /// Until when this client leaves the lock to others, if it does.
+    pub(crate) fn away(&mut self, epoch: u64, now: Moment) -> Option<Moment> {
+        let pause = self.pause.as_mut()?;
+        match &mut pause.turns {
+            Some(turns) if epoch >= turns.paid => self.pause = None,
+            Some(turns) if turns.heard != epoch => {
+                turns.heard = epoch;
+                pause.until = now + turns.time;
+            }
+            None if now >= pause.until => self.pause = None,
+            _ => {}
+        }
+        self.pause.as_ref().map(|pause| pause.until).filter(|&until| now < until)
+    }
+
+    /// Takes note of a lock that is busy for `ttl` more.
+    pub(crate) fn busy(&mut self, epoch: u64, ttl: Option<Duration>) {
+        let now = Moment::now();
+        let before = self.told.take().filter(|told| told.epoch == epoch);
+        let look = ttl.unwrap_or(self.session.options.lease / 3).max(SHORTEST_LOOK);
+        let polling = self.pollers();
+        let step = match &before {
+            Some(told) if polling => (told.step * 2).min(LONGEST_STEP_AMONG_POLLERS),
+            Some(told) => told.step,
+            None if polling => FIRST_STEP_AMONG_POLLERS,
+            None => FIRST_GLANCE,
+        };
+        let (since, holder) = before.map_or((now, None), |told| (told.since, told.holder));
+        let attempt_at = now + if polling { look.min(step) } else { look };
+        self.told = Some(Told { epoch, since, holder, attempt_at, glance_at: now + step, step });
+    }
+
+    /// Looks at who holds a busy lock, for less than an attempt costs.
+    pub(crate) async fn glance(&mut self) {
+        let Some(mut told) = self.told.take() else { return };
+        let mut request = script::holder(self.lane.kind.record());
+        let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
+        let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
+        if let Some(None) = holder {
+            // Freed, and no message (yet): attempt.
+            self.gone_unheard = Some(told.epoch);
+            return;
+        }
+        let now = Moment::now();
+        told.step *= 2;
+        if let Some(Some(holder)) = holder {
+            let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
+            if changed {
+                told.step = FIRST_GLANCE;
+                // A client that hands its lock on among its own tells of it sooner than that.
+                if now.since(told.since) >= SILENCE {
+                    self.seen_pollers();
+                    told.attempt_at = now;
+                }
+            }
+            told.holder = Some(holder.owner().to_owned());
+        }
+        told.glance_at = now + told.step;
+        self.told = Some(told);
+    }
+
+    /// If the holder before us was found gone, and its message did not come since, there was none.
+    pub(crate) fn listen_for_the_unheard(&mut self) {
+        let Some(epoch) = self.run.unheard else { return };
+        let heard = epoch != self.lane.signal.epoch() || self.own_subscriptions() == 0;
+        let waited = self.run.since.is_some_and(|since| Moment::now().since(since) >= LATEST_MESSAGE);
+        if heard || waited {
+            self.run.unheard = None;
+        }
+        if !heard && waited {
+            self.seen_pollers();
+        }
+    }
+
+    fn seen_pollers(&self) {
+        self.lane.work().pollers_until = Some(Moment::now() + POLLERS_COUNT_FOR);
+    }
+
+    /// Whether other clients were seen of late to come and go without messages.
+    pub(crate) fn pollers(&self) -> bool {
+        self.lane.work().pollers_until.is_some_and(|until| !until.passed())
+    }
+}

@@ -1,0 +1,83 @@
+//! Every example runs, and prints what it says it shows.
+
+use crate::support::{Java, Server, eventually, program, subscribers, versions};
+use std::path::Path;
+use std::process::Stdio;
+use tokio::process::Command;
+
+/// What each prints, in this order.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("fixed_lease", &["held for ", "then: Lost(Expired)", "`nightly` is not held by this guard"]),
+    ("owner", &["the same owner gets in: true, another: false", "given back"]),
+    (
+        "reentrant",
+        &["withdrawing, held 2 times", "depositing, held 2 times", "transferred, still held 1 time(s)"],
+    ),
+    ("run", &["imported 42 rows", "working on, Held", "stopped: the hold on `import` is lost"]),
+    (
+        "threads",
+        &["holds the lock 2 times", "holds the lock 2 times", "holds the lock 2 times", "all served"],
+    ),
+    ("try_for", &["busy, held by ", "still busy after 100 ms"]),
+    ("wait", &["holds the lock", "holds the lock", "holds the lock", "all served"]),
+];
+
+#[tokio::test]
+async fn each_example_does_what_it_shows() {
+    for (name, expected) in EXAMPLES {
+        let server = Server::start();
+        let output = example(name, &server).output().await.unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{name}: {printed}{complaint}");
+        let mut rest = printed.as_str();
+        for part in *expected {
+            let at = rest.find(part).unwrap_or_else(|| panic!("{name}: no {part:?} in {printed:?}"));
+            rest = &rest[at + part.len()..];
+        }
+        let left: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
+        assert!(left.is_empty(), "{name} left {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_example_with_java_takes_over_from_java() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await;
+        let thread = java.thread("t");
+        thread.lock("plain", "orders:42").await.unwrap();
+        let running = example("java_interop", &server).stdout(Stdio::piped()).spawn().unwrap();
+        eventually(|| subscribers(&server, "redisson_lock__channel:{orders:42}") == 1).await;
+        thread.unlock("plain", "orders:42").await.unwrap();
+        let output = running.wait_with_output().await.unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success());
+        assert!(
+            printed.starts_with(&format!("held by client {}, 1 time(s)\nours after ", java.uuid())),
+            "{printed}"
+        );
+    }
+}
+
+#[test]
+fn examples_are_short_and_all_are_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+        assert!(lines <= 60, "{} has {lines} lines", path.display());
+        found.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
+    }
+    found.sort();
+    let mut run: Vec<_> = EXAMPLES.iter().map(|(name, _)| *name).chain(["java_interop"]).collect();
+    run.sort_unstable();
+    assert_eq!(found, run);
+}
+
+fn example(name: &str, server: &Server) -> Command {
+    let mut command = Command::new(program(name));
+    command.env("REDIS_URL", server.url()).kill_on_drop(true);
+    command
+}
