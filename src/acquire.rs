@@ -11,6 +11,7 @@ use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::field::Empty;
 use tracing::{Instrument, debug, debug_span};
 
 /// How long an acquire may take.
@@ -33,7 +34,7 @@ pub(crate) async fn acquire(
     lease: Lease,
     wait: Wait,
 ) -> Result<Option<Level>> {
-    let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, attempts = tracing::field::Empty);
+    let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
     let recording = span.clone();
     async move {
         let started = Moment::now();
@@ -63,12 +64,13 @@ pub(crate) async fn acquire(
             };
             match told {
                 Some(Outcome::Granted(level, attempts)) => {
-                    recording.record("attempts", attempts);
                     // This task may have been paused for longer than the lease since the grant.
                     if !level.hold.state().is_live() {
                         continue;
                     }
-                    debug!(owner = %level.hold.text, waited = ?Moment::now().since(started), attempts, "acquired");
+                    let waited = Moment::now().since(started);
+                    recording.record("attempts", attempts).record("waited", tracing::field::debug(waited));
+                    debug!(owner = %level.hold.text, "acquired");
                     return Ok(Some(level));
                 }
                 Some(Outcome::Busy) => return Ok(None),

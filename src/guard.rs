@@ -13,7 +13,6 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
-use tracing::{Instrument, debug_span};
 
 /// One level of a hold on a lock. The lock is held while any level of it lives.
 ///
@@ -54,11 +53,10 @@ impl LockGuard {
         entered()?;
         let (session, kind) = (self.level.session.clone(), self.level.kind.clone());
         let name = kind.record().to_string();
-        let span = debug_span!("release", lock = ?name, owner = %self.owner());
         let timeout = session.options.response_timeout;
         let outcome = if self.state().is_live() {
             let outcome = self.level.release()?;
-            match tokio::time::timeout(timeout, outcome).instrument(span).await {
+            match tokio::time::timeout(timeout, outcome).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(session.closed_error(Phase::Release)),
                 Err(_) => {

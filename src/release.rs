@@ -22,7 +22,7 @@ use crate::script::{self, HandedOver, Released, Request};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing::debug;
+use tracing::{Instrument, debug, debug_span};
 
 impl Driver {
     /// Gives back one level.
@@ -32,22 +32,30 @@ impl Driver {
         renewing: bool,
         reply: Option<oneshot::Sender<Result<()>>>,
     ) {
+        let span = debug_span!("release", lock = ?hold.record, owner = %hold.text);
+        let outcome = self.release_level(&hold, renewing).instrument(span).await;
+        if let Err(error) = &outcome {
+            debug!(lock = ?hold.record, owner = %hold.text, %error, "not released");
+        }
+        if let Some(reply) = reply {
+            let _ = reply.send(outcome);
+        }
+    }
+
+    async fn release_level(&mut self, hold: &Arc<Hold>, renewing: bool) -> Result<()> {
         let still_renewed = if renewing { hold.end_renewal() } else { hold.is_renewed() };
-        let current = self.with_current(&hold, |current| {
+        let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
             (current.recorded, current.levels)
         });
-        let outcome = match current {
+        match current {
             None => Err(self.not_held()),
-            Some((recorded, 0)) => self.release_last(&hold, recorded).await,
+            Some((recorded, 0)) => self.release_last(hold, recorded).await,
             Some((recorded, levels)) => {
                 // A level that only had a fixed lease adds nothing when it ends.
                 let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
-                self.release_partly(&hold, recorded, levels, lease).await
+                self.release_partly(hold, recorded, levels, lease).await
             }
-        };
-        if let Some(reply) = reply {
-            let _ = reply.send(outcome);
         }
     }
 

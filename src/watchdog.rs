@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
-use tracing::{debug, warn};
+use tracing::{Instrument, debug, debug_span, warn};
 
 /// Holds in one script.
 const BATCH: usize = 100;
@@ -137,7 +137,8 @@ impl Watchdog {
             }
         }
         for batch in batch.chunks(BATCH) {
-            tokio::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()));
+            let span = debug_span!("renew", holds = batch.len());
+            tokio::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()).instrument(span));
         }
     }
 
@@ -157,13 +158,13 @@ impl Watchdog {
         };
         match outcome {
             Ok((outcome, sent)) => {
-                debug!(holds = holds.len(), "renewed");
                 for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
                     let state = match outcome {
                         Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
                         Renewed::NotHeld => hold.lose(LossReason::Gone),
                         Renewed::WrongType => hold.lose(LossReason::Taken),
                     };
+                    debug!(lock = ?hold.record, owner = %hold.text, ?state, "renewed");
                     match state {
                         HoldState::Held => self.watch(hold),
                         HoldState::Lost(_) => self.forget(hold),

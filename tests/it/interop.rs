@@ -349,7 +349,6 @@ impl Watch {
     }
 
     fn finish(mut self, owner: &str, record: Vec<(String, String)>, encoding: String, ttl: i64) -> Trace {
-        use redis::ConnectionLike;
         use std::io::BufRead;
         const END: &str = "that was all";
         redis::cmd("ECHO").arg(END).exec(self.cli.get_mut()).unwrap();

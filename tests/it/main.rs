@@ -5,6 +5,7 @@ mod bad_input;
 mod examples;
 mod interop;
 mod lost_replies;
+mod operations;
 mod peer_smoke;
 mod structure;
 mod support;

@@ -2,12 +2,15 @@
 //! tells events on stdout, a line each, and ends when its stdin does.
 //!
 //! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
+//! - `trace URL NAME`: writes all traces to stdout while it locks, is renewed, unlocks at a line of stdin, locks again
+//!   and loses the lock.
 //! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
 //!   Starts at the first line of stdin; says `START:END,..` of the holds, in monotonic ns, a line a task.
 
 use redisson_lock::{Client, Lock, redis};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tracing_subscriber::fmt::format::FmtSpan;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -43,6 +46,28 @@ async fn main() -> Result<(), Failure> {
             }
             // Not before all are done: a full pipe would stop the thread, with the lock held.
             println!("{}", lines.join("\n"));
+        }
+        ["trace", url, name] => {
+            tracing_subscriber::fmt()
+                .with_max_level(tracing::Level::TRACE)
+                .with_span_events(FmtSpan::CLOSE)
+                .with_ansi(false)
+                .init();
+            let lease = Duration::from_millis(300);
+            let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
+            let lock = client.lock(name);
+            let guard = lock.lock().await?;
+            let deadline = guard.deadline();
+            while guard.deadline() <= deadline {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            println!("renewed once as {}", guard.owner());
+            stdin.next_line().await?;
+            guard.unlock().await?;
+            let guard = lock.lock().await?;
+            println!("locked again");
+            guard.lost().await;
+            println!("lost and over");
         }
         _ => return Err(format!("unknown arguments: {args:?}").into()),
     }

@@ -35,6 +35,18 @@ impl Worker {
         self.lines.next_line().await.expect("utf-8").expect("the worker ended without a word")
     }
 
+    /// Adds lines to `text` up to one that contains `mark`, and returns what stands behind that.
+    pub async fn until(&mut self, mark: &str, text: &mut String) -> String {
+        loop {
+            let line = self.line().await;
+            text.push_str(&line);
+            text.push('\n');
+            if let Some((_, rest)) = line.split_once(mark) {
+                return rest.to_owned();
+            }
+        }
+    }
+
     pub async fn go(&mut self) {
         self.child.stdin.as_mut().expect("piped").write_all(b"\n").await.expect("the worker is there");
     }

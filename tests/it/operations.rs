@@ -1,0 +1,138 @@
+//! What an operator sees and grants: traces, and the smallest set of permissions.
+
+use crate::support::worker::Worker;
+use crate::support::{Server, eventually, subscribers};
+use redisson_lock::Client;
+use std::time::Duration;
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+/// The commands that SECURITY.md names.
+const GRANTED: &str = "+eval +evalsha +exists +hexists +hset +hget +hgetall +hdel +pexpire +pttl +del +publish \
+                       +subscribe +unsubscribe +pubsub|numsub +ping +select";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
+    let server = Server::start();
+    let documented = include_str!("../../SECURITY.md").replace(['\n', ','], " ");
+    let words: Vec<&str> = documented.split_whitespace().collect();
+    for command in GRANTED.split_whitespace() {
+        let command = command.trim_start_matches('+');
+        assert!(words.contains(&command), "SECURITY.md does not name {command}");
+    }
+    use_all(&server, GRANTED).await.unwrap();
+    for spared in GRANTED.split_whitespace() {
+        // Without HDEL there is no hand-off, without NUMSUB a shorter one; without UNSUBSCRIBE or PING subscriptions
+        // are made anew again and again.
+        if !["+hdel", "+pubsub|numsub", "+unsubscribe", "+ping"].contains(&spared) {
+            let fewer = GRANTED.replace(spared, "");
+            assert!(use_all(&server, &fewer).await.is_err(), "{spared} is not needed");
+        }
+    }
+}
+
+/// Everything a user of the lock does, as a user with these permissions.
+async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let mut cli = server.cli();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret").arg("~n").arg(format!("&{CHANNEL}"));
+    for rule in granted.split_whitespace() {
+        user.arg(rule);
+    }
+    user.exec(&mut cli)?;
+    redis::cmd("DEL").arg("n").exec(&mut cli)?;
+    let url = format!("redis://app:secret@{}/0", server.address());
+    // Database 1 needs SELECT.
+    let elsewhere = Client::connect(url.replace("/0", "/1")).await?;
+    elsewhere.close().await;
+    let client = Client::builder()
+        .watchdog_timeout(Duration::from_millis(600))
+        .response_timeout(Duration::from_millis(500))
+        .connect(&url)
+        .await?;
+    let lock = client.lock("n");
+    let guard = lock.lock().await?;
+    let again = lock.lock().await?;
+    lock.is_locked().await?;
+    lock.hold_count().await?;
+    lock.remaining_lease().await?;
+    lock.holder().await?;
+    // A renewal, told by the deadline.
+    let deadline = guard.deadline();
+    tokio::time::timeout(Duration::from_millis(600), async {
+        while guard.deadline() <= deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await?;
+    again.unlock().await?;
+    // Two waiters behind another client: a message, then a hand-off.
+    let other = Client::connect(&url).await?;
+    guard.unlock().await?;
+    let guard = other.lock("n").lock().await?;
+    let waiters: Vec<_> = (0..2)
+        .map(|_| {
+            let lock = client.lock("n");
+            tokio::spawn(async move {
+                match lock.try_lock_for(Duration::from_secs(2)).await? {
+                    Some(guard) => guard.unlock().await.map(|()| true),
+                    None => Ok(false),
+                }
+            })
+        })
+        .collect();
+    let subscribed =
+        tokio::time::timeout(Duration::from_secs(1), eventually(|| subscribers(server, CHANNEL) == 1));
+    subscribed.await?;
+    guard.unlock().await?;
+    for waiter in waiters {
+        if !waiter.await?? {
+            return Err("a waiter was not let in".into());
+        }
+    }
+    let guard = lock.lock().await?;
+    lock.force_unlock().await?;
+    drop(guard);
+    client.close().await;
+    Ok(())
+}
+
+/// In a process of its own: a subscriber is the process's.
+#[tokio::test]
+async fn traces_tell_what_happens_and_no_secret() {
+    let server = Server::with_args(&["--requirepass", "canary"]);
+    let url = format!("redis://:canary@{}", server.address());
+    let mut cli = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
+    let mut worker = Worker::start(&["trace", &url, "line\nbreak"]);
+    let mut text = String::new();
+    let owner = worker.until("renewed once as ", &mut text).await;
+    redis::cmd("CLIENT")
+        .arg("KILL")
+        .arg("TYPE")
+        .arg("normal")
+        .arg("SKIPME")
+        .arg("yes")
+        .exec(&mut cli)
+        .unwrap();
+    redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("pubsub").exec(&mut cli).unwrap();
+    worker.until("reconnected", &mut text).await;
+    worker.go().await;
+    worker.until("locked again", &mut text).await;
+    redis::cmd("DEL").arg("line\nbreak").exec(&mut cli).unwrap();
+    worker.until("lost and over", &mut text).await;
+    for expected in [
+        "acquire{lock=\"line\\nbreak\"",
+        "attempts=1",
+        "waited=",
+        "release{lock=\"line\\nbreak\"",
+        "renew{holds=1}",
+        "connection lost",
+        "subscriptions lost",
+        "hold lost",
+        owner.as_str(),
+    ] {
+        assert!(text.contains(expected), "no {expected:?} in\n{text}");
+    }
+    assert!(!text.contains("canary"), "a password was written:\n{text}");
+    assert!(!text.contains("line\nbreak"), "a name was written unescaped");
+}
