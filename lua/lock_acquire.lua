@@ -9,7 +9,12 @@
 local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 then
     redis.call('hset', KEYS[1], ARGV[1], '1')
-    redis.call('pexpire', KEYS[1], ARGV[2])
+    local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
+    if type(expires) == 'table' then
+        -- Without an expiry the lock would be taken for ever.
+        redis.call('del', KEYS[1])
+        return expires
+    end
     return {'TAKEN'}
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])

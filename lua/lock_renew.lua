@@ -3,11 +3,15 @@
 -- ARGV[2i - 1]  owner of record i
 -- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
 -- Reply         for each key 1 the owner holds it | 0 it does not | -1 the record is of another type
+--               | -2 it was not renewed: the server refuses to
 local reply = {}
+local function refused(answer)
+    return string.find(answer.err, 'WRONGTYPE', 1, true) and -1 or -2
+end
 for i, key in ipairs(KEYS) do
     local held = redis.pcall('hexists', key, ARGV[2 * i - 1])
     if type(held) ~= 'number' then
-        reply[i] = -1
+        reply[i] = refused(held)
     else
         reply[i] = held
         if held == 1 and ARGV[2 * i] ~= '0' then
@@ -15,7 +19,7 @@ for i, key in ipairs(KEYS) do
             if type(ttl) == 'number' and ttl < tonumber(ARGV[2 * i]) then
                 local set = redis.pcall('pexpire', key, ARGV[2 * i])
                 if type(set) ~= 'number' then
-                    reply[i] = -1
+                    reply[i] = refused(set)
                 end
             end
         end

@@ -14,6 +14,9 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Instrument, debug, debug_span};
 
+/// An answer that takes longer is missed.
+const SILENT: Duration = Duration::from_millis(100);
+
 /// How long an acquire may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
@@ -57,7 +60,7 @@ pub(crate) async fn acquire(
                         // The answer may have come with the end of the time.
                         Err(_) => match place.outcome.try_recv() {
                             Ok(told) => Some(told),
-                            Err(_) => return place.give_up(started, once),
+                            Err(_) => return place.give_up(&owner, started, once),
                         },
                     }
                 }
@@ -92,16 +95,20 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The time is over. Busy if the server (or a hold of our own) said so since then, else nobody knows.
-    fn give_up<T>(&self, started: Moment, once: bool) -> Result<Option<T>> {
+    /// The time is over. Busy if the server said so since then, or what it said before still counts, or another here
+    /// holds the lock; else nobody knows.
+    fn give_up<T>(&self, owner: &OwnerId, started: Moment, once: bool) -> Result<Option<T>> {
         let lane = self.session.existing_lane(&**self.kind);
-        let (answered, hold) = lane.map_or((None, None), |lane| {
+        let (heard, hold) = lane.map_or((false, None), |lane| {
             let work = lane.work();
-            (work.answered, work.current.as_ref().map(|current| current.hold.clone()))
+            let since_then = work.answered.is_some_and(|at| at >= started);
+            let unanswered = work.asking.is_some_and(|at| Moment::now().since(at) > SILENT);
+            let hold = work.current.as_ref().map(|current| current.hold.clone());
+            (since_then || work.busy && !unanswered, hold)
         });
-        let held_here = hold.is_some_and(|hold| hold.state() == HoldState::Held);
-        let told_busy = answered.is_some_and(|at| at >= started) && self.session.connection.down().is_none();
-        if !once && (held_here || told_busy) {
+        // For an owner who holds the lock it is not busy.
+        let held_here = hold.is_some_and(|hold| hold.owner != *owner && hold.state() == HoldState::Held);
+        if !once && (held_here || heard && self.session.connection.down().is_none()) {
             return Ok(None);
         }
         let (phase, node) = (Phase::Acquire, self.session.connection.node().into());

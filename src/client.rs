@@ -52,14 +52,17 @@ impl Client {
         self.session.options.id
     }
 
-    /// Waits for releases that are under way in the background (at most the response timeout), then stops the
+    /// Waits for releases that are under way in the background (at most the response timeout, and only inside a tokio
+    /// runtime), then stops the
     /// client's tasks. Waiters get [`Error::Unavailable`](crate::Error::Unavailable); what is still held is no longer
     /// renewed and ends with its lease.
     ///
     /// # Cancel safety
     /// Dropping the future before it ends leaves the client open.
     pub async fn close(&self) {
-        self.session.wait_for_releases().await;
+        if entered().is_ok() {
+            self.session.wait_for_releases().await;
+        }
         self.session.close();
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Futur
             lane,
             subscription: None,
             told: None,
-            run: Run::default(),
+            run: Run::new(),
             gone_unheard: None,
             pause: None,
         };
@@ -53,15 +53,20 @@ pub(crate) struct Driver {
     pub pause: Option<Pause>,
 }
 
-/// Hand-offs since the record was last acquired from outside.
-#[derive(Default)]
+/// Hand-offs since the record was last acquired from outside, or since the driver found it held.
 pub(crate) struct Run {
-    pub since: Option<Moment>,
+    pub since: Moment,
     pub count: u32,
     /// Subscriptions of other clients, where known.
     pub others: Option<u64>,
     /// The epoch at which the holder before was found gone, without a message.
     pub unheard: Option<u64>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self { since: Moment::now(), count: 0, others: None, unheard: None }
+    }
 }
 
 /// What to do next.
@@ -108,6 +113,8 @@ impl Driver {
             work.current = None;
             self.told = None;
         }
+        work.busy = away.is_some() || self.told.is_some();
+        work.asking = None;
         let release = work.releases.pop_front();
         work.releasing = release.is_some();
         if let Some(release) = release {
@@ -145,20 +152,25 @@ impl Driver {
             }
             return Step::Finish;
         };
+        let ours = state == Some(HoldState::Held) && work.current.is_some();
+        if !ours && (away.is_some() || self.told.is_some()) && self.subscription.is_none() {
+            // Waiting for others. Its confirmation is itself a reason to look again.
+            self.subscription =
+                Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
+        }
         if let Some(until) = away {
             return Step::Wait(until);
         }
-        if state == Some(HoldState::Held) && work.current.is_some() {
+        if ours {
             // Behind a hold of our own: it will be handed on, or end.
             return Step::Wait(hold.map_or(Moment::FAR, |hold| hold.deadline()));
         }
-        match &self.told {
+        let step = match &self.told {
             Some(told) if told.epoch == epoch && now < told.attempt_at => {
-                if now >= told.glance_at {
-                    Step::Glance
-                } else {
-                    Step::Wait(told.attempt_at.min(told.glance_at))
+                if now < told.glance_at {
+                    return Step::Wait(told.attempt_at.min(told.glance_at));
                 }
+                Step::Glance
             }
             _ => Step::Attempt {
                 ticket: first.ticket,
@@ -166,7 +178,9 @@ impl Driver {
                 lease: first.lease,
                 once: false,
             },
-        }
+        };
+        work.asking = Some(now);
+        step
     }
 
     /// Asks for the lock for the waiter of `ticket`.
@@ -217,13 +231,12 @@ impl Driver {
         text: Arc<str>,
         length: Duration,
     ) {
-        let now = Moment::now();
-        self.lane.work().answered = Some(now);
+        self.answered();
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken) => {
                 self.told = None;
                 self.pause = None;
-                self.run = Run { since: Some(now), unheard: self.gone_unheard.take(), ..Run::default() };
+                self.run = Run { unheard: self.gone_unheard.take(), ..Run::new() };
                 let hold = self.begin(owner, text, answer, length);
                 return self.grant(&hold, &[ticket]);
             }
@@ -239,11 +252,7 @@ impl Driver {
             }
         };
         self.busy(epoch, ttl);
-        if !self.tell_busy_once(ticket) && self.subscription.is_none() {
-            // Confirmed, it is itself a reason to look again.
-            self.subscription =
-                Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
-        }
+        self.tell_busy_once(ticket);
     }
 
     /// Another level for waiters of the owner who holds the lock.
@@ -282,7 +291,10 @@ impl Driver {
                 self.with_current(hold, |current| current.unsure = true);
             }
             let answer = match answer {
-                Ok(answer) => answer,
+                Ok(answer) => {
+                    self.answered();
+                    answer
+                }
                 // A watchdog hold may have been renewed meanwhile.
                 Err(failure)
                     if failure.unanswered
@@ -371,13 +383,16 @@ impl Driver {
         }
     }
 
-    /// Tells the waiter of `ticket` that the lock is busy if it wanted no more; false if it waits on.
-    fn tell_busy_once(&self, ticket: u64) -> bool {
-        if self.lane.work().waiters.iter().any(|waiter| waiter.ticket == ticket && !waiter.once) {
-            return false;
+    /// Tells the waiter of `ticket` that the lock is busy, if it wanted no more than one look.
+    fn tell_busy_once(&self, ticket: u64) {
+        if self.lane.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
+            self.tell(ticket, Outcome::Busy);
         }
-        self.tell(ticket, Outcome::Busy);
-        true
+    }
+
+    /// The server has answered for this key.
+    pub(crate) fn answered(&self) {
+        self.lane.work().answered = Some(Moment::now());
     }
 
     fn current(&self) -> Option<(Arc<Hold>, u64)> {

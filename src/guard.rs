@@ -117,7 +117,8 @@ impl Holding {
     }
 
     /// The state now and every later one, to the last: [`HoldState::Lost`] or [`HoldState::Released`]. States that
-    /// follow each other faster than they are read are skipped.
+    /// follow each other faster than they are read are skipped. Told by the client's runtime; [`lost`](Self::lost) works
+    /// without it.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         self.0.state();
         States(Some(WatchStream::new(self.0.follow())))

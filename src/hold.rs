@@ -39,6 +39,9 @@ impl HoldState {
 
 /// Who is told that a hold is no longer certain.
 pub(crate) trait Observer: Send + Sync {
+    /// A hold is about to be seen as lost: whoever sees it may act on it at once. Must neither block nor look at the
+    /// hold.
+    fn losing(&self);
     /// The hold left [`HoldState::Held`] without being released.
     fn doubted(&self, hold: &Arc<Hold>);
 }
@@ -154,14 +157,16 @@ impl Hold {
             change(&mut status);
         }
         let after = status.state;
+        let observer = (after != before).then(|| self.observer.upgrade()).flatten();
+        if let (HoldState::Lost(_), Some(observer)) = (after, &observer) {
+            observer.losing();
+        }
         drop(status);
         if after != before {
             if let Some(followers) = self.followers.get() {
                 self.tell(followers);
             }
-            if matches!(after, HoldState::Suspect | HoldState::Lost(_))
-                && let Some(observer) = self.observer.upgrade()
-            {
+            if let (HoldState::Suspect | HoldState::Lost(_), Some(observer)) = (after, observer) {
                 observer.doubted(self);
             }
         }

@@ -5,7 +5,7 @@
 //! which undoes it. That is what makes the count in the record known.
 
 use crate::clock::Moment;
-use crate::error::{Error, Result};
+use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, Observer};
 use crate::options::Lease;
 use crate::owner::OwnerId;
@@ -13,6 +13,7 @@ use crate::script::Request;
 use crate::session::Session;
 use crate::wakeup::Signal;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::oneshot;
 
@@ -56,9 +57,12 @@ pub(crate) struct Work {
     pub removed: bool,
     /// When the server last answered for this key.
     pub answered: Option<Moment>,
+    /// Others have the lock, or are to have it, by the last that was heard.
+    pub busy: bool,
+    /// Since when the server is being asked about that.
+    pub asking: Option<Moment>,
     /// Until then other clients count as ones that take and leave the lock without a message.
     pub pollers_until: Option<Moment>,
-    last_ticket: u64,
 }
 
 /// The hold that this client has on the key.
@@ -119,13 +123,18 @@ impl Lane {
 }
 
 impl Observer for Lane {
-    /// Those who wait behind a hold that is no longer certain look for themselves; and a text that was lost is never
-    /// used again, because its release is still to be sent.
+    /// The text of a lost hold is never used again, because its release is still to be sent.
+    fn losing(&self) {
+        if let Some(session) = self.session.upgrade() {
+            session.retire_texts();
+        }
+    }
+
+    /// Those who wait behind a hold that is no longer certain look for themselves.
     fn doubted(&self, hold: &Arc<Hold>) {
         let Some(session) = self.session.upgrade() else { return };
         if !hold.state().is_live() {
             tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
-            session.retire_texts();
             let until = Moment::now() + session.options.lease;
             let _ = session.submit(&self.kind, |work| {
                 work.releases.push_back(Release::Text(hold.text.clone(), until));
@@ -136,7 +145,8 @@ impl Observer for Lane {
 }
 
 impl Work {
-    /// Adds a waiter at the end, and returns its ticket.
+    /// Adds a waiter at the end, and returns its ticket, which is of this process and so of this waiter alone: its
+    /// lane may be gone, and another in its place, when the ticket comes back.
     pub(crate) fn enqueue(
         &mut self,
         owner: OwnerId,
@@ -144,8 +154,9 @@ impl Work {
         once: bool,
         reply: oneshot::Sender<Outcome>,
     ) -> u64 {
-        self.last_ticket += 1;
-        let ticket = self.last_ticket;
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Taken under the lane's lock, so that the queue is in their order.
+        let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
         self.waiters.push_back(Waiter { ticket, owner, lease, once, attempts: 0, reply });
         ticket
     }
@@ -186,7 +197,7 @@ impl Level {
     /// Gives the level back, and returns where the outcome will be told.
     pub(crate) fn release(mut self) -> Result<oneshot::Receiver<Result<()>>> {
         let (reply, outcome) = oneshot::channel();
-        self.send(Some(reply))?;
+        self.send(Some(reply)).map_err(|_| self.session.closed_error(Phase::Release))?;
         Ok(outcome)
     }
 

@@ -118,7 +118,7 @@ impl Driver {
     pub(crate) fn listen_for_the_unheard(&mut self) {
         let Some(epoch) = self.run.unheard else { return };
         let heard = epoch != self.lane.signal.epoch() || self.own_subscriptions() == 0;
-        let waited = self.run.since.is_some_and(|since| Moment::now().since(since) >= LATEST_MESSAGE);
+        let waited = Moment::now().since(self.run.since) >= LATEST_MESSAGE;
         if heard || waited {
             self.run.unheard = None;
         }

@@ -29,11 +29,16 @@ impl Owner {
     /// An owner named `text`.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the text is empty, longer than 256 bytes, or contains `:` or `~`.
+    /// [`Error::Misuse`] if the text is empty, longer than 256 bytes, or contains `:`, `~` or a control character.
     pub fn new(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
-        if text.is_empty() || text.len() > 256 || text.contains([':', '~']) {
-            return Err(Error::misuse("an owner's text must have 1 to 256 bytes and no `:` or `~`"));
+        if text.is_empty()
+            || text.len() > 256
+            || text.contains(|c: char| c == ':' || c == '~' || c.is_control())
+        {
+            return Err(Error::misuse(
+                "an owner's text must have 1 to 256 bytes and no `:`, `~` or control character",
+            ));
         }
         Ok(Self(text.into()))
     }
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn an_explicit_owner_has_no_separator() {
-        for bad in ["", "a:b", "a~1", &"x".repeat(257)] {
+        for bad in ["", "a:b", "a~1", "a\nb", &"x".repeat(257)] {
             assert!(matches!(Owner::new(bad), Err(Error::Misuse { .. })), "{bad:?}");
         }
         assert_ne!(Owner::unique(), Owner::unique());

@@ -5,7 +5,8 @@
 //! - After a drop every channel is subscribed again and everyone looks again, because messages were missed.
 //! - The task that hears messages never awaits anything else.
 
-use crate::connection::{Address, Backoff, Messages, Subscriber};
+use crate::clock::Moment;
+use crate::connection::{Address, Backoff, Messages, Subscriber, Unsubscribed};
 use crate::options::Options;
 use crate::wakeup::Signal;
 use std::collections::HashMap;
@@ -16,6 +17,7 @@ use tracing::{debug, info, warn};
 
 /// Channels in one SUBSCRIBE or UNSUBSCRIBE.
 const CHUNK: usize = 500;
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The subscriptions of a client. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +40,8 @@ enum State {
     /// To be subscribed, or on its way to be.
     Wanted,
     Confirmed,
+    /// The server refuses it to this user. Not tried again on this connection; the others are not to suffer.
+    Refused,
     /// To be unsubscribed, or on its way to be; back to `Wanted` if somebody came meanwhile.
     Leaving,
 }
@@ -71,7 +75,7 @@ impl PubSub {
         loop {
             match Subscriber::open(&address, &options).await {
                 Ok((subscriber, messages)) => {
-                    backoff.reset();
+                    let opened = Moment::now();
                     if reconnect {
                         info!(node = address.node(), channels = self.lock().len(), "resubscribing");
                     }
@@ -81,6 +85,9 @@ impl PubSub {
                         () = heartbeat(subscriber) => {}
                     }
                     warn!(node = address.node(), "subscriptions lost");
+                    if Moment::now().since(opened) >= HEARTBEAT {
+                        backoff.reset();
+                    }
                     self.forget();
                     reconnect = true;
                 }
@@ -129,15 +136,34 @@ impl PubSub {
                 }
             }
             for chunk in wanted.chunks(CHUNK) {
-                if subscriber.subscribe(chunk).await.is_err() {
-                    return;
-                }
-                let mut channels = self.lock();
-                for channel in chunk {
-                    if let Some(entry) = channels.get_mut(channel) {
-                        entry.state = State::Confirmed;
-                        entry.listeners.iter().for_each(|listener| listener.set_confirmed(true));
+                match subscriber.subscribe(chunk).await {
+                    Ok(()) => self.settle(chunk, State::Confirmed),
+                    Err(Unsubscribed::Broken) => return,
+                    // One of them is refused: which?
+                    Err(Unsubscribed::Refused) => {
+                        for channel in chunk.chunks(1) {
+                            match subscriber.subscribe(channel).await {
+                                Ok(()) => self.settle(channel, State::Confirmed),
+                                Err(Unsubscribed::Broken) => return,
+                                Err(Unsubscribed::Refused) => {
+                                    warn!(channel = ?channel, "the server refuses the subscription");
+                                    self.settle(channel, State::Refused);
+                                }
+                            }
+                        }
                     }
+                }
+            }
+        }
+    }
+
+    fn settle(&self, chunk: &[Arc<str>], state: State) {
+        let mut channels = self.lock();
+        for channel in chunk {
+            if let Some(entry) = channels.get_mut(channel) {
+                entry.state = state;
+                if state == State::Confirmed {
+                    entry.listeners.iter().for_each(|listener| listener.set_confirmed(true));
                 }
             }
         }
@@ -178,8 +204,8 @@ impl Drop for Subscription {
 /// Ends when the connection stops answering.
 async fn heartbeat(mut subscriber: Subscriber) {
     loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if subscriber.ping().await.is_err() {
+        tokio::time::sleep(HEARTBEAT).await;
+        if subscriber.ping().await == Err(Unsubscribed::Broken) {
             return;
         }
     }

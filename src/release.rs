@@ -103,7 +103,7 @@ impl Driver {
         let lane = self.lane.work();
         let next = lane.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
         let waiting = lane.waiters.len() as u64;
-        let ran = Moment::now().since(self.run.since.unwrap_or_else(Moment::now));
+        let ran = Moment::now().since(self.run.since);
         let pollers = lane.pollers_until.is_some_and(|until| !until.passed());
         let others = self.run.others.unwrap_or(0);
         let shared = others > 0 || pollers;
@@ -151,6 +151,7 @@ impl Driver {
         if request.repeated {
             self.session.retire_texts();
         }
+        self.answered();
         match script::handed_over(&answer.reply) {
             Ok(HandedOver::Moved(subscriptions)) => {
                 self.run.count += 1;
@@ -182,12 +183,13 @@ impl Driver {
         if request.repeated {
             self.session.retire_texts();
         }
+        self.answered();
         match script::released(&answer.reply) {
             Ok(Released::Freed(told)) => {
+                self.told = None;
                 let bounds = self.session.options.hand_off;
                 let pollers = self.pollers();
-                let ran_out =
-                    self.run.since.is_some_and(|since| Moment::now().since(since) >= bounds.max_time_alone);
+                let ran_out = Moment::now().since(self.run.since) >= bounds.max_time_alone;
                 if told > own || pollers || ran_out {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
@@ -198,10 +200,6 @@ impl Driver {
                         (bounds.pause, Some(Turns { time: bounds.pause, heard: epoch, paid }))
                     };
                     self.pause = Some(Pause { until: Moment::now() + time, turns });
-                    if self.subscription.is_none() && !self.lane.work().waiters.is_empty() {
-                        self.subscription =
-                            Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
-                    }
                 }
                 Ok(())
             }
@@ -232,9 +230,9 @@ impl Driver {
         Error::NotHeld { name: self.lane.kind.record().to_string(), holder: None }
     }
 
-    /// A release without an answer, or refused.
+    /// A release without an answer, or refused. One that was refused only when it was repeated may have been done.
     pub(crate) fn undecided(&self, failure: Failure) -> Error {
-        if !failure.unanswered || failure.code().is_some() {
+        if !failure.unanswered {
             return self.session.connection.error(failure, Phase::Release);
         }
         self.session.retire_texts();

@@ -269,6 +269,8 @@ pub(crate) enum Renewed {
     Held,
     NotHeld,
     WrongType,
+    /// The server refuses, for now: a replica, too few replicas, no room on its disk.
+    Refused,
 }
 
 /// Renews a batch of (record, owner, lease in ms, 0 to only look).
@@ -289,6 +291,7 @@ pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undec
                 1 => Ok(Renewed::Held),
                 0 => Ok(Renewed::NotHeld),
                 -1 => Ok(Renewed::WrongType),
+                -2 => Ok(Renewed::Refused),
                 _ => Err(Undecodable),
             })
             .collect(),

@@ -17,7 +17,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tracing::debug;
 
 /// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
 pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -147,8 +146,7 @@ impl Session {
     /// Called whenever a request went unanswered or a hold was lost: a dead connection may still deliver something
     /// for a text, or its release is still on its way, and an expected count cannot tell an old hold from a new one.
     pub(crate) fn retire_texts(&self) {
-        let era = self.era.fetch_add(1, Ordering::AcqRel) + 1;
-        debug!(era, "owner texts retired");
+        self.era.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -163,16 +161,15 @@ impl Session {
         }
     }
 
-    /// Waits until no lane has anything left to release, at most for the response timeout. On any executor.
-    pub(crate) async fn wait_for_releases(self: &Arc<Self>) {
-        let session = self.clone();
-        let idle = async move {
-            while session.lanes.iter().any(|lane| lane.work().is_releasing()) {
+    /// Waits until no lane has anything left to release, at most for the response timeout. By the caller's timers: the
+    /// client's own runtime may not be running.
+    pub(crate) async fn wait_for_releases(&self) {
+        let idle = async {
+            while self.lanes.iter().any(|lane| lane.work().is_releasing()) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let limit = self.options.response_timeout;
-        let _ = self.runtime.spawn(async move { tokio::time::timeout(limit, idle).await }).await;
+        let _ = tokio::time::timeout(self.options.response_timeout, idle).await;
     }
 
     /// Stops everything at once. What is held is freed by its lease.
@@ -187,6 +184,7 @@ impl Session {
             };
             // Their senders drop here, outside of the lock, and so tell them.
             drop((waiters, releases));
+            lane.signal.nudge();
             if let Some(hold) = hold {
                 hold.doubt();
             }

@@ -123,16 +123,18 @@ impl Watchdog {
         due
     }
 
-    /// Renews those that are renewed; looks at the others too if `look`, else leaves them to their deadline.
+    /// Renews those that are renewed; looks at the others too if they are in doubt or `look`, else leaves them to
+    /// their deadline.
     fn renew(&self, due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
         let mut batch = Vec::new();
         for hold in due {
-            if !hold.state().is_live() {
+            let state = hold.state();
+            if !state.is_live() {
                 continue;
             }
             // Whatever becomes of the request, the deadline is kept.
             self.plan(&hold, hold.deadline());
-            if hold.is_renewed() || look {
+            if hold.is_renewed() || look || state == HoldState::Suspect {
                 batch.push(hold);
             }
         }
@@ -163,26 +165,31 @@ impl Watchdog {
                         Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
                         Renewed::NotHeld => hold.lose(LossReason::Gone),
                         Renewed::WrongType => hold.lose(LossReason::Taken),
+                        Renewed::Refused => hold.doubt(),
                     };
                     debug!(lock = ?hold.record, owner = %hold.text, ?state, "renewed");
                     match state {
                         HoldState::Held => self.watch(hold),
-                        HoldState::Lost(_) => self.forget(hold),
-                        _ => {}
+                        HoldState::Suspect => self.ask_again(hold),
+                        _ => self.forget(hold),
                     }
                 }
             }
             Err(error) => {
                 warn!(holds = holds.len(), error, "renewal failed");
                 for hold in &holds {
-                    // Asked again soon; a hold that ended meanwhile is past doubting.
+                    // A hold that ended meanwhile is past doubting.
                     if hold.doubt().is_live() {
-                        let again = Moment::now() + (lease / 10).min(LOOK);
-                        self.plan(hold, again.min(hold.deadline()));
+                        self.ask_again(hold);
                     }
                 }
             }
         }
+    }
+
+    fn ask_again(&self, hold: &Arc<Hold>) {
+        let again = Moment::now() + (self.0.lease / 10).min(LOOK);
+        self.plan(hold, again.min(hold.deadline()));
     }
 
     fn lock(&self) -> MutexGuard<'_, Schedule> {

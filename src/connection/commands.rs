@@ -52,13 +52,25 @@ pub(crate) struct Failure {
 
 #[derive(Debug)]
 enum Cause {
-    Refused { code: String, message: String },
-    Unreachable { reason: String },
-    NoAnswer { waited: Duration },
+    Refused {
+        code: String,
+        message: String,
+    },
+    /// It says that it can't for now; nothing was done.
+    NotNow {
+        code: String,
+        message: String,
+    },
+    Unreachable {
+        reason: String,
+    },
+    NoAnswer {
+        waited: Duration,
+    },
 }
 
 impl Failure {
-    /// The server's error code, where it refused.
+    /// The server's error code, where it refused for good.
     pub(crate) fn code(&self) -> Option<&str> {
         match &self.cause {
             Cause::Refused { code, .. } => Some(code),
@@ -154,10 +166,9 @@ impl Connection {
                 }
                 Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
                 Meaning::NotNow { code, message } => {
-                    if until.passed() {
-                        return fail(Cause::Refused { code, message });
+                    if tokio::time::timeout(until.remaining(), backoff.wait()).await.is_err() {
+                        return fail(Cause::NotNow { code, message });
                     }
-                    backoff.wait().await;
                 }
                 Meaning::Unknown { reason } => {
                     let cause = if dead == epoch {
@@ -178,7 +189,9 @@ impl Connection {
     pub(crate) fn error(&self, failure: Failure, phase: Phase) -> Error {
         let node = self.node.to_string();
         match failure.cause {
-            Cause::Refused { code, message } => Error::Refused { phase, node, code, message },
+            Cause::Refused { code, message } | Cause::NotNow { code, message } => {
+                Error::Refused { phase, node, code, message }
+            }
             Cause::Unreachable { reason } => Error::Unavailable { phase, node, reason },
             Cause::NoAnswer { waited } => Error::TimedOut { phase, node, waited },
         }

@@ -10,7 +10,7 @@ mod subscriber;
 
 pub(crate) use address::Address;
 pub(crate) use commands::{Answer, Connection, Failure};
-pub(crate) use subscriber::{Messages, Subscriber};
+pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
 use redis::{ErrorKind, RedisError, ServerErrorKind};
@@ -43,6 +43,8 @@ fn meaning(error: &RedisError) -> Meaning {
     let detail = error.detail().unwrap_or_default();
     let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
+        // Redis 7.0's word for a permission that is missing inside a script.
+        None if code == "ERR" && detail.starts_with("The user executing the script") => ("NOPERM", detail),
         _ => (code, detail),
     };
     let (code, message) = (code.to_owned(), message.trim().to_owned());

@@ -19,9 +19,14 @@ pub(crate) struct Subscriber {
 /// The side that listens. Dropping it closes the connection.
 pub(crate) struct Messages(PubSubStream);
 
-/// The connection broke, or did not answer in time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Broken;
+/// Why a subscription was not made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsubscribed {
+    /// The server refuses: the user may not.
+    Refused,
+    /// The connection broke, or did not answer in time.
+    Broken,
+}
 
 impl Subscriber {
     pub(crate) async fn open(address: &Address, options: &Options) -> Result<(Self, Messages)> {
@@ -30,18 +35,21 @@ impl Subscriber {
     }
 
     /// Ends once the server has confirmed every channel.
-    pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Broken> {
+    pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
         within(self.timeout, self.sink.subscribe(names)).await
     }
 
-    pub(crate) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Broken> {
+    pub(crate) async fn unsubscribe(
+        &mut self,
+        channels: &[Arc<str>],
+    ) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
         within(self.timeout, self.sink.unsubscribe(names)).await
     }
 
     /// A half-open link is found by nothing else.
-    pub(crate) async fn ping(&mut self) -> std::result::Result<(), Broken> {
+    pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
         within(self.timeout, self.sink.ping::<redis::Value>()).await.map(drop)
     }
 }
@@ -56,9 +64,10 @@ impl Messages {
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = redis::RedisResult<T>>,
-) -> std::result::Result<T, Broken> {
+) -> std::result::Result<T, Unsubscribed> {
     match tokio::time::timeout(limit, asked).await {
         Ok(Ok(value)) => Ok(value),
-        _ => Err(Broken),
+        Ok(Err(error)) if error.code().is_some() => Err(Unsubscribed::Refused),
+        _ => Err(Unsubscribed::Broken),
     }
 }

@@ -7,6 +7,7 @@ mod interop;
 mod lost_replies;
 mod operations;
 mod peer_smoke;
+mod schedules;
 mod structure;
 mod support;
 mod threads;

@@ -14,7 +14,7 @@ const RULE: &[(&str, &[&str])] = &[
     ("keys", &["error"]),
     ("script", &["error"]),
     ("connection", &["clock", "error", "options", "script"]),
-    ("pubsub", &["connection", "options", "wakeup"]),
+    ("pubsub", &["clock", "connection", "options", "wakeup"]),
     ("hold", &["clock", "error", "owner"]),
     ("watchdog", &["clock", "connection", "error", "hold", "options", "script"]),
     ("lane", &["clock", "error", "hold", "options", "owner", "script", "session", "wakeup"]),

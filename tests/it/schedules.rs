@@ -1,0 +1,249 @@
+//! Schedules that broke an earlier version, each kept as a test.
+
+use crate::support::{Server, eventually, subscribers};
+use redisson_lock::{Client, Error, HoldState, LockGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+fn exists(server: &Server, key: &str) -> bool {
+    redis::cmd("EXISTS").arg(key).query(&mut server.cli()).unwrap()
+}
+
+fn config(server: &Server, name: &str, value: &str) {
+    redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut server.cli()).unwrap();
+}
+
+/// The release of a lost hold's text is still to come when the owner, who knows of the loss, locks again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_taken_right_after_a_loss_is_not_freed_by_the_lost_ones_release() {
+    let server = Server::start();
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(150)).connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for key in 0..20 {
+        let (lock, mut cli) = (client.lock(format!("n{key}")), server.cli());
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock.lock().await.unwrap();
+                redis::cmd("DEL").arg(guard.name()).exec(&mut cli).unwrap();
+                assert!(matches!(guard.lost().await, HoldState::Lost(_)));
+                let next = lock.lock().await.unwrap();
+                assert_ne!(next.owner(), guard.owner(), "a lost hold's text is used again");
+                // Behind its release in the lane.
+                lock.lock().await.unwrap().unlock().await.unwrap();
+                assert!(lock.is_held().await.unwrap());
+                next.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+/// A place that is left late must not be another's in a new lane of the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_a_place_takes_nobody_elses() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let lock = client.lock("n");
+        tasks.spawn(async move {
+            for _ in 0..200 {
+                let outcome = match task % 2 {
+                    0 => lock.try_lock().await,
+                    _ => lock.try_lock_for(Duration::from_millis(60)).await,
+                };
+                assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+                if task % 2 == 1 && lock.holder().await.unwrap().is_none() {
+                    break;
+                }
+            }
+        });
+        if task % 2 == 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    while tasks.len() > 8 {
+        tasks.join_next().await.unwrap().unwrap();
+    }
+    tasks.abort_all();
+    held.unlock().await.unwrap();
+}
+
+/// What a server refuses for now is a doubt, and no loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_refuses_writes_for_a_while_costs_no_hold() {
+    let server = Server::start();
+    let client = Client::builder()
+        .watchdog_timeout(Duration::from_secs(3))
+        .response_timeout(Duration::from_millis(300))
+        .connect(server.url())
+        .await
+        .unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    config(&server, "min-replicas-to-write", "1");
+    eventually(|| guard.state() != HoldState::Held).await;
+    assert_eq!(guard.state(), HoldState::Suspect);
+    // Nor does it end a wait: twice the response timeout goes by before the server takes writes again.
+    let started = Instant::now();
+    let waiting = tokio::spawn({
+        let lock = client.lock("m");
+        async move { lock.lock().await }
+    });
+    let error = client.lock("m").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. } | Error::TimedOut { .. }), "{error:?}");
+    tokio::time::sleep(Duration::from_millis(600).saturating_sub(started.elapsed())).await;
+    config(&server, "min-replicas-to-write", "0");
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+    eventually(|| guard.state() == HoldState::Held).await;
+    guard.unlock().await.unwrap();
+}
+
+/// One who only looks is told "busy" by the attempt that one who waits relies on, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_beside_one_who_only_looks_is_subscribed() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    for _ in 0..50 {
+        let held = other.lock("n").lock().await.unwrap();
+        let looking = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.try_lock().await.unwrap().is_none() }
+        });
+        let waiting = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.lock().await.unwrap().unlock().await.unwrap() }
+        });
+        assert!(looking.await.unwrap());
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        held.unlock().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("woken by the message").unwrap();
+    }
+}
+
+/// The bound on hand-offs counts also where the crowd came behind a hold that was taken alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_who_polls_gets_the_lock_beside_a_crowd() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let first = client.lock("n").lock().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut crowd = JoinSet::new();
+    for _ in 0..4 {
+        let (lock, stop) = (client.lock("n"), stop.clone());
+        crowd.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    first.unlock().await.unwrap();
+    let poller = Client::connect(server.url()).await.unwrap();
+    let started = Instant::now();
+    loop {
+        if let Some(guard) = poller.lock("n").try_lock().await.unwrap() {
+            guard.unlock().await.unwrap();
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "the crowd left no gap");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    crowd.join_all().await;
+}
+
+/// A busy lock is busy, also while it passes from hand to hand or is left to others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_while_the_lock_passes_on_is_told_busy() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..100 {
+        let lock = client.lock("n");
+        tasks.spawn(async move {
+            let mut served = 0;
+            for _ in 0..20 {
+                if let Some(guard) = lock.try_lock_for(Duration::from_millis(60)).await.unwrap() {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    guard.unlock().await.unwrap();
+                    served += 1;
+                }
+            }
+            served
+        });
+    }
+    let served: u32 = tasks.join_all().await.iter().sum();
+    assert!((1..2000).contains(&served), "some were served and some were not: {served}");
+}
+
+/// Nobody drives the client's runtime, and something is still to be released.
+#[test]
+fn closing_ends_on_time_also_if_the_clients_runtime_stands_still() {
+    let server = Server::start();
+    let idle = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let response = Duration::from_millis(300);
+    let builder = Client::builder().response_timeout(response);
+    let client = idle.block_on(builder.connect(server.url())).unwrap();
+    let guard: LockGuard = idle.block_on(client.lock("n").lock()).unwrap();
+    drop(guard);
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let started = Instant::now();
+    ours.block_on(client.close());
+    assert!(started.elapsed() < response + Duration::from_millis(100), "{:?}", started.elapsed());
+}
+
+/// A channel that the user may not hear costs the others nothing, and no storm of connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forbidden_channel_is_told_apart_from_a_broken_connection() {
+    let server = Server::start();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels"])
+        .arg(format!("&{CHANNEL}"))
+        .exec(&mut server.cli())
+        .unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    let (heard, unheard) = (other.lock("n").lock().await.unwrap(), other.lock("m").lock().await.unwrap());
+    let waiting = ["m", "n"].map(|name| {
+        let lock = client.lock(name);
+        tokio::spawn(async move { lock.lock().await.map(drop) })
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    let received = || -> u64 {
+        let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.cli()).unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse().unwrap()
+    };
+    let before = received();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(received(), before + 1, "only the question itself makes a connection");
+    heard.unlock().await.unwrap();
+    unheard.unlock().await.unwrap();
+    let [unheard, heard] = waiting;
+    heard.await.unwrap().unwrap();
+    // By a glance.
+    tokio::time::timeout(Duration::from_secs(5), unheard).await.unwrap().unwrap().unwrap();
+}
+
+/// A lock that would never expire is worse than one that is refused.
+#[tokio::test]
+async fn an_expiry_that_is_refused_leaves_no_record() {
+    let server = Server::start();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pexpire"])
+        .exec(&mut server.cli())
+        .unwrap();
+    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    let error = client.lock("n").lock().await.unwrap_err();
+    assert_eq!(error.code(), Some("NOPERM"), "{error:?}");
+    assert!(!exists(&server, "n"));
+}
