@@ -22,6 +22,12 @@ pub fn versions() -> Vec<String> {
     setting("REDISSON_LOCK_VERSIONS").split(',').map(str::to_owned).collect()
 }
 
+/// Whether `version` is `major.minor` or later.
+pub fn since(version: &str, major: u32, minor: u32) -> bool {
+    let mut parts = version.split('.').map(|part| part.parse::<u32>().expect("a version is numbers"));
+    (parts.next(), parts.next()) >= (Some(major), Some(minor))
+}
+
 /// What `cargo xtask test` tells the tests. Without it they fail rather than pass untried.
 fn setting(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with `cargo xtask test`"))

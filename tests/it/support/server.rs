@@ -13,21 +13,7 @@ use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Says the server's pid on its stdout and leaves stdout to the server alone, so that its end is the server's death.
-/// A server started with `&` has no stdin: it does not hold the pipe. What may come to the guardian when our process
-/// dies must not end it before its work: SIGPIPE when nobody is left to hear the pid, and SIGHUP, which the kernel sends
-/// to a group that loses its last outside parent while one of its processes, the server, is stopped.
-const GUARDIAN: &str = r#"
-trap '' HUP INT TERM PIPE
-directory=$(mktemp -d) && cd "$directory" || exit
-"$@" 2>&1 &
-echo $!
-exec >/dev/null 2>&1
-read -r _
-kill -KILL $!
-wait $!
-cd / && rm -rf "$directory"
-"#;
+const GUARDIAN: &str = include_str!("guardian.sh");
 
 /// How often to look for another port when somebody else was quicker to bind the free one.
 const ATTEMPTS: usize = 20;

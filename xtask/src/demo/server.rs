@@ -13,22 +13,14 @@ use rustix::time::ClockId;
 use super::{Act, CHANNEL, COUNTER, Event, Heard, LOCK, clock_ns, monotonic_ns};
 
 /// A redis-server that also ends when the demo is killed: the guardian waits for the end of its stdin, which only the
-/// demo holds open. See `tests/it/support/server.rs`.
+/// demo holds open.
 pub struct Server {
     guardian: Child,
     pub port: u16,
 }
 
-const GUARDIAN: &str = r#"
-trap '' HUP INT TERM PIPE
-directory=$(mktemp -d) && cd "$directory" || exit
-"$@" 2>&1 &
-exec >/dev/null 2>&1
-read -r _
-kill -KILL $!
-wait $!
-cd / && rm -rf "$directory"
-"#;
+/// The same that the tests use.
+const GUARDIAN: &str = include_str!("../../../tests/it/support/guardian.sh");
 
 impl Server {
     pub fn start(program: &Path) -> Result<Self, String> {
