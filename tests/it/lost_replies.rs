@@ -352,6 +352,40 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
     third.unlock().await.unwrap();
 }
 
+/// Whom a second send would free is not known, so there is none.
+#[tokio::test]
+async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
+    for loss in LOSSES {
+        let bench = Bench::start().await;
+        let other = Client::connect(bench.server.url()).await.unwrap().lock(NAME);
+        let freed = other.lock().await.unwrap();
+        loss.strike(&bench.link);
+        let outcome = bench.lock.force_unlock().await;
+        assert!(matches!(outcome, Err(Error::Ambiguous { .. })), "{loss:?}: {outcome:?}");
+        bench.link.lost_reply().await;
+        let next = other.with_owner(&Owner::unique()).lock().await.unwrap();
+        // Answered on the connection that came after, or after the one that is silent is given up.
+        while bench.lock.is_locked().await.is_err() {}
+        assert_eq!(bench.record(), one(&next, 1), "{loss:?}");
+        next.unlock().await.unwrap();
+        assert!(freed.unlock().await.unwrap_err().is_lost());
+    }
+}
+
+/// What the network takes is not the holder's to use.
+#[tokio::test]
+async fn a_lease_counts_from_the_send() {
+    let bench = Bench::start().await;
+    let (lease, delay) = (Duration::from_secs(2), RESPONSE / 2);
+    bench.link.delay(Way::ToClient, delay);
+    let sent = Instant::now();
+    let guard = bench.lock.with_lease(lease).lock().await.unwrap();
+    assert!(sent.elapsed() >= delay);
+    let late = guard.deadline().saturating_duration_since(sent + lease);
+    assert!(late < delay / 2, "{late:?}");
+    guard.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_waiter_whose_subscription_was_killed_hears_of_the_next_release() {
     let bench = Bench::start().await;
@@ -417,6 +451,7 @@ impl Bench {
             include_str!("../../lua/lock_release.lua"),
             include_str!("../../lua/lock_move.lua"),
             include_str!("../../lua/lock_renew.lua"),
+            include_str!("../../lua/lock_force_unlock.lua"),
         ] {
             redis::cmd("SCRIPT").arg("LOAD").arg(source).exec(&mut server.cli()).unwrap();
         }
