@@ -23,7 +23,7 @@ pub struct HandOff {
     /// How long this client stays away after a release that others were told of. Default 3 ms.
     pub pause: Duration,
     /// The same where other clients were seen to come and go without messages (Redisson's spin lock), which look
-    /// at the lock only every so often. Default 20 ms.
+    /// at the lock only every so often. Default 10 ms.
     pub pause_for_pollers: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for HandOff {
             max_time: Duration::from_millis(20),
             max_time_alone: Duration::from_millis(200),
             pause: Duration::from_millis(3),
-            pause_for_pollers: Duration::from_millis(20),
+            pause_for_pollers: Duration::from_millis(10),
         }
     }
 }
