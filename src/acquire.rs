@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Instrument, debug, debug_span};
 
-/// An answer that takes longer is missed.
-const SILENT: Duration = Duration::from_millis(100);
+/// What the server said so shortly before one came counts for him, too: it is not asked anew for each.
+const FRESH: Duration = Duration::from_millis(15);
 
 /// How long an acquire may take.
 #[derive(Clone, Copy, Debug)]
@@ -95,17 +95,15 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The time is over. Busy if the server said so since then, or what it said before still counts, or another here
-    /// holds the lock; else nobody knows.
+    /// The time is over. Busy if the server said so since then or shortly before, or another here holds the lock; else
+    /// nobody knows.
     fn give_up<T>(&self, owner: &OwnerId, started: Moment, once: bool) -> Result<Option<T>> {
         let lane = self.session.existing_lane(&**self.kind);
-        let (heard, hold) = lane.map_or((false, None), |lane| {
+        let (answered, hold) = lane.map_or((None, None), |lane| {
             let work = lane.work();
-            let since_then = work.answered.is_some_and(|at| at >= started);
-            let unanswered = work.asking.is_some_and(|at| Moment::now().since(at) > SILENT);
-            let hold = work.current.as_ref().map(|current| current.hold.clone());
-            (since_then || work.busy && !unanswered, hold)
+            (work.answered, work.current.as_ref().map(|current| current.hold.clone()))
         });
+        let heard = answered.is_some_and(|at| at + FRESH >= started);
         // For an owner who holds the lock it is not busy.
         let held_here = hold.is_some_and(|hold| hold.owner != *owner && hold.state() == HoldState::Held);
         if !once && (held_here || heard && self.session.connection.down().is_none()) {

@@ -113,8 +113,6 @@ impl Driver {
             work.current = None;
             self.told = None;
         }
-        work.busy = away.is_some() || self.told.is_some();
-        work.asking = None;
         let release = work.releases.pop_front();
         work.releasing = release.is_some();
         if let Some(release) = release {
@@ -165,12 +163,10 @@ impl Driver {
             // Behind a hold of our own: it will be handed on, or end.
             return Step::Wait(hold.map_or(Moment::FAR, |hold| hold.deadline()));
         }
-        let step = match &self.told {
+        match &self.told {
             Some(told) if told.epoch == epoch && now < told.attempt_at => {
-                if now < told.glance_at {
-                    return Step::Wait(told.attempt_at.min(told.glance_at));
-                }
-                Step::Glance
+                let glance_at = told.next_glance(work.newest());
+                if now >= glance_at { Step::Glance } else { Step::Wait(told.attempt_at.min(glance_at)) }
             }
             _ => Step::Attempt {
                 ticket: first.ticket,
@@ -178,9 +174,7 @@ impl Driver {
                 lease: first.lease,
                 once: false,
             },
-        };
-        work.asking = Some(now);
-        step
+        }
     }
 
     /// Asks for the lock for the waiter of `ticket`.

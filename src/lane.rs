@@ -57,10 +57,6 @@ pub(crate) struct Work {
     pub removed: bool,
     /// When the server last answered for this key.
     pub answered: Option<Moment>,
-    /// Others have the lock, or are to have it, by the last that was heard.
-    pub busy: bool,
-    /// Since when the server is being asked about that.
-    pub asking: Option<Moment>,
     /// Until then other clients count as ones that take and leave the lock without a message.
     pub pollers_until: Option<Moment>,
 }
@@ -164,6 +160,11 @@ impl Work {
     /// Whether anything is still to be given back.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing || !self.releases.is_empty()
+    }
+
+    /// The ticket of the last one who came.
+    pub(crate) fn newest(&self) -> u64 {
+        self.waiters.back().map_or(0, |waiter| waiter.ticket)
     }
 
     /// Takes the waiter of `ticket` out, if it still waits.

@@ -33,8 +33,19 @@ pub(crate) struct Told {
     /// When to attempt again if nothing is heard.
     pub attempt_at: Moment,
     /// When to glance at the holder, for holders that leave without a message; and the step from glance to glance.
-    pub glance_at: Moment,
+    glance_at: Moment,
     step: Duration,
+    /// When this was told, and the last of the waiters for whom.
+    at: Moment,
+    newest: u64,
+}
+
+impl Told {
+    /// When to glance next, if `newest` is the last of the waiters: one who came later is not to be told "busy" by
+    /// what was heard long before.
+    pub fn next_glance(&self, newest: u64) -> Moment {
+        if newest > self.newest { self.glance_at.min(self.at + FIRST_GLANCE) } else { self.glance_at }
+    }
 }
 
 /// What this client owes to others after a release that they were told of: that they come first.
@@ -82,7 +93,9 @@ impl Driver {
         };
         let (since, holder) = before.map_or((now, None), |told| (told.since, told.holder));
         let attempt_at = now + if polling { look.min(step) } else { look };
-        self.told = Some(Told { epoch, since, holder, attempt_at, glance_at: now + step, step });
+        let newest = self.lane.work().newest();
+        self.told =
+            Some(Told { epoch, since, holder, attempt_at, glance_at: now + step, step, at: now, newest });
     }
 
     /// Looks at who holds a busy lock, for less than an attempt costs.
@@ -90,6 +103,9 @@ impl Driver {
         let Some(mut told) = self.told.take() else { return };
         let mut request = script::holder(self.lane.kind.record());
         let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
+        if answer.is_ok() {
+            self.answered();
+        }
         let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
@@ -97,11 +113,16 @@ impl Driver {
             return;
         }
         let now = Moment::now();
-        told.step *= 2;
+        if now >= told.glance_at {
+            told.step *= 2;
+            told.glance_at = now + told.step;
+        }
+        (told.at, told.newest) = (now, self.lane.work().newest());
         if let Some(Some(holder)) = holder {
             let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
             if changed {
                 told.step = FIRST_GLANCE;
+                told.glance_at = now + told.step;
                 // A client that hands its lock on among its own tells of it sooner than that.
                 if now.since(told.since) >= SILENCE {
                     self.seen_pollers();
@@ -110,7 +131,6 @@ impl Driver {
             }
             told.holder = Some(holder.owner().to_owned());
         }
-        told.glance_at = now + told.step;
         self.told = Some(told);
     }
 
