@@ -42,7 +42,8 @@ impl LockGuard {
     ///   background until it is confirmed or the lease has ended.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused: the lease ends the
     ///   hold.
-    /// - [`Error::Misuse`] outside a tokio runtime; the release goes on in the background.
+    /// - [`Error::Misuse`] outside a tokio runtime; the release goes on in the background. Also in a forked child, where
+    ///   nothing is released: the hold is the parent's.
     ///
     /// If an answer to the release was lost and the repeat finds nothing to release, that is success: the record
     /// cannot tell whether this client or a force-unlock in between freed it.
@@ -52,6 +53,7 @@ impl LockGuard {
     pub async fn unlock(self) -> Result<()> {
         entered()?;
         let (session, kind) = (self.level.session.clone(), self.level.kind.clone());
+        session.check_process()?;
         let name = kind.record().to_string();
         let timeout = session.options.response_timeout;
         let outcome = if self.state().is_live() {

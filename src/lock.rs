@@ -259,7 +259,6 @@ impl Lock {
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         let kind = self.kind()?;
         self.lease.check()?;
-        self.session.check_process()?;
         let owner = self.owner()?;
         let level = acquire::acquire(&self.session, kind, owner, self.lease, wait).await?;
         Ok(level.map(LockGuard::new))
@@ -294,9 +293,11 @@ fn guard_name(holding: &Holding) -> String {
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock")
-            .field("name", &self.kind.as_ref().map(|kind| kind.record().to_string()).ok())
-            .field("lease", &self.lease)
-            .finish()
+        let mut shown = f.debug_struct("Lock");
+        match &self.kind {
+            Ok(kind) => shown.field("name", kind.record()),
+            Err(error) => shown.field("error", error),
+        };
+        shown.field("lease", &self.lease).finish()
     }
 }

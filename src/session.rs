@@ -77,12 +77,14 @@ impl Session {
         Err(Error::misuse("this client was made before a fork: make a new one in the child process"))
     }
 
-    /// Gives work to the lane of a key, and sees to it that the lane is driven.
+    /// Gives work to the lane of a key, and sees to it that the lane is driven. Not in a fork: its lanes' tasks are the
+    /// parent's.
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
         kind: &Arc<dyn Contend>,
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<T> {
+        self.check_process()?;
         loop {
             if self.closed.load(Ordering::Acquire) {
                 return Err(self.closed_error(Phase::Acquire));

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, Phase};
 
 use crate::support::Server;
+use crate::support::worker::Worker;
 
 const CANARY: &str = "canary-in-a-coal-mine";
 
@@ -519,6 +520,19 @@ fn serve(mut stream: TcpStream, answer: impl Fn(&[String]) -> Option<String>) ->
             stream.write_all(reply.as_bytes()).ok()?;
         }
     }
+}
+
+#[tokio::test]
+async fn a_forked_child_is_refused_and_frees_nothing() {
+    let server = Server::start();
+    let mut worker = Worker::start(&["fork", &server.url(), "n"]);
+    for call in ["lock", "look", "unlock"] {
+        let told = worker.line().await;
+        assert!(told.starts_with("Some(Misuse") && told.contains("fork"), "{call}: {told}");
+    }
+    // The child is at its end, and the parent still holds.
+    let held: u64 = redis::cmd("HLEN").arg("n").query(&mut server.cli()).unwrap();
+    assert_eq!(held, 1);
 }
 
 /// The smallest executor that is not tokio.

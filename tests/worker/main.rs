@@ -2,6 +2,7 @@
 //! tells events on stdout, a line each, and ends when its stdin does.
 //!
 //! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
+//! - `fork URL NAME`: locks and forks. The child says what it is told when it locks, looks and unlocks.
 //! - `trace URL NAME`: writes all traces to stdout while it locks, is renewed, unlocks at a line of stdin, locks again
 //!   and loses the lock.
 //! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
@@ -26,6 +27,20 @@ async fn main() -> Result<(), Failure> {
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
             while stdin.next_line().await?.is_some() {}
+        }
+        ["fork", url, name] => {
+            let lock = Client::connect(url).await?.lock(name);
+            let guard = lock.lock().await?;
+            // SAFETY: this process has one thread, and the child ends without a return into what it has in common with
+            // its parent.
+            if unsafe { libc::fork() } == 0 {
+                println!("{:?}", lock.try_lock().await.err());
+                println!("{:?}", lock.is_locked().await.err());
+                println!("{:?}", guard.unlock().await.err());
+                std::process::exit(0);
+            }
+            while stdin.next_line().await?.is_some() {}
+            guard.unlock().await?;
         }
         ["loop", url, name, tasks, iterations, counter, hold] => {
             let client = Client::connect(url).await?;
