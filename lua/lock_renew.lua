@@ -2,8 +2,8 @@
 -- KEYS[i]       record (hash: owner -> hold count)
 -- ARGV[2i - 1]  owner of record i
 -- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
--- Reply         for each key 1 the owner holds it | 0 it does not | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to
+-- Reply         for each key 1 the owner holds it | 0 no record | -1 the record is of another type
+--               | -2 it was not renewed: the server refuses to | -3 held by others
 local reply = {}
 local function refused(answer)
     return string.find(answer.err, 'WRONGTYPE', 1, true) and -1 or -2
@@ -12,9 +12,11 @@ for i, key in ipairs(KEYS) do
     local held = redis.pcall('hexists', key, ARGV[2 * i - 1])
     if type(held) ~= 'number' then
         reply[i] = refused(held)
+    elseif held == 0 then
+        reply[i] = redis.pcall('exists', key) == 1 and -3 or 0
     else
-        reply[i] = held
-        if held == 1 and ARGV[2 * i] ~= '0' then
+        reply[i] = 1
+        if ARGV[2 * i] ~= '0' then
             local ttl = redis.pcall('pttl', key)
             if type(ttl) == 'number' and ttl < tonumber(ARGV[2 * i]) then
                 local set = redis.pcall('pexpire', key, ARGV[2 * i])

@@ -1,11 +1,14 @@
 //! The client: connects, and makes the handles.
 
+use crate::clock::Moment;
 use crate::connection::Address;
 use crate::drive::drive;
 use crate::error::Result;
+use crate::keys::{self, LockKeys};
 use crate::lock::Lock;
 use crate::options::{HandOff, Options};
 use crate::owner::entered;
+use crate::permissions;
 use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +31,10 @@ impl Client {
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
     /// [`Error::TimedOut`](crate::Error::TimedOut) if there is no server, [`Error::Refused`](crate::Error::Refused) if
-    /// it refuses the user or is too old (code `VERSION`).
+    /// it refuses the user, or to run scripts, or is too old (code `VERSION`).
+    ///
+    /// What may be meant and may not is a warning of [`tracing`]: commands or the channel that the user may not use, a
+    /// server that may evict records, a replica.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -131,7 +137,11 @@ impl ClientBuilder {
         self.options.check()?;
         entered()?;
         let address = Address::parse(url.as_ref())?;
+        let (limit, until) = (self.options.response_timeout, Moment::now() + self.options.connect_timeout);
         let session = Session::connect(address, self.options, drive).await?;
+        if let Ok(keys) = LockKeys::new(session.options.map(&keys::nobodys())) {
+            permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
+        }
         Ok(Client { session })
     }
 }

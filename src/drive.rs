@@ -322,7 +322,7 @@ impl Driver {
                         "the record has another hold count than this client: its uuid is used by another client too",
                     ));
                 }
-                Ok(Recounted::Gone) => return Err(self.lost(hold, LossReason::Gone)),
+                Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.life))),
                 Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
                 Err(script::Undecodable) => return Err(connection.strange(phase)),
             }
@@ -340,10 +340,11 @@ impl Driver {
         let before = self.lane.work().current.take();
         if let Some(before) = before {
             // The server let another in, so it was not held any more.
-            before.hold.lose(LossReason::Gone);
+            before.hold.lose(before.hold.gone_in(answer.life));
         }
         let record = self.lane.kind.record().clone();
-        let hold = Hold::new(record, owner.clone(), text, answer.sent + length, self.lane.observer());
+        let hold =
+            Hold::new(record, owner.clone(), text, answer.life, answer.sent + length, self.lane.observer());
         self.lane.work().current =
             Some(Current { hold: hold.clone(), recorded: 1, levels: 0, unsure: false });
         hold

@@ -45,10 +45,16 @@ impl fmt::Display for Phase {
 pub enum LossReason {
     /// Another owner has the record: the lock was force-unlocked, or it expired, and was taken.
     Taken,
-    /// The record is gone before its lease ended: force-unlocked, evicted, or the server lost its data.
+    /// The record is gone before its lease ended: force-unlocked, deleted, or evicted.
     Gone,
-    /// No renewal was confirmed before the lease ended by this client's own clock.
+    /// The record is gone, and so is the server that had it: the one that answers now is another, or was started anew,
+    /// by its run id. (Where the user may not ask for that, the reason is [`Gone`](Self::Gone).)
+    DataLost,
+    /// The lease ended by this client's own clock: a fixed lease, or one that nobody renewed in time.
     Expired,
+    /// The lease ended by this client's own clock, because the server could not be reached, or did not answer, when it
+    /// was to be renewed. The record may be there still.
+    Unreachable,
 }
 
 impl fmt::Display for LossReason {
@@ -56,7 +62,9 @@ impl fmt::Display for LossReason {
         f.write_str(match self {
             Self::Taken => "another owner has the lock",
             Self::Gone => "the record is gone",
+            Self::DataLost => "the server lost its data",
             Self::Expired => "the lease ended unrenewed",
+            Self::Unreachable => "the lease ended while the server could not be reached",
         })
     }
 }

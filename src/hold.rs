@@ -54,6 +54,8 @@ pub(crate) struct Hold {
     pub owner: OwnerId,
     /// The owner as the record has it.
     pub text: Arc<str>,
+    /// The life of the server's data in which it was acquired.
+    pub life: u64,
     status: Mutex<Status>,
     /// Made only for those who want to follow the state.
     followers: OnceLock<watch::Sender<HoldState>>,
@@ -66,6 +68,8 @@ struct Status {
     deadline: Moment,
     /// The levels that the watchdog renews for.
     renewing: u32,
+    /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
+    unrenewed: LossReason,
 }
 
 impl Hold {
@@ -73,6 +77,7 @@ impl Hold {
         record: Arc<str>,
         owner: OwnerId,
         text: Arc<str>,
+        life: u64,
         deadline: Moment,
         observer: Weak<dyn Observer>,
     ) -> Arc<Self> {
@@ -82,7 +87,13 @@ impl Hold {
             record,
             owner,
             text,
-            status: Mutex::new(Status { state: HoldState::Held, deadline, renewing: 0 }),
+            life,
+            status: Mutex::new(Status {
+                state: HoldState::Held,
+                deadline,
+                renewing: 0,
+                unrenewed: LossReason::Expired,
+            }),
             followers: OnceLock::new(),
             observer,
         })
@@ -117,13 +128,23 @@ impl Hold {
     pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, lease: Duration) -> HoldState {
         self.change(|status| {
             status.state = HoldState::Held;
+            status.unrenewed = LossReason::Expired;
             status.deadline = status.deadline.max(sent + lease);
         })
     }
 
-    /// It is no longer certain that the record is there.
-    pub(crate) fn doubt(self: &Arc<Self>) -> HoldState {
-        self.change(|status| status.state = HoldState::Suspect)
+    /// It is no longer certain that the record is there. `unrenewed` will have been the reason if nothing better is
+    /// heard before the deadline.
+    pub(crate) fn doubt(self: &Arc<Self>, unrenewed: LossReason) -> HoldState {
+        self.change(|status| {
+            status.state = HoldState::Suspect;
+            status.unrenewed = unrenewed;
+        })
+    }
+
+    /// Why it is lost, if its record is gone in that life of the server's data.
+    pub(crate) fn gone_in(&self, life: u64) -> LossReason {
+        if life == self.life { LossReason::Gone } else { LossReason::DataLost }
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {
@@ -152,7 +173,9 @@ impl Hold {
             return before;
         }
         if status.deadline.passed() {
-            status.state = HoldState::Lost(LossReason::Expired);
+            // A fixed lease ends as it was meant to, server or not.
+            let reason = if status.renewing > 0 { status.unrenewed } else { LossReason::Expired };
+            status.state = HoldState::Lost(reason);
         } else {
             change(&mut status);
         }

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Redis refuses keys and values longer than this (`proto-max-bulk-len`, by default 512 MB).
 const MAX_BYTES: usize = 512 * 1024 * 1024;
@@ -41,6 +42,11 @@ impl LockKeys {
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.channel
     }
+}
+
+/// The name of a lock that nobody has, to try out what a user may do.
+pub(crate) fn nobodys() -> String {
+    format!("redisson-lock:nobody:{}", Uuid::new_v4())
 }
 
 /// `prefix:name` when the name contains `{`, else `prefix:{name}`.

@@ -18,6 +18,7 @@ mod lock;
 mod options;
 mod others;
 mod owner;
+mod permissions;
 mod pubsub;
 mod release;
 mod script;

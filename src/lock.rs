@@ -65,11 +65,7 @@ enum Who {
 
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let mapped = match &session.options.name_mapper {
-            Some(map) => map(name),
-            None => name.to_owned(),
-        };
-        let kind = LockKeys::new(mapped).map(|keys| Arc::new(keys) as Arc<dyn Contend>);
+        let kind = LockKeys::new(session.options.map(name)).map(|keys| Arc::new(keys) as Arc<dyn Contend>);
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current }
     }
 

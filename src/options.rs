@@ -131,6 +131,11 @@ impl Options {
         }
         Ok(())
     }
+
+    /// The key of the lock of that name.
+    pub(crate) fn map(&self, name: &str) -> String {
+        self.name_mapper.as_ref().map_or_else(|| name.to_owned(), |map| map(name))
+    }
 }
 
 impl fmt::Debug for Options {

@@ -164,7 +164,7 @@ impl Driver {
                 self.grant(&hold, &[ticket]);
                 Some(Ok(()))
             }
-            Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, LossReason::Gone)),
+            Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.life))),
             Ok(HandedOver::Other) => Some(self.vanished(&request, HoldState::Held, LossReason::Taken)),
             Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
         }
@@ -203,7 +203,7 @@ impl Driver {
                 }
                 Ok(())
             }
-            Ok(Released::Gone) => self.vanished(&request, was, LossReason::Gone),
+            Ok(Released::Gone) => self.vanished(&request, was, hold.gone_in(answer.life)),
             Ok(Released::Other) => self.vanished(&request, was, LossReason::Taken),
             Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
         }

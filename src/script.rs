@@ -39,6 +39,7 @@ scripts! {
     LOCK_MOVE = "lock_move";
     LOCK_RENEW = "lock_renew";
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
+    PROBE = "probe";
 }
 
 /// What is run on the server.
@@ -267,7 +268,10 @@ pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     Held,
-    NotHeld,
+    /// There is no record.
+    Gone,
+    /// Others hold the lock.
+    Other,
     WrongType,
     /// The server refuses, for now: a replica, too few replicas, no room on its disk.
     Refused,
@@ -289,9 +293,10 @@ pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undec
             .iter()
             .map(|item| match item.int()? {
                 1 => Ok(Renewed::Held),
-                0 => Ok(Renewed::NotHeld),
+                0 => Ok(Renewed::Gone),
                 -1 => Ok(Renewed::WrongType),
                 -2 => Ok(Renewed::Refused),
+                -3 => Ok(Renewed::Other),
                 _ => Err(Undecodable),
             })
             .collect(),
@@ -302,6 +307,23 @@ pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undec
 /// Frees the record whoever holds it. Must not be sent twice.
 pub(crate) fn force_unlock(record: &Arc<str>, channel: &Arc<str>) -> Request {
     Request::script(&LOCK_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
+}
+
+/// Finds out what the user may not do. No lock is named `record`.
+pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
+    let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
+    Request { verb: Verb::Script(&PROBE), keys: Vec::new(), args, repeat: Repeat::Free, repeated: false }
+}
+
+/// The commands that [`probe`] found refused, each with the server's words.
+pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodable> {
+    let Reply::List(items) = reply else { return Err(Undecodable) };
+    let mut texts = Vec::new();
+    for item in items {
+        let Reply::Text(text) = item else { return Err(Undecodable) };
+        texts.push(String::from_utf8_lossy(text).into_owned());
+    }
+    Ok(texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
 }
 
 pub(crate) fn exists(record: &Arc<str>) -> Request {

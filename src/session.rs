@@ -4,7 +4,7 @@
 //! also one on another runtime, is told.
 
 use crate::connection::{Address, Connection};
-use crate::error::{Error, Phase, Result};
+use crate::error::{Error, LossReason, Phase, Result};
 use crate::lane::{Contend, Lane, Work};
 use crate::options::{Lease, Options};
 use crate::pubsub::PubSub;
@@ -188,7 +188,7 @@ impl Session {
             drop((waiters, releases));
             lane.signal.nudge();
             if let Some(hold) = hold {
-                hold.doubt();
+                hold.doubt(LossReason::Expired);
             }
         }
         self.abort_tasks();

@@ -9,7 +9,7 @@
 
 use crate::clock::Moment;
 use crate::connection::Connection;
-use crate::error::LossReason;
+use crate::error::{Error, LossReason, Phase};
 use crate::hold::{Hold, HoldState};
 use crate::options::millis;
 use crate::script::{self, Renewed};
@@ -101,7 +101,7 @@ impl Watchdog {
             let down = link.down().is_some();
             for hold in due.iter().filter(|_| everyone) {
                 // In doubt until the next confirmation; the deadline goes on counting.
-                if hold.doubt().is_live() && down {
+                if hold.doubt(LossReason::Unreachable).is_live() && down {
                     self.plan(hold, hold.deadline());
                 }
             }
@@ -153,19 +153,19 @@ impl Watchdog {
         let answer = connection.call(&mut request, connection.response_timeout().min(lease / 3)).await;
         let outcome = match answer {
             Ok(answer) => match script::renewed(&answer.reply, holds.len()) {
-                Ok(outcome) => Ok((outcome, answer.sent)),
-                Err(_) => Err("the answer does not fit the request".to_owned()),
+                Ok(outcome) => Ok((outcome, answer.sent, answer.life)),
+                Err(_) => Err(connection.strange(Phase::Renew)),
             },
-            Err(failure) => Err(connection.error(failure, crate::error::Phase::Renew).to_string()),
+            Err(failure) => Err(connection.error(failure, Phase::Renew)),
         };
         match outcome {
-            Ok((outcome, sent)) => {
+            Ok((outcome, sent, life)) => {
                 for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
                     let state = match outcome {
                         Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
-                        Renewed::NotHeld => hold.lose(LossReason::Gone),
-                        Renewed::WrongType => hold.lose(LossReason::Taken),
-                        Renewed::Refused => hold.doubt(),
+                        Renewed::Gone => hold.lose(hold.gone_in(life)),
+                        Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
+                        Renewed::Refused => hold.doubt(LossReason::Expired),
                     };
                     debug!(lock = ?hold.record, owner = %hold.text, ?state, "renewed");
                     match state {
@@ -176,10 +176,12 @@ impl Watchdog {
                 }
             }
             Err(error) => {
-                warn!(holds = holds.len(), error, "renewal failed");
+                warn!(holds = holds.len(), %error, "renewal failed");
+                let refused = matches!(error, Error::Refused { .. });
+                let why = if refused { LossReason::Expired } else { LossReason::Unreachable };
                 for hold in &holds {
                     // A hold that ended meanwhile is past doubting.
-                    if hold.doubt().is_live() {
+                    if hold.doubt(why).is_live() {
                         self.ask_again(hold);
                     }
                 }

@@ -7,7 +7,8 @@
 //! - The old socket is closed before a new one is opened.
 //! - Every call ends by its deadline, whatever the connection does.
 
-use super::{Address, Backoff, Meaning, meaning};
+use super::server::{self, Server};
+use super::{Address, Backoff, Meaning, first_error, meaning};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
@@ -30,8 +31,17 @@ pub(crate) struct Connection {
 
 #[derive(Clone, Debug)]
 enum Status {
-    Up { epoch: u64, connection: MultiplexedConnection },
+    Up(Live),
     Down { reason: Arc<str> },
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    /// Of the socket: each has its own.
+    epoch: u64,
+    /// Of the server's data, as far as can be told: grows when another server, or this one started anew, answers.
+    life: u64,
+    connection: MultiplexedConnection,
 }
 
 /// What came back for a request.
@@ -40,6 +50,8 @@ pub(crate) struct Answer {
     pub reply: Reply,
     /// When the send that was answered began.
     pub sent: Moment,
+    /// The life of the server's data in which it was answered.
+    pub life: u64,
 }
 
 /// Why a request has no answer.
@@ -82,16 +94,17 @@ impl Failure {
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<(Self, JoinHandle<()>)> {
-        let until = Moment::now() + options.connect_timeout;
-        let (connection, driver) = address.open(options).await?;
+        let (connection, server, driver) = open(&address, options).await?;
+        let live = Live { epoch: 1, life: 1, connection };
         let mut supervisor = Supervisor {
-            driver: tokio::spawn(driver),
-            epoch: 1,
-            status: watch::Sender::new(Status::Up { epoch: 1, connection: connection.clone() }),
+            driver,
+            server,
+            epoch: live.epoch,
+            life: live.life,
+            status: watch::Sender::new(Status::Up(live)),
             address,
             options: options.clone(),
         };
-        check_server(connection, &supervisor.address, options.connect_timeout, until).await?;
         let this = Self {
             node: supervisor.address.node().into(),
             response_timeout: options.response_timeout,
@@ -112,7 +125,7 @@ impl Connection {
     /// Why there is no connection, while there is none.
     pub(crate) fn down(&self) -> Option<String> {
         match &*self.status.borrow() {
-            Status::Up { .. } => None,
+            Status::Up(_) => None,
             Status::Down { reason } => Some(reason.to_string()),
         }
     }
@@ -136,7 +149,7 @@ impl Connection {
         loop {
             let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
-            let (epoch, mut connection) = match up(&mut status, dead, until).await {
+            let Live { epoch, life, mut connection } = match up(&mut status, dead, until).await {
                 Ok(live) => live,
                 Err(reason) => return fail(Cause::Unreachable { reason }),
             };
@@ -146,7 +159,7 @@ impl Connection {
             let meaning =
                 match tokio::time::timeout(self.response_timeout.min(until.remaining()), answer).await {
                     Ok(Ok(value)) => match first_error(&value) {
-                        None => return Ok(Answer { reply: decode(value), sent }),
+                        None => return Ok(Answer { reply: decode(value), sent, life }),
                         Some(error) => meaning(&error),
                     },
                     Ok(Err(error)) => {
@@ -222,15 +235,11 @@ impl Connection {
 }
 
 /// Waits for a connection other than the one of epoch `dead`.
-async fn up(
-    status: &mut watch::Receiver<Status>,
-    dead: u64,
-    until: Moment,
-) -> Result<(u64, MultiplexedConnection), String> {
+async fn up(status: &mut watch::Receiver<Status>, dead: u64, until: Moment) -> Result<Live, String> {
     loop {
         let reason = match &*status.borrow_and_update() {
-            Status::Up { epoch, connection } if *epoch != dead => return Ok((*epoch, connection.clone())),
-            Status::Up { .. } => "the connection dropped".into(),
+            Status::Up(live) if live.epoch != dead => return Ok(live.clone()),
+            Status::Up(_) => "the connection dropped".into(),
             Status::Down { reason } => reason.to_string(),
         };
         match tokio::time::timeout(until.remaining(), status.changed()).await {
@@ -244,7 +253,9 @@ async fn up(
 /// Keeps a connection up.
 struct Supervisor {
     driver: JoinHandle<()>,
+    server: Server,
     epoch: u64,
+    life: u64,
     status: watch::Sender<Status>,
     address: Address,
     options: Options,
@@ -263,14 +274,14 @@ impl Supervisor {
                 tokio::task::yield_now().await;
             }
             let connection = self.reopen().await;
-            info!(node = self.address.node(), epoch = self.epoch, "reconnected");
-            self.status.send_replace(Status::Up { epoch: self.epoch, connection });
+            info!(node = self.address.node(), epoch = self.epoch, life = self.life, "reconnected");
+            self.status.send_replace(Status::Up(Live { epoch: self.epoch, life: self.life, connection }));
         }
     }
 
     /// Ends when the connection drops, or does not answer a PING in time: a half-open link tells nothing else.
     async fn until_broken(&mut self) -> &'static str {
-        let Status::Up { mut connection, .. } = self.status.borrow().clone() else {
+        let Status::Up(Live { mut connection, .. }) = self.status.borrow().clone() else {
             return "not connected";
         };
         let timeout = self.options.response_timeout;
@@ -294,10 +305,15 @@ impl Supervisor {
     async fn reopen(&mut self) -> MultiplexedConnection {
         let mut backoff = Backoff::new(self.options.reconnect_min, self.options.reconnect_max);
         loop {
-            match self.address.open(&self.options).await {
-                Ok((connection, driver)) => {
-                    self.driver = tokio::spawn(driver);
+            match open(&self.address, &self.options).await {
+                Ok((connection, server, driver)) => {
+                    self.driver = driver;
                     self.epoch += 1;
+                    if server.run_id.is_some() && server != self.server {
+                        warn!(node = self.address.node(), "the server is another, or was started anew");
+                        self.life += 1;
+                        self.server = server;
+                    }
                     return connection;
                 }
                 Err(error) => {
@@ -316,47 +332,22 @@ impl Drop for Supervisor {
     }
 }
 
-/// A server older than 3.2 does not replicate scripts as we use them.
-async fn check_server(
-    mut connection: MultiplexedConnection,
+/// A new connection, the server at its end, and the task that drives it.
+async fn open(
     address: &Address,
-    limit: Duration,
-    until: Moment,
-) -> Result<()> {
-    let mut info = redis::cmd("INFO");
-    info.arg("server");
-    let answer = tokio::time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
-    let answer = answer.map(|answer| answer.and_then(|value| first_error(&value).map_or(Ok(value), Err)));
-    let (phase, node) = (Phase::Connect, address.node().to_owned());
-    let text = match answer {
-        Err(_) => return Err(Error::TimedOut { phase, node, waited: limit }),
-        Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
-        Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => {
-            return match meaning(&error) {
-                // A user without INFO may still lock.
-                Meaning::Refused { code, message } if code == "NOPERM" => {
-                    debug!(node, message, "the server's version is not known");
-                    Ok(())
-                }
-                _ => Err(super::connect_error(&error, &node)),
-            };
+    options: &Options,
+) -> Result<(MultiplexedConnection, Server, JoinHandle<()>)> {
+    let until = Moment::now() + options.connect_timeout;
+    let (connection, driver) = address.open(options).await?;
+    let mut driver = Box::pin(driver);
+    let server = tokio::select! {
+        server = server::meet(connection.clone(), address.node(), until, options.connect_timeout) => server?,
+        () = &mut driver => {
+            let (phase, node) = (Phase::Connect, address.node().to_owned());
+            return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
         }
     };
-    let version = text.lines().find_map(|line| line.strip_prefix("redis_version:")).map(str::trim);
-    let number = version.and_then(|v| {
-        let mut parts = v.split('.').map_while(|part| part.parse::<u32>().ok());
-        Some((parts.next()?, parts.next()?))
-    });
-    match (version, number) {
-        (Some(version), Some(number)) if number < (3, 2) => Err(Error::Refused {
-            phase,
-            node,
-            code: "VERSION".into(),
-            message: format!("Redis {version} is too old: 3.2 or later is needed"),
-        }),
-        _ => Ok(()),
-    }
+    Ok((connection, server, tokio::spawn(driver)))
 }
 
 fn encode(request: &Request, by_source: bool) -> Cmd {
@@ -379,14 +370,6 @@ fn encode(request: &Request, by_source: bool) -> Cmd {
         };
     }
     command
-}
-
-/// An error that the server sent in the place of a value.
-fn first_error(value: &Value) -> Option<redis::RedisError> {
-    match value {
-        Value::ServerError(error) => Some(error.clone().into()),
-        _ => None,
-    }
 }
 
 fn decode(value: Value) -> Reply {

@@ -6,6 +6,7 @@
 
 mod address;
 mod commands;
+mod server;
 mod subscriber;
 
 pub(crate) use address::Address;
@@ -13,7 +14,7 @@ pub(crate) use commands::{Answer, Connection, Failure};
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
-use redis::{ErrorKind, RedisError, ServerErrorKind};
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -34,6 +35,8 @@ fn meaning(error: &RedisError) -> Meaning {
         ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
     // Before Redis 7 an error inside a script came back as ERR with the real code further on in the text.
     const IN_SCRIPT: [&str; 5] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF "];
+    // From Redis 7.0 on, where a permission is missing inside a script, and from 7.2 on.
+    const NOT_PERMITTED: [&str; 2] = ["The user executing the script", "ACL failure in script"];
     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
         return Meaning::NoScript;
     }
@@ -43,8 +46,9 @@ fn meaning(error: &RedisError) -> Meaning {
     let detail = error.detail().unwrap_or_default();
     let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
-        // Redis 7.0's word for a permission that is missing inside a script.
-        None if code == "ERR" && detail.starts_with("The user executing the script") => ("NOPERM", detail),
+        None if code == "ERR" && NOT_PERMITTED.iter().any(|start| detail.starts_with(start)) => {
+            ("NOPERM", detail)
+        }
         _ => (code, detail),
     };
     let (code, message) = (code.to_owned(), message.trim().to_owned());
@@ -52,6 +56,14 @@ fn meaning(error: &RedisError) -> Meaning {
         Meaning::NotNow { code, message }
     } else {
         Meaning::Refused { code, message }
+    }
+}
+
+/// An error that the server sent in the place of a value.
+fn first_error(value: &Value) -> Option<RedisError> {
+    match value {
+        Value::ServerError(error) => Some(error.clone().into()),
+        _ => None,
     }
 }
 

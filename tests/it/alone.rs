@@ -383,8 +383,8 @@ async fn a_server_that_comes_back_empty_is_told_and_used() {
     let guard = waiting.await.unwrap();
     assert!(back.elapsed() < Duration::from_secs(2), "the waiter took {:?}", back.elapsed());
     guard.unlock().await.unwrap();
-    assert_eq!(watched.lost().await, HoldState::Lost(LossReason::Gone));
-    assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::Gone));
+    assert_eq!(watched.lost().await, HoldState::Lost(LossReason::DataLost));
+    assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::DataLost));
     for old in [watched, fixed, blocker] {
         assert!(old.unlock().await.unwrap_err().is_lost());
     }

@@ -333,6 +333,7 @@ async fn an_unlock_of_what_is_lost_names_who_holds_it_now() {
 async fn outside_tokio_a_call_is_misuse_that_points_at_with_owner() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
+    server.commandstats_reset();
     let calls = move || {
         let lock = client.lock("orders");
         for lock in [lock.clone(), lock.with_owner(&Owner::unique())] {
@@ -493,6 +494,7 @@ impl Stub {
         let info = format!("# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n");
         Self::start(move |words| match words[0].as_str() {
             "INFO" => Some(format!("${}\r\n{info}\r\n", info.len())),
+            "EVALSHA" => Some("*0\r\n".to_owned()),
             _ => Some("+OK\r\n".to_owned()),
         })
     }

@@ -230,7 +230,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
     assert!(deadline <= Instant::now() + Duration::from_millis(left + 1), "the server lets go before we do");
 
-    assert_eq!(states.next().await, Some(HoldState::Lost(LossReason::Expired)));
+    assert_eq!(states.next().await, Some(HoldState::Lost(LossReason::Unreachable)));
     let late = Instant::now().saturating_duration_since(deadline);
     // The time that it takes to be scheduled.
     assert!(late < Duration::from_millis(100), "{late:?}");
@@ -242,7 +242,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     let text = guard.owner().to_owned();
     bench.proxy.lighten();
     let again = bench.lock.lock().await.unwrap();
-    assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
     assert_ne!(again.owner(), text);
     let error = guard.unlock().await.unwrap_err();
     assert!(matches!(&error, Error::NotHeld { holder: Some(holder), .. } if holder.owner() == again.owner()));

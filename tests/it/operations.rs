@@ -31,6 +31,59 @@ async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
     }
 }
 
+/// What would break locks later is told when a client connects.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_breaks_locks_is_told_at_connect() {
+    let server = Server::start();
+    let run = |command: &str| {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
+    };
+    let user = |rules: &str| run(&format!("ACL SETUSER app reset on >secret {rules}"));
+    let told = async || {
+        let url = format!("redis://app:secret@{}/", server.address());
+        let mut worker = Worker::start(&["connect", &url]);
+        let mut lines = vec![worker.line().await];
+        while lines.last().is_some_and(|line| line.contains("WARN")) {
+            lines.push(worker.line().await);
+        }
+        (lines.pop().unwrap(), lines)
+    };
+
+    user("+@all ~* &*");
+    assert_eq!(told().await, ("connected".into(), vec![]));
+    // The key that is tried is not the user's: that says nothing of the keys that are.
+    user("+@all ~mine &*");
+    assert_eq!(told().await, ("connected".into(), vec![]));
+
+    user("+@all -pexpire -publish ~mine &*");
+    let (outcome, warnings) = told().await;
+    assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
+    assert!(warnings[0].contains("pexpire publish"), "{warnings:?}");
+    user("+@all ~* resetchannels");
+    let (outcome, warnings) = told().await;
+    assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
+    assert!(warnings[0].contains("publish"), "{warnings:?}");
+    for command in ["eval", "evalsha"] {
+        user(&format!("+@all -{command} ~* &*"));
+        run("SCRIPT FLUSH");
+        let (outcome, _) = told().await;
+        assert!(outcome.contains("NOPERM") && outcome.contains(command), "{outcome}");
+    }
+
+    user("+@all ~* &*");
+    run("CONFIG SET maxmemory-policy allkeys-lru");
+    let (outcome, warnings) = told().await;
+    assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
+    assert!(warnings[0].contains("allkeys-lru"), "{warnings:?}");
+    run("CONFIG SET maxmemory-policy noeviction");
+    let master = Server::start();
+    run(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    let (outcome, warnings) = told().await;
+    assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
+    assert!(warnings[0].contains("replica"), "{warnings:?}");
+}
+
 /// Everything a user of the lock does, as a user with these permissions.
 async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut cli = server.cli();

@@ -15,6 +15,7 @@ const RULE: &[(&str, &[&str])] = &[
     ("script", &["error"]),
     ("connection", &["clock", "error", "options", "script"]),
     ("pubsub", &["clock", "connection", "options", "wakeup"]),
+    ("permissions", &["connection", "error", "keys", "script"]),
     ("hold", &["clock", "error", "owner"]),
     ("watchdog", &["clock", "connection", "error", "hold", "options", "script"]),
     ("lane", &["clock", "error", "hold", "options", "owner", "script", "session", "wakeup"]),
@@ -44,7 +45,21 @@ const RULE: &[(&str, &[&str])] = &[
     ),
     ("guard", &["error", "hold", "lane", "owner", "script", "session"]),
     ("lock", &["acquire", "error", "guard", "hold", "keys", "lane", "options", "owner", "script", "session"]),
-    ("client", &["connection", "drive", "error", "lock", "options", "owner", "session"]),
+    (
+        "client",
+        &[
+            "clock",
+            "connection",
+            "drive",
+            "error",
+            "keys",
+            "lock",
+            "options",
+            "owner",
+            "permissions",
+            "session",
+        ],
+    ),
     ("blocking", &["error", "guard", "owner"]),
 ];
 

@@ -5,6 +5,7 @@
 //! - `fork URL NAME`: locks and forks. The child says what it is told when it locks, looks and unlocks.
 //! - `trace URL NAME`: writes all traces to stdout while it locks, is renewed, unlocks at a line of stdin, locks again
 //!   and loses the lock.
+//! - `connect URL`: connects with warnings on stdout, and says `connected` or the error.
 //! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
 //!   Starts at the first line of stdin; says `START:END,..` of the holds, in monotonic ns, a line a task.
 
@@ -61,6 +62,13 @@ async fn main() -> Result<(), Failure> {
             }
             // Not before all are done: a full pipe would stop the thread, with the lock held.
             println!("{}", lines.join("\n"));
+        }
+        ["connect", url] => {
+            tracing_subscriber::fmt().with_max_level(tracing::Level::WARN).with_ansi(false).init();
+            match Client::connect(url).await {
+                Ok(_) => println!("connected"),
+                Err(error) => println!("{error}"),
+            }
         }
         ["trace", url, name] => {
             tracing_subscriber::fmt()

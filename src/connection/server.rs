@@ -1,0 +1,68 @@
+//! What a new connection learns of its server before it is used: whether it is new enough, which life of it this is,
+//! and what about it would break locks. What may be meant is a warning and not an error.
+
+use super::{Meaning, connect_error, first_error, meaning};
+use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use std::time::Duration;
+use tracing::{debug, warn};
+
+/// The server at the other end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Server {
+    /// Drawn anew at each start of a server. Not known to a user without INFO.
+    pub run_id: Option<String>,
+}
+
+/// Asks the server about itself. `limit` is the time that `until` is the end of.
+pub(super) async fn meet(
+    mut connection: MultiplexedConnection,
+    node: &str,
+    until: Moment,
+    limit: Duration,
+) -> Result<Server> {
+    let info = redis::cmd("INFO");
+    let answer = tokio::time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
+    let answer = answer.map(|answer| answer.and_then(|value| first_error(&value).map_or(Ok(value), Err)));
+    let (phase, name) = (Phase::Connect, node.to_owned());
+    let text = match answer {
+        Err(_) => return Err(Error::TimedOut { phase, node: name, waited: limit }),
+        Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
+        Ok(Ok(_)) => return Ok(Server::default()),
+        Ok(Err(error)) => {
+            return match meaning(&error) {
+                // A user without INFO may still lock.
+                Meaning::Refused { code, message } if code == "NOPERM" => {
+                    debug!(node, message, "the server's version is not known");
+                    Ok(Server::default())
+                }
+                _ => Err(connect_error(&error, node)),
+            };
+        }
+    };
+    let field =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+    let version = field("redis_version").unwrap_or_default();
+    // A server older than 3.2 does not replicate scripts as we use them.
+    if number(version).is_some_and(|number| number < (3, 2)) {
+        let message = format!("Redis {version} is too old: 3.2 or later is needed");
+        return Err(Error::Refused { phase, node: name, code: "VERSION".into(), message });
+    }
+    if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys-")) {
+        warn!(
+            node,
+            policy, "the server may evict the records of locks that are held: use noeviction or volatile-ttl"
+        );
+    }
+    if field("role") == Some("slave") {
+        warn!(node, "the server is a replica: it refuses to lock until it is promoted");
+    }
+    Ok(Server { run_id: field("run_id").map(str::to_owned) })
+}
+
+fn number(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.split('.').map_while(|part| part.parse().ok());
+    Some((parts.next()?, parts.next()?))
+}
