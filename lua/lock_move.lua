@@ -15,11 +15,12 @@ end
 if held and held ~= '1' then
     return {'MISMATCH'}
 end
-local reply = redis.pcall('pubsub', 'numsub', ARGV[4])
-local subscriptions = reply.err and -1 or tonumber(reply[2])
 if held then
     redis.call('hset', KEYS[1], ARGV[2], '1')
     redis.call('hdel', KEYS[1], ARGV[1])
 end
 redis.call('pexpire', KEYS[1], ARGV[3])
+-- Behind the writes: before Redis 5 none may follow it.
+local reply = redis.pcall('pubsub', 'numsub', ARGV[4])
+local subscriptions = reply.err and -1 or tonumber(reply[2])
 return {'MOVED', subscriptions}

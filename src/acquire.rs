@@ -14,9 +14,6 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Instrument, debug, debug_span};
 
-/// What the server said so shortly before one came counts for him, too: it is not asked anew for each.
-const FRESH: Duration = Duration::from_millis(15);
-
 /// How long an acquire may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
@@ -66,7 +63,8 @@ pub(crate) async fn acquire(
                 }
             };
             match told {
-                Some(Outcome::Granted(level, attempts)) => {
+                Some(Outcome::Granted(mut level, attempts)) => {
+                    level.take();
                     // This task may have been paused for longer than the lease since the grant.
                     if !level.hold.state().is_live() {
                         continue;
@@ -95,18 +93,23 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The time is over. Busy if the server said so since then or shortly before, or another here holds the lock; else
+    /// The time is over. Busy if another held the lock meanwhile, by what is known, or it was the others' turn; else
     /// nobody knows.
     fn give_up<T>(&self, owner: &OwnerId, started: Moment, once: bool) -> Result<Option<T>> {
         let lane = self.session.existing_lane(&**self.kind);
-        let (answered, hold) = lane.map_or((None, None), |lane| {
+        let (heard, hold) = lane.map_or((false, None), |lane| {
             let work = lane.work();
-            (work.answered, work.current.as_ref().map(|current| current.hold.clone()))
+            let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
+            let away = work.away_until.is_some_and(|until| until >= started);
+            (busy || away, work.current.as_ref().map(|current| current.hold.clone()))
         });
-        let heard = answered.is_some_and(|at| at + FRESH >= started);
-        // For an owner who holds the lock it is not busy.
-        let held_here = hold.is_some_and(|hold| hold.owner != *owner && hold.state() == HoldState::Held);
-        if !once && (held_here || heard && self.session.connection.down().is_none()) {
+        let held_here = hold.filter(|hold| hold.state() == HoldState::Held);
+        let busy = match held_here {
+            // For an owner who holds the lock it is not busy.
+            Some(hold) => hold.owner != *owner,
+            None => heard && self.session.connection.down().is_none(),
+        };
+        if !once && busy {
             return Ok(None);
         }
         let (phase, node) = (Phase::Acquire, self.session.connection.node().into());

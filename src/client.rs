@@ -6,7 +6,7 @@ use crate::drive::drive;
 use crate::error::Result;
 use crate::keys::{self, LockKeys};
 use crate::lock::Lock;
-use crate::options::{HandOff, Options};
+use crate::options::{HandOff, NameMapper, Options};
 use crate::owner::entered;
 use crate::permissions;
 use crate::session::Session;
@@ -17,7 +17,8 @@ use uuid::Uuid;
 /// A connection to Redis that takes part in Redisson's locks. Cheap to clone; one a process is enough.
 ///
 /// Its background tasks run on the runtime on which it was connected, and end when the last of its handles and
-/// guards is dropped, or with that runtime: then waiters get [`Error::Unavailable`](crate::Error::Unavailable) and
+/// guards is dropped and what they held is given back (where the server can't be reached: when the leases have ended),
+/// or with that runtime: then waiters get [`Error::Unavailable`](crate::Error::Unavailable) and
 /// holds end with their lease. A client refuses to work in a forked child.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -59,8 +60,7 @@ impl Client {
     }
 
     /// Waits for releases that are under way in the background (at most the response timeout, and only inside a tokio
-    /// runtime), then stops the
-    /// client's tasks. Waiters get [`Error::Unavailable`](crate::Error::Unavailable); what is still held is no longer
+    /// runtime), then stops the client's tasks. Waiters get [`Error::Unavailable`](crate::Error::Unavailable); what is still held is no longer
     /// renewed and ends with its lease.
     ///
     /// # Cancel safety
@@ -116,7 +116,7 @@ impl ClientBuilder {
     /// Maps each lock's name to its key before anything else is derived from it. Redisson's `NameMapper`.
     /// Default: unchanged.
     pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        self.options.name_mapper = Some(Arc::new(map));
+        self.options.name_mapper = Some(NameMapper(Arc::new(map)));
         self
     }
 

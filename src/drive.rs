@@ -14,17 +14,21 @@ use crate::clock::Moment;
 use crate::connection::Answer;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
-use crate::lane::{Current, Lane, Level, Outcome, Release};
+use crate::lane::{Busy, Current, Lane, Level, Outcome, Release, Run};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Told};
 use crate::owner::OwnerId;
 use crate::pubsub::Subscription;
 use crate::script::{self, Acquired, Recounted};
 use crate::session::Session;
+use crate::wakeup::Mark;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
+
+/// For so long those who wait behind a hold of their own client trust that it will be handed on.
+const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// Drives `lane` until there is nothing left to do.
 pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -34,7 +38,7 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Futur
             lane,
             subscription: None,
             told: None,
-            run: Run::new(),
+            checked: None,
             gone_unheard: None,
             pause: None,
         };
@@ -47,34 +51,26 @@ pub(crate) struct Driver {
     pub lane: Arc<Lane>,
     pub subscription: Option<Subscription>,
     pub told: Option<Told>,
-    pub run: Run,
-    /// See [`Run::unheard`].
+    /// The epoch before the server last confirmed the hold that others wait behind.
+    pub checked: Option<u64>,
+    /// See [`Run::unheard`], for the next run.
     pub gone_unheard: Option<u64>,
     pub pause: Option<Pause>,
-}
-
-/// Hand-offs since the record was last acquired from outside, or since the driver found it held.
-pub(crate) struct Run {
-    pub since: Moment,
-    pub count: u32,
-    /// Subscriptions of other clients, where known.
-    pub others: Option<u64>,
-    /// The epoch at which the holder before was found gone, without a message.
-    pub unheard: Option<u64>,
-}
-
-impl Run {
-    fn new() -> Self {
-        Self { since: Moment::now(), count: 0, others: None, unheard: None }
-    }
 }
 
 /// What to do next.
 enum Step {
     Release(Release),
     Reenter(Vec<(u64, Lease)>),
-    Attempt { ticket: u64, owner: OwnerId, lease: Lease, once: bool },
+    Attempt {
+        ticket: u64,
+        owner: OwnerId,
+        lease: Lease,
+        once: bool,
+    },
     Glance,
+    /// Look whether the hold that others wait behind is there still.
+    Check,
     Wait(Moment),
     Finish,
 }
@@ -90,6 +86,7 @@ impl Driver {
             Step::Reenter(waiters) => self.reenter(waiters).await,
             Step::Attempt { ticket, owner, lease, once } => self.attempt(ticket, &owner, lease, once).await,
             Step::Glance => self.glance().await,
+            Step::Check => self.check().await,
             Step::Wait(until) => {
                 tokio::select! {
                     () = self.lane.signal.woken() => {}
@@ -106,9 +103,12 @@ impl Driver {
         // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
         let hold = self.lane.work().current.as_ref().map(|current| current.hold.clone());
         let state = hold.as_ref().map(Hold::state);
-        let epoch = self.lane.signal.epoch();
-        let away = self.away(epoch, now);
+        let Mark { epoch, messages } = self.lane.signal.mark();
+        let away = self.away(messages, now);
         let mut work = self.lane.work();
+        if away.is_some() {
+            work.away_until = away;
+        }
         if state.is_some_and(|state| !state.is_live()) {
             work.current = None;
             self.told = None;
@@ -151,8 +151,10 @@ impl Driver {
             return Step::Finish;
         };
         let ours = state == Some(HoldState::Held) && work.current.is_some();
-        if !ours && (away.is_some() || self.told.is_some()) && self.subscription.is_none() {
-            // Waiting for others. Its confirmation is itself a reason to look again.
+        let listen_from = work.current.as_ref().map(|current| current.since + LISTEN_AFTER).unwrap_or(now);
+        let waits = if ours { listen_from <= now } else { away.is_some() || self.told.is_some() };
+        if waits && self.subscription.is_none() {
+            // Its confirmation is itself a reason to look again.
             self.subscription =
                 Some(self.session.pubsub.subscribe(self.lane.kind.channel(), &self.lane.signal));
         }
@@ -160,11 +162,15 @@ impl Driver {
             return Step::Wait(until);
         }
         if ours {
-            // Behind a hold of our own: it will be handed on, or end.
-            return Step::Wait(hold.map_or(Moment::FAR, |hold| hold.deadline()));
+            // Behind a hold of our own: it will be handed on, or end, or be ended by somebody, who tells of that.
+            if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
+                return Step::Check;
+            }
+            let end = hold.map_or(Moment::FAR, |hold| hold.deadline());
+            return Step::Wait(if waits { end } else { end.min(listen_from) });
         }
         match &self.told {
-            Some(told) if told.epoch == epoch && now < told.attempt_at => {
+            Some(told) if told.before.epoch == epoch && now < told.attempt_at => {
                 let glance_at = told.next_glance(work.newest());
                 if now >= glance_at { Step::Glance } else { Step::Wait(told.attempt_at.min(glance_at)) }
             }
@@ -180,7 +186,7 @@ impl Driver {
     /// Asks for the lock for the waiter of `ticket`.
     async fn attempt(&mut self, ticket: u64, owner: &OwnerId, lease: Lease, once: bool) {
         let (session, lane) = (self.session.clone(), self.lane.clone());
-        let epoch = lane.signal.epoch();
+        let before = lane.signal.mark();
         let text = owner.text(&session.id, session.era());
         let length = session.length(lease);
         let mut request = lane.kind.acquire(&text, millis(length));
@@ -192,7 +198,7 @@ impl Driver {
                     if request.repeated {
                         session.retire_texts();
                     }
-                    return self.attempted(&answer, epoch, ticket, owner, text, length);
+                    return self.attempted(&answer, before, ticket, owner, text, length);
                 }
                 Err(failure) => failure,
             };
@@ -219,19 +225,19 @@ impl Driver {
     fn attempted(
         &mut self,
         answer: &Answer,
-        epoch: u64,
+        before: Mark,
         ticket: u64,
         owner: &OwnerId,
         text: Arc<str>,
         length: Duration,
     ) {
-        self.answered();
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken) => {
                 self.told = None;
                 self.pause = None;
-                self.run = Run { unheard: self.gone_unheard.take(), ..Run::new() };
-                let hold = self.begin(owner, text, answer, length);
+                self.checked = Some(before.epoch);
+                let run = Run::new(self.gone_unheard.take());
+                let hold = self.begin(owner, text, answer, length, run);
                 return self.grant(&hold, &[ticket]);
             }
             Ok(Acquired::Busy(ttl)) => ttl,
@@ -245,7 +251,7 @@ impl Driver {
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
-        self.busy(epoch, ttl);
+        self.busy(before, ttl);
         self.tell_busy_once(ticket);
     }
 
@@ -285,10 +291,7 @@ impl Driver {
                 self.with_current(hold, |current| current.unsure = true);
             }
             let answer = match answer {
-                Ok(answer) => {
-                    self.answered();
-                    answer
-                }
+                Ok(answer) => answer,
                 // A watchdog hold may have been renewed meanwhile.
                 Err(failure)
                     if failure.unanswered
@@ -336,6 +339,7 @@ impl Driver {
         text: Arc<str>,
         answer: &Answer,
         length: Duration,
+        run: Run,
     ) -> Arc<Hold> {
         let before = self.lane.work().current.take();
         if let Some(before) = before {
@@ -345,8 +349,17 @@ impl Driver {
         let record = self.lane.kind.record().clone();
         let hold =
             Hold::new(record, owner.clone(), text, answer.life, answer.sent + length, self.lane.observer());
-        self.lane.work().current =
-            Some(Current { hold: hold.clone(), recorded: 1, levels: 0, unsure: false });
+        let mut work = self.lane.work();
+        work.busy = Busy::now(Some(hold.owner.clone()));
+        work.current = Some(Current {
+            hold: hold.clone(),
+            since: Moment::now(),
+            recorded: 1,
+            levels: 0,
+            unsure: false,
+            run,
+        });
+        drop(work);
         hold
     }
 
@@ -360,9 +373,6 @@ impl Driver {
             }
             drop(work);
             let lease = waiter.as_ref().map_or(Lease::Fixed(Duration::ZERO), |waiter| waiter.lease);
-            if lease == Lease::Watchdog {
-                hold.begin_renewal();
-            }
             let level = Level::new(&self.session, &self.lane, hold, lease);
             if let Some(waiter) = waiter {
                 let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
@@ -383,11 +393,6 @@ impl Driver {
         if self.lane.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
             self.tell(ticket, Outcome::Busy);
         }
-    }
-
-    /// The server has answered for this key.
-    pub(crate) fn answered(&self) {
-        self.lane.work().answered = Some(Moment::now());
     }
 
     fn current(&self) -> Option<(Arc<Hold>, u64)> {

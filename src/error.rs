@@ -108,13 +108,14 @@ impl fmt::Display for Holder {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call or its arguments are wrong. Nothing was sent.
+    /// The call or its arguments are wrong. Nothing was sent; but that another client uses this one's uuid is found
+    /// only in a record.
     Misuse {
         /// What is wrong, and what to do instead.
         message: String,
     },
-    /// No answer within the time allowed, and nothing that the call did outlives it: an acquire that the server
-    /// may still carry out is undone by the library.
+    /// No answer within the time allowed. An acquire that the server may still carry out is undone by the library. (One
+    /// that a dead connection delivers even later is undone when a waiter of this client finds it, else by its lease.)
     TimedOut {
         /// What was being done.
         phase: Phase,
@@ -123,7 +124,8 @@ pub enum Error {
         /// How long the call waited.
         waited: Duration,
     },
-    /// The server can't be reached, or the client is closed. Nothing was done.
+    /// The server can't be reached, or the client is closed. Nothing was done; an acquire that was sent before, and that
+    /// the server may have carried out, is undone by the library.
     Unavailable {
         /// What was being done.
         phase: Phase,
@@ -132,7 +134,8 @@ pub enum Error {
         /// Why, as far as known.
         reason: String,
     },
-    /// The server answered with an error. Nothing was done.
+    /// The server answered with an error. Nothing was done; an acquire that was sent before, and that the server may
+    /// have carried out, is undone by the library.
     Refused {
         /// What was being done.
         phase: Phase,

@@ -82,15 +82,6 @@ impl LockGuard {
     }
 }
 
-/// Who holds the lock now, if that can be told.
-pub(crate) async fn ask_holder(
-    session: &crate::session::Session,
-    kind: &dyn crate::lane::Contend,
-) -> Option<crate::error::Holder> {
-    let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
-    asked.await.ok().flatten()
-}
-
 impl Deref for LockGuard {
     type Target = Holding;
     fn deref(&self) -> &Holding {
@@ -191,4 +182,13 @@ impl fmt::Debug for Holding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Holding").field(&self.0).finish()
     }
+}
+
+/// Who holds the lock now, if that can be told.
+pub(crate) async fn ask_holder(
+    session: &crate::session::Session,
+    kind: &dyn crate::lane::Contend,
+) -> Option<crate::error::Holder> {
+    let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
+    asked.await.ok().flatten()
 }

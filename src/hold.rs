@@ -1,10 +1,10 @@
 //! One hold of one owner on one key, and what is known of it.
 //!
 //! Invariants:
+//! 1. Its deadline is the time at which its last confirmed request was sent, plus the lease: never later than the
+//!    server's own, whatever the network did. Every look at the state compares it with the clock first, so that a
+//!    paused process learns the truth before it acts.
 //! 2. A hold goes Held <-> Suspect -> Lost or Released, and never comes back from those two.
-//! - Its deadline is the time at which its last confirmed request was sent, plus the lease: never later than the
-//!   server's own, whatever the network did. Every look at the state compares it with the clock first, so that a
-//!   paused process learns the truth before it acts.
 
 use crate::clock::Moment;
 use crate::error::LossReason;
@@ -68,6 +68,8 @@ struct Status {
     deadline: Moment,
     /// The levels that the watchdog renews for.
     renewing: u32,
+    /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
+    unanswered: u32,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
     unrenewed: LossReason,
 }
@@ -92,6 +94,7 @@ impl Hold {
                 state: HoldState::Held,
                 deadline,
                 renewing: 0,
+                unanswered: 0,
                 unrenewed: LossReason::Expired,
             }),
             followers: OnceLock::new(),
@@ -108,6 +111,10 @@ impl Hold {
         self.lock().deadline
     }
 
+    pub(crate) fn is_released(&self) -> bool {
+        self.lock().state == HoldState::Released
+    }
+
     pub(crate) fn is_renewed(&self) -> bool {
         self.lock().renewing > 0
     }
@@ -122,6 +129,19 @@ impl Hold {
         let mut status = self.lock();
         status.renewing = status.renewing.saturating_sub(1);
         status.renewing > 0
+    }
+
+    pub(crate) fn renewal_sent(&self) {
+        self.lock().unanswered += 1;
+    }
+
+    pub(crate) fn renewal_answered(&self) {
+        self.lock().unanswered -= 1;
+    }
+
+    /// Whether a renewal may still come to a later record with this hold's text.
+    pub(crate) fn is_haunted(&self) -> bool {
+        self.lock().unanswered > 0
     }
 
     /// The server confirmed at some time after `sent` that the record lives for `lease` from then on.

@@ -3,6 +3,11 @@
 //! All that changes a key's record goes through its lane, one request at a time, sent by the lane's driver (see
 //! `drive`) and never by the future that asked for it. A future that is dropped leaves its request to the lane,
 //! which undoes it. That is what makes the count in the record known.
+//!
+//! Invariants:
+//! 4. A level given out is given back once: by its owner's unlock or drop, or by the lane if nobody took it.
+//! 7. A level is renewed only while somebody has it.
+//! 8. Giving back neither blocks nor panics.
 
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
@@ -15,6 +20,7 @@ use crate::wakeup::Signal;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// What a kind of lock tells the engine: its names and its requests. It has no state and no loop.
@@ -55,21 +61,66 @@ pub(crate) struct Work {
     pub driven: bool,
     /// The lane has left the session's table: use another.
     pub removed: bool,
-    /// When the server last answered for this key.
-    pub answered: Option<Moment>,
+    pub busy: Option<Busy>,
+    /// Until when the lock is left to others, see `Pause` in `others`.
+    pub away_until: Option<Moment>,
     /// Until then other clients count as ones that take and leave the lock without a message.
     pub pollers_until: Option<Moment>,
+}
+
+/// When the lock was last known to be held, for those who waited in vain.
+pub(crate) struct Busy {
+    at: Moment,
+    /// By whom, if by one of this client.
+    by: Option<OwnerId>,
+    /// Nothing else is known since.
+    pub still: bool,
+}
+
+impl Busy {
+    /// What was known so shortly before one came counts for him, too: the server is not asked anew for each.
+    const FRESH: Duration = Duration::from_millis(15);
+
+    pub(crate) fn now(by: Option<OwnerId>) -> Option<Self> {
+        Some(Self { at: Moment::now(), by, still: true })
+    }
+
+    /// Whether the lock was busy for `owner` while it waited since `started`.
+    pub(crate) fn was_for(&self, owner: &OwnerId, started: Moment) -> bool {
+        let counts = self.at >= started || self.still && self.at + Self::FRESH >= started;
+        counts && self.by.as_ref() != Some(owner)
+    }
 }
 
 /// The hold that this client has on the key.
 pub(crate) struct Current {
     pub hold: Arc<Hold>,
+    pub since: Moment,
     /// The count in the record.
     pub recorded: u64,
     /// The levels given out. Differs from `recorded` only after a refused partial release.
     pub levels: u64,
     /// A change of the count went unanswered: a late send of it may still spoil the count.
     pub unsure: bool,
+    pub run: Run,
+}
+
+/// What the record went through since it was acquired from outside: it passes from hold to hold by hand-off.
+#[derive(Clone, Copy)]
+pub(crate) struct Run {
+    pub since: Moment,
+    /// Hand-offs.
+    pub count: u32,
+    /// Subscriptions of other clients, where known.
+    pub others: Option<u64>,
+    /// The messages heard before the holder before us was found gone, if it was.
+    pub unheard: Option<u64>,
+}
+
+impl Run {
+    pub(crate) fn new(unheard: Option<u64>) -> Self {
+        Self { since: Moment::now(), count: 0, others: None, unheard }
+    }
 }
 
 /// Somebody who wants the lock.
@@ -118,28 +169,6 @@ impl Lane {
     }
 }
 
-impl Observer for Lane {
-    /// The text of a lost hold is never used again, because its release is still to be sent.
-    fn losing(&self) {
-        if let Some(session) = self.session.upgrade() {
-            session.retire_texts();
-        }
-    }
-
-    /// Those who wait behind a hold that is no longer certain look for themselves.
-    fn doubted(&self, hold: &Arc<Hold>) {
-        let Some(session) = self.session.upgrade() else { return };
-        if !hold.state().is_live() {
-            tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
-            let until = Moment::now() + session.options.lease;
-            let _ = session.submit(&self.kind, |work| {
-                work.releases.push_back(Release::Text(hold.text.clone(), until));
-            });
-        }
-        self.signal.look_again();
-    }
-}
-
 impl Work {
     /// Adds a waiter at the end, and returns its ticket, which is of this process and so of this waiter alone: its
     /// lane may be gone, and another in its place, when the ticket comes back.
@@ -167,6 +196,13 @@ impl Work {
         self.waiters.back().map_or(0, |waiter| waiter.ticket)
     }
 
+    /// The hold is being given back.
+    pub(crate) fn end_hold(&mut self) -> Option<Run> {
+        let current = self.current.take()?;
+        self.busy = Busy::now(Some(current.hold.owner.clone()));
+        Some(current.run)
+    }
+
     /// Takes the waiter of `ticket` out, if it still waits.
     pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
@@ -179,19 +215,30 @@ pub(crate) struct Level {
     pub session: Arc<Session>,
     pub kind: Arc<dyn Contend>,
     pub hold: Arc<Hold>,
-    pub renewing: bool,
+    lease: Lease,
+    /// The watchdog renews for it.
+    renewing: bool,
     released: bool,
 }
 
 impl Level {
     pub(crate) fn new(session: &Arc<Session>, lane: &Lane, hold: &Arc<Hold>, lease: Lease) -> Self {
-        let renewing = lease == Lease::Watchdog;
         Self {
             session: session.clone(),
             kind: lane.kind.clone(),
             hold: hold.clone(),
-            renewing,
+            lease,
+            renewing: false,
             released: false,
+        }
+    }
+
+    /// Its owner has it: from now on it is renewed. One that nobody takes ends with its lease.
+    pub(crate) fn take(&mut self) {
+        if self.lease == Lease::Watchdog {
+            self.hold.begin_renewal();
+            self.renewing = true;
+            self.session.watchdog.watch(&self.hold);
         }
     }
 
@@ -216,5 +263,27 @@ impl Drop for Level {
         if !self.released && self.hold.state().is_live() {
             let _ = self.send(None);
         }
+    }
+}
+
+impl Observer for Lane {
+    /// The text of a lost hold is never used again, because its release is still to be sent.
+    fn losing(&self) {
+        if let Some(session) = self.session.upgrade() {
+            session.retire_texts();
+        }
+    }
+
+    /// Those who wait behind a hold that is no longer certain look for themselves.
+    fn doubted(&self, hold: &Arc<Hold>) {
+        let Some(session) = self.session.upgrade() else { return };
+        if !hold.state().is_live() {
+            tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
+            let until = Moment::now() + session.options.lease;
+            let _ = session.submit(&self.kind, |work| {
+                work.releases.push_back(Release::Text(hold.text.clone(), until));
+            });
+        }
+        self.signal.look_again();
     }
 }

@@ -14,38 +14,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Contend for LockKeys {
-    fn record(&self) -> &Arc<str> {
-        self.record()
-    }
-
-    fn channel(&self) -> &Arc<str> {
-        self.channel()
-    }
-
-    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
-        script::acquire(self.record(), owner, lease_ms)
-    }
-
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
-    }
-
-    fn release(&self, owner: &Arc<str>) -> Request {
-        script::release(self.record(), owner, self.channel())
-    }
-
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {
-        script::hand_over(self.record(), from, to, lease_ms, self.channel())
-    }
-}
-
 /// Redisson's reentrant lock. A handle: cheap to make and to clone, no I/O, no state of a hold.
 ///
 /// The owner is the current tokio task (the thread at the root of a `block_on`), or the one given by
 /// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times; it is free
 /// when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
 /// exclude each other. Give each its own [`Owner`] where they must.
+///
+/// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and what it is granted, until
+/// it is dropped or polled again; a grant that nobody takes ends with one lease. Don't leave one lying about unpolled.
 #[derive(Clone)]
 pub struct Lock {
     session: Arc<Session>,
@@ -118,11 +95,12 @@ impl Lock {
         self.acquire(Wait::No).await
     }
 
-    /// Takes the lock, waiting for at most `wait`. `None` if another held it for all that time; a `wait` of zero is
-    /// [`try_lock`](Self::try_lock).
+    /// Takes the lock, waiting for at most `wait`. `None` if another held it, or was to have it after a hold of this
+    /// client (see [`HandOff`](crate::HandOff)); a `wait` of zero is [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] if the server told nothing in that time.
+    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server told nothing in that
+    /// time.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -280,6 +258,32 @@ impl Lock {
         entered()?;
         self.session.check_process()?;
         self.session.connection.ask(request, decoded, Phase::Inspect).await
+    }
+}
+
+impl Contend for LockKeys {
+    fn record(&self) -> &Arc<str> {
+        self.record()
+    }
+
+    fn channel(&self) -> &Arc<str> {
+        self.channel()
+    }
+
+    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
+        script::acquire(self.record(), owner, lease_ms)
+    }
+
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
+        script::recount(self.record(), owner, from, to, lease_ms)
+    }
+
+    fn release(&self, owner: &Arc<str>) -> Request {
+        script::release(self.record(), owner, self.channel())
+    }
+
+    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {
+        script::hand_over(self.record(), from, to, lease_ms, self.channel())
     }
 }
 

@@ -10,8 +10,15 @@ use uuid::Uuid;
 ///
 /// When a hold ends and another task of the same client waits, the record passes from owner to owner without being
 /// freed. These bounds keep that fair to other clients: past one of them a real release with its message is made, and
-/// this client does not contend until it hears a message or `pause` has gone by.
+/// this client leaves the lock to others for `pause`, and anew after each message, until as many were heard as others
+/// were told of the release, or nobody came. (`try_lock`, which does not wait, does not wait for that either.)
+///
+/// ```
+/// let mut bounds = redisson_lock::HandOff::default();
+/// bounds.max_in_row = 0; // off
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandOff {
     /// Hand-offs in a row while another client subscribes to the lock's channel; also bounded by this client's
     /// waiters divided by the other subscribers. Default 16; 0 turns hand-off off.
@@ -57,34 +64,6 @@ impl Lease {
         }
     }
 }
-
-/// Longest lease that Redis takes: it adds the lease to its own clock, in milliseconds, as a signed 64-bit number.
-const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
-
-fn check_lease(lease: Duration) -> Result<()> {
-    match lease.as_millis() {
-        0 => Err(Error::misuse("a lease must be at least 1 ms")),
-        1..=MAX_LEASE_MS => Ok(()),
-        ms => Err(Error::misuse(format!(
-            "a lease of {ms} ms is over the {MAX_LEASE_MS} ms that Redis can count"
-        ))),
-    }
-}
-
-/// A wait that the clock can count.
-pub(crate) fn check_wait(wait: Duration) -> Result<()> {
-    match i64::try_from(wait.as_millis()) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms; use `lock` to wait without a limit")),
-    }
-}
-
-/// Milliseconds of a checked lease.
-pub(crate) fn millis(lease: Duration) -> u64 {
-    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
-}
-
-type NameMapper = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The settings of a client.
 #[derive(Clone)]
@@ -134,7 +113,7 @@ impl Options {
 
     /// The key of the lock of that name.
     pub(crate) fn map(&self, name: &str) -> String {
-        self.name_mapper.as_ref().map_or_else(|| name.to_owned(), |map| map(name))
+        self.name_mapper.as_ref().map_or_else(|| name.to_owned(), |map| (map.0)(name))
     }
 }
 
@@ -150,6 +129,36 @@ impl fmt::Debug for Options {
             .field("name_mapper", &self.name_mapper.is_some())
             .finish()
     }
+}
+
+/// From a lock's name to its key.
+#[derive(Clone)]
+pub(crate) struct NameMapper(pub Arc<dyn Fn(&str) -> String + Send + Sync>);
+
+/// Longest lease that Redis takes: it adds the lease to its own clock, in milliseconds, as a signed 64-bit number.
+const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
+
+fn check_lease(lease: Duration) -> Result<()> {
+    match lease.as_millis() {
+        0 => Err(Error::misuse("a lease must be at least 1 ms")),
+        1..=MAX_LEASE_MS => Ok(()),
+        ms => Err(Error::misuse(format!(
+            "a lease of {ms} ms is over the {MAX_LEASE_MS} ms that Redis can count"
+        ))),
+    }
+}
+
+/// A wait that the clock can count.
+pub(crate) fn check_wait(wait: Duration) -> Result<()> {
+    match i64::try_from(wait.as_millis()) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms; use `lock` to wait without a limit")),
+    }
+}
+
+/// Milliseconds of a checked lease.
+pub(crate) fn millis(lease: Duration) -> u64 {
+    u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@
 
 use crate::clock::Moment;
 use crate::drive::Driver;
+use crate::error::LossReason;
+use crate::lane::{Busy, Release, Run};
+use crate::owner;
 use crate::script;
+use crate::wakeup::Mark;
 use std::time::Duration;
 
 /// The least time between two looks at a busy lock, whatever the server said.
@@ -25,8 +29,8 @@ const LONGEST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(16);
 /// What Redis last told of a lock that others hold.
 #[derive(Clone)]
 pub(crate) struct Told {
-    /// The epoch before it was asked, and since when nothing was heard.
-    pub epoch: u64,
+    /// The signal before it was asked, and since when nothing was heard.
+    pub before: Mark,
     since: Moment,
     /// Who held it at the last glance.
     holder: Option<String>,
@@ -51,7 +55,7 @@ impl Told {
 /// What this client owes to others after a release that they were told of: that they come first.
 ///
 /// It does not contend before `until`. And if turns are owed, then after each message heard it stays away anew, because
-/// whoever waited longest may be slower than we are, until the epoch at which each of the others had a turn.
+/// whoever waited longest may be slower than we are, until so many messages say that each of the others had a turn.
 pub(crate) struct Pause {
     pub until: Moment,
     pub turns: Option<Turns>,
@@ -65,12 +69,12 @@ pub(crate) struct Turns {
 
 impl Driver {
     /// Until when this client leaves the lock to others, if it does.
-    pub(crate) fn away(&mut self, epoch: u64, now: Moment) -> Option<Moment> {
+    pub(crate) fn away(&mut self, messages: u64, now: Moment) -> Option<Moment> {
         let pause = self.pause.as_mut()?;
         match &mut pause.turns {
-            Some(turns) if epoch >= turns.paid => self.pause = None,
-            Some(turns) if turns.heard != epoch => {
-                turns.heard = epoch;
+            Some(turns) if messages >= turns.paid => self.pause = None,
+            Some(turns) if turns.heard != messages => {
+                turns.heard = messages;
                 pause.until = now + turns.time;
             }
             None if now >= pause.until => self.pause = None,
@@ -80,22 +84,25 @@ impl Driver {
     }
 
     /// Takes note of a lock that is busy for `ttl` more.
-    pub(crate) fn busy(&mut self, epoch: u64, ttl: Option<Duration>) {
+    pub(crate) fn busy(&mut self, before: Mark, ttl: Option<Duration>) {
         let now = Moment::now();
-        let before = self.told.take().filter(|told| told.epoch == epoch);
+        let earlier = self.told.take().filter(|told| told.before.epoch == before.epoch);
         let look = ttl.unwrap_or(self.session.options.lease / 3).max(SHORTEST_LOOK);
         let polling = self.pollers();
-        let step = match &before {
+        let step = match &earlier {
             Some(told) if polling => (told.step * 2).min(LONGEST_STEP_AMONG_POLLERS),
             Some(told) => told.step,
             None if polling => FIRST_STEP_AMONG_POLLERS,
             None => FIRST_GLANCE,
         };
-        let (since, holder) = before.map_or((now, None), |told| (told.since, told.holder));
+        let (since, holder) = earlier.map_or((now, None), |told| (told.since, told.holder));
         let attempt_at = now + if polling { look.min(step) } else { look };
-        let newest = self.lane.work().newest();
-        self.told =
-            Some(Told { epoch, since, holder, attempt_at, glance_at: now + step, step, at: now, newest });
+        let mut work = self.lane.work();
+        work.busy = Busy::now(None);
+        let newest = work.newest();
+        drop(work);
+        let glance_at = now + step;
+        self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest });
     }
 
     /// Looks at who holds a busy lock, for less than an attempt costs.
@@ -103,13 +110,10 @@ impl Driver {
         let Some(mut told) = self.told.take() else { return };
         let mut request = script::holder(self.lane.kind.record());
         let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
-        if answer.is_ok() {
-            self.answered();
-        }
         let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
-            self.gone_unheard = Some(told.epoch);
+            self.gone_unheard = Some(told.before.messages);
             return;
         }
         let now = Moment::now();
@@ -117,8 +121,12 @@ impl Driver {
             told.step *= 2;
             told.glance_at = now + told.step;
         }
-        (told.at, told.newest) = (now, self.lane.work().newest());
+        let mut work = self.lane.work();
+        (told.at, told.newest) = (now, work.newest());
         if let Some(Some(holder)) = holder {
+            work.busy = Busy::now(None);
+            drop(work);
+            self.undo_a_ghost(holder.owner());
             let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
             if changed {
                 told.step = FIRST_GLANCE;
@@ -134,13 +142,42 @@ impl Driver {
         self.told = Some(told);
     }
 
+    /// Looks whether the current hold is there still: a message came, or one may have been missed.
+    pub(crate) async fn check(&mut self) {
+        self.checked = Some(self.lane.signal.mark().epoch);
+        let Some(hold) = self.lane.work().current.as_ref().map(|current| current.hold.clone()) else {
+            return;
+        };
+        let mut request = script::holder(self.lane.kind.record());
+        let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
+        let Ok(answer) = answer else { return };
+        match script::held_by(&answer.reply) {
+            Ok(Some(holder)) if holder.owner() == &*hold.text => {}
+            Ok(Some(_)) => _ = hold.lose(LossReason::Taken),
+            Ok(None) => _ = hold.lose(hold.gone_in(answer.life)),
+            // Of another type.
+            Err(script::Undecodable) => {}
+        }
+    }
+
+    /// A retired text of this client that holds the record without being its hold got there by a request that a dead
+    /// connection delivered late, and nobody else would free it before its lease ends.
+    fn undo_a_ghost(&self, holder: &str) {
+        let mut work = self.lane.work();
+        let ours = work.current.as_ref().is_some_and(|current| &*current.hold.text == holder);
+        if !ours && owner::is_retired(holder, &self.session.id, self.session.era()) {
+            let until = Moment::now() + self.session.options.lease;
+            work.releases.push_back(Release::Text(holder.into(), until));
+        }
+    }
+
     /// If the holder before us was found gone, and its message did not come since, there was none.
-    pub(crate) fn listen_for_the_unheard(&mut self) {
-        let Some(epoch) = self.run.unheard else { return };
-        let heard = epoch != self.lane.signal.epoch() || self.own_subscriptions() == 0;
-        let waited = Moment::now().since(self.run.since) >= LATEST_MESSAGE;
+    pub(crate) fn listen_for_the_unheard(&self, run: &mut Run) {
+        let Some(before) = run.unheard else { return };
+        let heard = before != self.lane.signal.mark().messages || self.own_subscriptions() == 0;
+        let waited = Moment::now().since(run.since) >= LATEST_MESSAGE;
         if heard || waited {
-            self.run.unheard = None;
+            run.unheard = None;
         }
         if !heard && waited {
             self.seen_pollers();

@@ -111,6 +111,13 @@ impl OwnerId {
     }
 }
 
+/// Whether `text` is of that client and of an era before `era`, so that no new hold will have it.
+pub(crate) fn is_retired(text: &str, client: &str, era: u32) -> bool {
+    let Some(id) = text.strip_prefix(client).and_then(|rest| rest.strip_prefix(':')) else { return false };
+    let of = id.rsplit_once('~').map_or(Some(0), |(_, era)| era.parse().ok());
+    of.is_some_and(|of| of < era)
+}
+
 /// Waiting needs tokio's timers, and outside tokio a thread can run many tasks, so a thread would be no owner.
 pub(crate) fn entered() -> Result<()> {
     match tokio::runtime::Handle::try_current() {
@@ -137,6 +144,23 @@ mod tests {
             texts.iter().map(|t| &**t).collect::<Vec<_>>(),
             ["u:owner-1", "u:owner-thread-1", "u:owner-owner-1", "u:thread-1", "u:thread-1~1"]
         );
+    }
+
+    #[test]
+    fn only_texts_of_earlier_eras_of_this_client_are_retired() {
+        for (text, retired) in [
+            ("u:1", true),
+            ("u:thread-1~1", true),
+            ("u:owner-a~2", false),
+            ("u:1~3", false),
+            ("u:1~x", false),
+            ("v:1", false),
+            ("uu:1", false),
+            ("u", false),
+        ] {
+            assert_eq!(is_retired(text, "u", 2), retired, "{text}");
+        }
+        assert!(!is_retired("u:1", "u", 0));
     }
 
     #[test]

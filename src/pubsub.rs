@@ -1,9 +1,9 @@
 //! The subscriptions of a client: one task, one connection, one subscription a channel however many want it.
 //!
 //! Invariants:
-//! - A channel that is being left is in a state of its own: a newcomer waits for a confirmation that is newer.
-//! - After a drop every channel is subscribed again and everyone looks again, because messages were missed.
-//! - The task that hears messages never awaits anything else.
+//! 5. A channel that is being left is in a state of its own: a newcomer waits for a confirmation that is newer. After a
+//!    drop every channel is subscribed again and everyone looks again, because messages were missed. The task that hears
+//!    messages never awaits anything else.
 
 use crate::clock::Moment;
 use crate::connection::{Address, Backoff, Messages, Subscriber, Unsubscribed};
@@ -100,7 +100,7 @@ impl PubSub {
     async fn hear(&self, mut messages: Messages) {
         while let Some(channel) = messages.next().await {
             if let Some(entry) = self.lock().get(channel.as_str()) {
-                entry.listeners.iter().for_each(|listener| listener.look_again());
+                entry.listeners.iter().for_each(|listener| listener.hear());
             }
         }
     }

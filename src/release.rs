@@ -14,7 +14,7 @@ use crate::connection::Failure;
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
-use crate::lane::Release;
+use crate::lane::{Release, Run};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
@@ -82,37 +82,39 @@ impl Driver {
         // From here on nobody renews it.
         let was = hold.release();
         self.session.watchdog.forget(hold);
-        self.lane.work().current = None;
-        if !was.is_live() {
-            return Err(self.not_held());
+        if hold.is_haunted() {
+            self.session.retire_texts();
         }
-        self.listen_for_the_unheard();
+        let Some(mut run) = self.lane.work().end_hold().filter(|_| was.is_live()) else {
+            return Err(self.not_held());
+        };
+        self.listen_for_the_unheard(&mut run);
         if was == HoldState::Held
             && recorded == 1
-            && let Some((ticket, owner, lease)) = self.successor(hold, deadline)
-            && let Some(outcome) = self.hand_over(hold, deadline, ticket, &owner, lease).await
+            && let Some((ticket, owner, lease)) = self.successor(hold, deadline, &run)
+            && let Some(outcome) = self.hand_over(hold, deadline, ticket, &owner, lease, run).await
         {
             return outcome;
         }
-        self.free(hold, deadline, was).await
+        self.free(hold, deadline, was, run).await
     }
 
     /// Who the lock is handed to, if the bounds allow it.
-    fn successor(&self, hold: &Hold, deadline: Moment) -> Option<(u64, OwnerId, Lease)> {
+    fn successor(&self, hold: &Hold, deadline: Moment, run: &Run) -> Option<(u64, OwnerId, Lease)> {
         let bounds = self.session.options.hand_off;
         let lane = self.lane.work();
         let next = lane.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
         let waiting = lane.waiters.len() as u64;
-        let ran = Moment::now().since(self.run.since);
+        let ran = Moment::now().since(run.since);
         let pollers = lane.pollers_until.is_some_and(|until| !until.passed());
-        let others = self.run.others.unwrap_or(0);
+        let others = run.others.unwrap_or(0);
         let shared = others > 0 || pollers;
         let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
         let left = deadline.remaining();
         let length = self.session.length(next.lease);
         let refused = bounds.max_in_row == 0
             || ran >= bounds.max_time_alone
-            || (shared && (u64::from(self.run.count) >= in_row || ran >= bounds.max_time))
+            || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
             || left < length / 3
             || left > length
             || next.owner == hold.owner;
@@ -127,6 +129,7 @@ impl Driver {
         ticket: u64,
         owner: &OwnerId,
         lease: Lease,
+        mut run: Run,
     ) -> Option<Result<()>> {
         let text = owner.text(&self.session.id, self.session.era());
         let length = self.session.length(lease);
@@ -151,16 +154,13 @@ impl Driver {
         if request.repeated {
             self.session.retire_texts();
         }
-        self.answered();
         match script::handed_over(&answer.reply) {
             Ok(HandedOver::Moved(subscriptions)) => {
-                self.run.count += 1;
-                self.run.others = subscriptions.map(|all| all.saturating_sub(self.own_subscriptions()));
-                if subscriptions.is_none() {
-                    // Not known: taken for one.
-                    self.run.others = Some(1);
-                }
-                let hold = self.begin(owner, text, &answer, length);
+                run.count += 1;
+                // Not known: taken for one.
+                run.others =
+                    Some(subscriptions.map_or(1, |all| all.saturating_sub(self.own_subscriptions())));
+                let hold = self.begin(owner, text, &answer, length, run);
                 self.grant(&hold, &[ticket]);
                 Some(Ok(()))
             }
@@ -171,8 +171,8 @@ impl Driver {
     }
 
     /// Frees the record, and stays away for a little if others were told.
-    async fn free(&mut self, hold: &Arc<Hold>, deadline: Moment, was: HoldState) -> Result<()> {
-        let epoch = self.lane.signal.epoch();
+    async fn free(&mut self, hold: &Arc<Hold>, deadline: Moment, was: HoldState, run: Run) -> Result<()> {
+        let before = self.lane.signal.mark();
         let own = self.own_subscriptions();
         let mut request = self.lane.kind.release(&hold.text);
         let limit = deadline.remaining().max(self.session.options.response_timeout);
@@ -183,21 +183,24 @@ impl Driver {
         if request.repeated {
             self.session.retire_texts();
         }
-        self.answered();
         match script::released(&answer.reply) {
             Ok(Released::Freed(told)) => {
                 self.told = None;
+                if let Some(busy) = &mut self.lane.work().busy {
+                    busy.still = false;
+                }
                 let bounds = self.session.options.hand_off;
                 let pollers = self.pollers();
-                let ran_out = Moment::now().since(self.run.since) >= bounds.max_time_alone;
+                let ran_out = Moment::now().since(run.since) >= bounds.max_time_alone;
                 if told > own || pollers || ran_out {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
                     let (time, turns) = if pollers {
                         (bounds.pause_for_pollers, None)
                     } else {
-                        let paid = epoch + own + told.saturating_sub(own).max(1);
-                        (bounds.pause, Some(Turns { time: bounds.pause, heard: epoch, paid }))
+                        let heard = before.messages;
+                        let paid = heard + own + told.saturating_sub(own).max(1);
+                        (bounds.pause, Some(Turns { time: bounds.pause, heard, paid }))
                     };
                     self.pause = Some(Pause { until: Moment::now() + time, turns });
                 }

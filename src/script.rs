@@ -65,6 +65,8 @@ enum Repeat {
     Flagged,
     /// There must be no second send.
     Never,
+    /// Whoever asked asks anew, for what is still so by then: nothing is waited for and nothing sent twice.
+    Afresh,
 }
 
 /// One thing asked of Redis.
@@ -101,7 +103,12 @@ impl Request {
             *flag = REPEATED;
         }
         self.repeated = true;
-        self.repeat != Repeat::Never
+        !matches!(self.repeat, Repeat::Never | Repeat::Afresh)
+    }
+
+    /// Whether it may be sent later than it was asked for: when there is a connection, or the server is ready for it.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.repeat != Repeat::Afresh
     }
 }
 
@@ -284,7 +291,7 @@ pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) 
         keys.push(record);
         args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
     }
-    Request { verb: Verb::Script(&LOCK_RENEW), keys, args, repeat: Repeat::Free, repeated: false }
+    Request { verb: Verb::Script(&LOCK_RENEW), keys, args, repeat: Repeat::Afresh, repeated: false }
 }
 
 pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {

@@ -1,7 +1,8 @@
 //! What all handles of a client share: its id, connections, watchdog and lanes.
 //!
-//! Invariant: the session's tasks own a drop guard. When their runtime ends the session closes, and every waiter,
-//! also one on another runtime, is told.
+//! Invariants:
+//! 6. The session's tasks own a drop guard: when their runtime ends the session closes, and every waiter, also one on
+//!    another runtime, is told.
 
 use crate::connection::{Address, Connection};
 use crate::error::{Error, LossReason, Phase, Result};

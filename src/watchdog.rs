@@ -3,9 +3,11 @@
 //! Invariants:
 //! 7. A renewal belongs to one generation of one hold. What comes back for a hold that has ended meanwhile changes
 //!    nothing, because an ended hold cannot change.
-//! - Renewals are sent a third of the lease after the last confirmed one was sent, in batches; the task itself never
-//!   waits for an answer, so a silent server delays no other batch.
-//! - While there are holds it looks at the clock at least every second, because timers stand still in a sleeping host.
+//!    A renewal that fails is made anew of the holds that are still live by then, and never sent twice.
+//!
+//! Renewals are sent a third of the lease after the last confirmed one was sent, in batches; the task itself never
+//! waits for an answer, so a silent server delays no other batch. While there are holds it looks at the clock at least
+//! every second, because timers stand still in a sleeping host.
 
 use crate::clock::Moment;
 use crate::connection::Connection;
@@ -76,6 +78,11 @@ impl Watchdog {
         schedule.next.insert((due, hold.generation), hold.clone());
         if due < schedule.asleep_until {
             self.0.earlier.notify_one();
+        }
+        drop(schedule);
+        if hold.is_released() {
+            // Since the caller looked; and whoever released it may have had nothing to take out.
+            self.forget(hold);
         }
     }
 
@@ -150,7 +157,11 @@ impl Watchdog {
         let mut request = script::renew(holds.iter().zip(&renewed).map(|(hold, &renewed)| {
             (hold.record.clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
         }));
+        holds.iter().for_each(|hold| hold.renewal_sent());
         let answer = connection.call(&mut request, connection.response_timeout().min(lease / 3)).await;
+        if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
+            holds.iter().for_each(|hold| hold.renewal_answered());
+        }
         let outcome = match answer {
             Ok(answer) => match script::renewed(&answer.reply, holds.len()) {
                 Ok(outcome) => Ok((outcome, answer.sent, answer.life)),

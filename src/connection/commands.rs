@@ -2,10 +2,9 @@
 //! request is sent again.
 //!
 //! Invariants:
-//! - A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so
-//!   ([`Request::repeated`]).
-//! - The old socket is closed before a new one is opened.
-//! - Every call ends by its deadline, whatever the connection does.
+//! 3. A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so
+//!    ([`Request::repeated`]). The old socket is closed before a new one is opened.
+//! 6. Every call ends by its deadline, whatever the connection does.
 
 use super::server::{self, Server};
 use super::{Address, Backoff, Meaning, first_error, meaning};
@@ -139,17 +138,18 @@ impl Connection {
     }
 
     /// Sends `request` until it is answered, within `limit`. A first send that went unanswered is repeated, unless
-    /// the request forbids it.
+    /// the request forbids it. One that may not wait is answered at once where there is no connection.
     pub(crate) async fn call(&self, request: &mut Request, limit: Duration) -> Result<Answer, Failure> {
         let started = Instant::now();
         let until = Moment::now() + limit;
+        let patience = if request.may_wait() { until } else { Moment::now() };
         let mut status = self.status.clone();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         let (mut by_source, mut dead) = (false, 0);
         loop {
             let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
-            let Live { epoch, life, mut connection } = match up(&mut status, dead, until).await {
+            let Live { epoch, life, mut connection } = match up(&mut status, dead, patience).await {
                 Ok(live) => live,
                 Err(reason) => return fail(Cause::Unreachable { reason }),
             };
@@ -179,7 +179,7 @@ impl Connection {
                 }
                 Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
                 Meaning::NotNow { code, message } => {
-                    if tokio::time::timeout(until.remaining(), backoff.wait()).await.is_err() {
+                    if tokio::time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
                         return fail(Cause::NotNow { code, message });
                     }
                 }

@@ -285,6 +285,39 @@ async fn an_acquire_that_comes_late_leaves_the_hold_alone() {
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 }
 
+/// It finds the lock free, and nobody holds it by the text that it brings.
+#[tokio::test]
+async fn an_acquire_that_comes_late_to_a_free_lock_is_undone_for_who_waits() {
+    let bench = Bench::start().await;
+    let guard = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+    let ghost = guard.owner().to_owned();
+    guard.unlock().await.unwrap();
+    bench.deliver().await;
+    assert_eq!(bench.record(), HashMap::from([(ghost.clone(), 1)]));
+    let guard = bench.lock.try_lock_for(Duration::from_secs(2)).await.unwrap().expect("the ghost is let be");
+    assert_ne!(guard.owner(), ghost);
+    assert_eq!(bench.record(), one(&guard, 1));
+    guard.unlock().await.unwrap();
+}
+
+/// It would lengthen a lease that its owner wanted short.
+#[tokio::test]
+async fn a_renewal_that_comes_late_does_not_touch_the_next_hold() {
+    let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_millis(900))).await;
+    let guard = bench.lock.lock().await.unwrap();
+    let deadline = guard.deadline();
+    bench.hold_and_cut(async {}).await;
+    crate::support::eventually(|| guard.deadline() > deadline).await;
+    guard.unlock().await.unwrap();
+    let lock = bench.lock.with_lease(Duration::from_millis(400));
+    let guard = lock.lock().await.unwrap();
+    bench.deliver().await;
+    let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
+    assert!(left <= 400, "{left} ms");
+    assert_eq!(bench.record(), one(&guard, 1));
+    guard.unlock().await.unwrap();
+}
+
 /// The hold is the same and so is its text: what comes late finds the count that it expects, if that was reached
 /// again meanwhile.
 #[tokio::test]

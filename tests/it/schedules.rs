@@ -247,3 +247,117 @@ async fn an_expiry_that_is_refused_leaves_no_record() {
     assert_eq!(error.code(), Some("NOPERM"), "{error:?}");
     assert!(!exists(&server, "n"));
 }
+
+/// Two tasks that pass the lock to and fro leave no waiter behind for a moment at each pass: their run is one all the
+/// same.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tasks_that_take_turns_do_not_keep_the_lock_from_others() {
+    let server = Server::start();
+    let ours = Client::connect(server.url()).await.unwrap();
+    let theirs = Client::connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let lock = ours.lock("n");
+        tasks.spawn(async move {
+            loop {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let lock = theirs.lock("n");
+    for n in 0..20 {
+        let guard = lock.try_lock_for(Duration::from_secs(1)).await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("not let in for the {n}th time"));
+        guard.unlock().await.unwrap();
+    }
+    tasks.shutdown().await;
+}
+
+/// The subscription that the next waiter makes is no message, and ends nobody's turn.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_subscription_does_not_end_the_turn_of_others() {
+    let server = Server::start();
+    let mut bounds = redisson_lock::HandOff::default();
+    bounds.max_in_row = 0;
+    bounds.pause = Duration::from_millis(200);
+    let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            let guard = lock.lock().await.unwrap();
+            (Instant::now(), guard)
+        }
+    });
+    // Somebody who hears of it and does not come.
+    let mut other = server.cli();
+    let mut listening = other.as_pubsub();
+    listening.subscribe("redisson_lock__channel:{n}").unwrap();
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") >= 1).await;
+    let released = Instant::now();
+    guard.unlock().await.unwrap();
+    let (at, guard) = waiting.await.unwrap();
+    let waited = at - released;
+    assert!(waited >= Duration::from_millis(190), "came back after {waited:?}");
+    guard.unlock().await.unwrap();
+}
+
+/// Who waits behind a hold of the same client hears of its end by others as any waiter does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_force_unlock_lets_those_in_who_wait_behind_a_hold_of_their_own_client() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = client.lock("n").with_lease(Duration::from_secs(60)).lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await.unwrap() }
+    });
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+    assert!(other.lock("n").force_unlock().await.unwrap());
+    let guard = tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("not let in").unwrap();
+    assert_eq!(held.state(), HoldState::Lost(redisson_lock::LossReason::Gone));
+    guard.unlock().await.unwrap();
+}
+
+/// A future that nobody polls any more may be handed the lock. It does not keep it for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_takes_ends_with_its_lease() {
+    let server = Server::start();
+    let lease = Duration::from_millis(500);
+    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let mut forgotten = Box::pin(lock.lock());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    eventually(|| exists(&server, "n")).await;
+    let guard = other.lock("n").try_lock_for(lease * 4).await.unwrap().expect("the grant outlives its lease");
+    // Looked at after all, it waits anew.
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    guard.unlock().await.unwrap();
+    forgotten.await.unwrap().unlock().await.unwrap();
+}
+
+/// An owner who holds the lock is not told that it is busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_re_entry_without_an_answer_is_not_told_as_busy() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    server.stop_signal();
+    let outcome = lock.try_lock_for(Duration::from_millis(200)).await;
+    assert!(matches!(outcome, Err(Error::TimedOut { .. } | Error::Unavailable { .. })), "{outcome:?}");
+    assert_eq!(guard.state(), HoldState::Held);
+    server.cont();
+    guard.unlock().await.unwrap();
+    // What the server said last is that it is free.
+    server.stop_signal();
+    let outcome = lock.try_lock_for(Duration::from_millis(200)).await;
+    assert!(matches!(outcome, Err(Error::TimedOut { .. } | Error::Unavailable { .. })), "{outcome:?}");
+    server.cont();
+}

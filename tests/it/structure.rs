@@ -36,9 +36,10 @@ const RULE: &[(&str, &[&str])] = &[
             "release",
             "script",
             "session",
+            "wakeup",
         ],
     ),
-    ("others", &["clock", "drive", "script"]),
+    ("others", &["clock", "drive", "error", "lane", "owner", "script", "wakeup"]),
     (
         "release",
         &["clock", "connection", "drive", "error", "hold", "lane", "options", "others", "owner", "script"],
