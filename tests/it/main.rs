@@ -3,6 +3,7 @@
 mod alone;
 mod bad_input;
 mod examples;
+mod faults;
 mod interop;
 mod lost_replies;
 mod operations;

@@ -2,6 +2,10 @@
 //! tells events on stdout, a line each, and ends when its stdin does.
 //!
 //! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
+//! - `look URL NAME LEASE_MS`: locks (with that watchdog timeout), says `held OWNER`, and looks at the guard all the
+//!   time: says `NS STATE` of each look that tells another state than the last, or begins 100 ms after it; NS is when
+//!   it began. Says `clock S` at a line of stdin, the time of day in whole seconds.
+//! - `serve URL NAME TASKS`: tasks that lock and unlock all the time. Says the number of holds at a line of stdin.
 //! - `fork URL NAME`: locks and forks. The child says what it is told when it locks, looks and unlocks.
 //! - `trace URL NAME`: writes all traces to stdout while it locks, is renewed, unlocks at a line of stdin, locks again
 //!   and loses the lock.
@@ -9,7 +13,9 @@
 //! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
 //!   Starts at the first line of stdin; says `START:END,..` of the holds, in monotonic ns, a line a task.
 
-use redisson_lock::{Client, Lock, redis};
+use redisson_lock::{Client, Holding, Lock, redis};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -28,6 +34,40 @@ async fn main() -> Result<(), Failure> {
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
             while stdin.next_line().await?.is_some() {}
+        }
+        ["look", url, name, lease] => {
+            let lease = Duration::from_millis(lease.parse()?);
+            let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
+            let guard = client.lock(name).lock().await?;
+            println!("held {}", guard.owner());
+            // A clone that holds nothing, looked at by a thread of its own.
+            let holding = Holding::clone(&guard);
+            std::thread::spawn(move || look(&holding));
+            while stdin.next_line().await?.is_some() {
+                println!(
+                    "clock {}",
+                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs()
+                );
+            }
+        }
+        ["serve", url, name, tasks] => {
+            let client = Client::connect(url).await?;
+            let holds = Arc::new(AtomicU64::new(0));
+            for _ in 0..tasks.parse()? {
+                let (lock, holds) = (client.lock(name), holds.clone());
+                tokio::spawn(async move {
+                    loop {
+                        // What a dropped connection leaves open is told by an error, and the next round goes on.
+                        if let Ok(guard) = lock.lock().await {
+                            holds.fetch_add(1, Ordering::Relaxed);
+                            let _ = guard.unlock().await;
+                        }
+                    }
+                });
+            }
+            while stdin.next_line().await?.is_some() {
+                println!("{}", holds.load(Ordering::Relaxed));
+            }
         }
         ["fork", url, name] => {
             let lock = Client::connect(url).await?.lock(name);
@@ -95,6 +135,18 @@ async fn main() -> Result<(), Failure> {
         _ => return Err(format!("unknown arguments: {args:?}").into()),
     }
     Ok(())
+}
+
+fn look(holding: &Holding) {
+    let (mut last, mut at) = (None, 0);
+    loop {
+        let began = monotonic_ns();
+        let state = holding.state();
+        if last != Some(state) || began - at > 100_000_000 {
+            println!("{began} {state:?}");
+        }
+        (last, at) = (Some(state), began);
+    }
 }
 
 /// The counter is read and written without protection of its own: a second holder would be seen in it.

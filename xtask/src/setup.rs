@@ -15,6 +15,9 @@ const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 /// The package `redis-server` only adds a link to it, and a system service that nobody here wants started.
 const SERVER_IN_DISGUISE: &str = "/usr/bin/redis-check-rdb";
 
+/// Moves the clock of the one program that a test moves it for.
+const FAKETIME: &str = "faketime/libfaketime.so.1";
+
 /// Old Redissons look into classes that Java 17 closes.
 const OPENED_PACKAGES: [&str; 8] = [
     "java.lang",
@@ -34,6 +37,8 @@ pub struct Environment {
     /// A directory for each version of Redisson; in it `java.args`, with which `java @java.args` runs the peer.
     pub peers: PathBuf,
     pub versions: Vec<String>,
+    /// The library that moves a program's clock; only where Java is set up, too.
+    pub faketime: PathBuf,
 }
 
 pub fn default_versions() -> Vec<String> {
@@ -49,7 +54,12 @@ pub fn run(versions: &[String]) -> Result<Environment, String> {
     for version in versions {
         build_peer(&peers, version)?;
     }
-    Ok(Environment { server, peers, versions: versions.to_vec() })
+    Ok(Environment {
+        server,
+        peers,
+        versions: versions.to_vec(),
+        faketime: find_faketime().unwrap_or_default(),
+    })
 }
 
 struct Need {
@@ -69,6 +79,7 @@ fn missing(with_java: bool) -> Result<Vec<Need>, String> {
             met: java >= Some(17),
         });
         needs.push(Need { what: "Maven (mvn)", package: "maven", met: on_path("mvn").is_some() });
+        needs.push(Need { what: "libfaketime", package: "libfaketime", met: find_faketime().is_some() });
     }
     needs.retain(|need| !need.met);
     Ok(needs)
@@ -139,6 +150,17 @@ fn find_server() -> Result<Option<PathBuf>, String> {
         }
     }
     Ok(Some(link))
+}
+
+/// The caller's choice, else the one that is installed for this machine's kind of processor.
+fn find_faketime() -> Option<PathBuf> {
+    if let Some(chosen) = env::var_os("REDISSON_LOCK_FAKETIME") {
+        return Some(chosen.into());
+    }
+    let mut folders: Vec<_> =
+        fs::read_dir("/usr/lib").ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.extend(["/usr/lib", "/usr/lib64"].map(PathBuf::from));
+    folders.into_iter().map(|folder| folder.join(FAKETIME)).find(|library| library.exists())
 }
 
 fn build_peer(peers: &Path, version: &str) -> Result<(), String> {

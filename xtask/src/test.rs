@@ -28,6 +28,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         .env("REDISSON_LOCK_SERVER", &environment.server)
         .env("REDISSON_LOCK_PEERS", &environment.peers)
         .env("REDISSON_LOCK_VERSIONS", versions)
+        .env("REDISSON_LOCK_FAKETIME", &environment.faketime)
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -29,7 +29,7 @@ pub fn since(version: &str, major: u32, minor: u32) -> bool {
 }
 
 /// What `cargo xtask test` tells the tests. Without it they fail rather than pass untried.
-fn setting(name: &str) -> String {
+pub fn setting(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with `cargo xtask test`"))
 }
 

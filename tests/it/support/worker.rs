@@ -1,5 +1,6 @@
 //! A process of our own library, see `tests/worker`.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -19,9 +20,14 @@ pub struct Worker {
 
 impl Worker {
     pub fn start(arguments: &[&str]) -> Self {
+        Self::with_env(arguments, &[])
+    }
+
+    pub fn with_env(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let program = program("worker");
         let mut child = Command::new(&program)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -49,6 +55,15 @@ impl Worker {
 
     pub async fn go(&mut self) {
         self.child.stdin.as_mut().expect("piped").write_all(b"\n").await.expect("the worker is there");
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id().and_then(|id| id.try_into().ok()).expect("the worker is there")
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid()).expect("a pid is not 0");
+        kill_process(pid, signal).expect("the worker is there to be signalled");
     }
 
     /// `SIGKILL`.

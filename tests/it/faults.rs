@@ -1,0 +1,322 @@
+//! Faults of servers, connections and processes, and what must hold all the same. What happens to single requests and
+//! replies is in `lost_replies`.
+
+use crate::support::clock::monotonic_ns;
+use crate::support::worker::Worker;
+use crate::support::{Server, eventually, setting};
+use redisson_lock::{Client, ClientBuilder, Error, HoldState, LockGuard, LossReason};
+use rustix::process::Signal;
+use std::fs;
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_millis(900);
+
+fn run(server: &Server, command: &str) {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    redis::cmd(words[0])
+        .arg(&words[1..])
+        .exec(&mut server.cli())
+        .unwrap_or_else(|e| panic!("{command}: {e}"));
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().watchdog_timeout(LEASE).response_timeout(Duration::from_millis(300))
+}
+
+/// Follows `guard` to its loss: Held, then Suspect, then Lost no later than its deadline, which is no later than the
+/// server's.
+async fn is_lost_by_its_deadline(guard: &LockGuard, server_lets_go: Instant) {
+    eventually(|| guard.state() != HoldState::Held).await;
+    let deadline = guard.deadline();
+    assert!(deadline <= server_lets_go, "the server lets go before we do");
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Unreachable));
+    let late = Instant::now().saturating_duration_since(deadline);
+    assert!(late < Duration::from_millis(100), "told {late:?} after the deadline");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
+    for sleeping in [false, true] {
+        let server = Server::start();
+        let client = builder().connect(server.url()).await.unwrap();
+        let lock = client.lock("n");
+        let guard = lock.lock().await.unwrap();
+        let frozen = Instant::now();
+        let thaw = if sleeping {
+            let mut cli = server.cli();
+            std::thread::spawn(move || redis::cmd("DEBUG").arg("SLEEP").arg("1.5").exec(&mut cli).unwrap())
+        } else {
+            server.stop_signal();
+            std::thread::spawn(|| {})
+        };
+        // A renewal may have been confirmed just before.
+        is_lost_by_its_deadline(&guard, frozen + LEASE + Duration::from_millis(50)).await;
+        if !sleeping {
+            server.cont();
+        }
+        thaw.join().unwrap();
+        // What was sent meanwhile is answered now, renewals too.
+        let next = lock.try_lock_for(LEASE * 2).await.unwrap().expect("nobody holds it");
+        assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
+        assert_ne!(next.owner(), guard.owner());
+        assert!(guard.unlock().await.unwrap_err().is_lost());
+        assert_eq!(lock.hold_count().await.unwrap(), 1);
+        next.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
+    let server = Server::start();
+    let client = builder().connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    let paused = Instant::now();
+    run(&server, "CLIENT PAUSE 1500 WRITE");
+    is_lost_by_its_deadline(&guard, paused + LEASE + Duration::from_millis(50)).await;
+    let started = Instant::now();
+    let error = client.lock("m").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
+}
+
+/// LOADING, BUSY, READONLY: not now, and not never.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_ready_is_waited_for() {
+    let directory = tempfile("loading");
+    let server = Server::with_args(&["--dir", &directory, "--dbfilename", "d.rdb", "--lua-time-limit", "50"]);
+    let client = builder().watchdog_timeout(Duration::from_secs(10)).connect(server.url()).await.unwrap();
+    let held = client.lock("held").lock().await.unwrap();
+    let wait = async |kind: &str| {
+        let started = Instant::now();
+        let guard = client.lock("n").try_lock_for(Duration::from_secs(10)).await;
+        let guard = guard.unwrap_or_else(|e| panic!("{kind}: {e}")).expect("nobody holds it");
+        assert!(started.elapsed() > Duration::from_millis(300), "{kind}: not tried while it lasted");
+        guard.unlock().await.unwrap();
+    };
+
+    // A script that does not end.
+    let mut cli = server.cli();
+    let endless =
+        std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
+    eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
+    let ((), ()) = tokio::join!(wait("BUSY"), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        run(&server, "SCRIPT KILL");
+    });
+    assert!(endless.join().unwrap().is_err());
+
+    // A replica of nobody.
+    run(&server, "REPLICAOF 127.0.0.1 1");
+    let ((), ()) = tokio::join!(wait("READONLY"), async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        run(&server, "REPLICAOF NO ONE");
+    });
+
+    // A second and more of loading: a delay for each key.
+    for n in 0..100 {
+        run(&server, &format!("SET filler{n} {}", "x".repeat(2048)));
+    }
+    run(&server, "CONFIG SET key-load-delay 20000 loading-process-events-interval-bytes 1024");
+    let mut cli = server.cli();
+    let loading = std::thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").exec(&mut cli));
+    eventually(|| redis::cmd("GET").arg("n").exec(&mut server.cli()).is_err()).await;
+    wait("LOADING").await;
+    loading.join().unwrap().unwrap();
+    held.unlock().await.unwrap();
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// A folder for a server's files.
+fn tempfile(name: &str) -> String {
+    let path =
+        std::env::temp_dir().join(format!("redisson-lock-{name}-{}-{}", std::process::id(), monotonic_ns()));
+    fs::create_dir(&path).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_out_of_memory_refuses_new_holds_and_keeps_and_frees_old_ones() {
+    let server = Server::start();
+    let client = builder().connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    run(&server, "CONFIG SET maxmemory 1");
+    let error = client.lock("m").try_lock().await.unwrap_err();
+    assert_eq!(error.code(), Some("OOM"), "{error:?}");
+    let deadline = outer.deadline();
+    eventually(|| outer.deadline() > deadline).await;
+    // The count stays in the record, and the last release frees it all the same.
+    inner.unlock().await.unwrap();
+    assert_eq!(outer.state(), HoldState::Held);
+    outer.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap());
+}
+
+/// One of many holds whose record becomes something else takes none of the others along.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_bad_record_among_many_does_not_end_the_renewal_of_the_others() {
+    let server = Server::start();
+    let client = builder().connect(server.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for n in 0..150 {
+        guards.push(client.lock(format!("n{n}")).lock().await.unwrap());
+    }
+    run(&server, "SET n70 precious");
+    let bad = guards.remove(70);
+    assert_eq!(bad.lost().await, HoldState::Lost(LossReason::Taken));
+    let deadlines: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
+    eventually(|| guards.iter().zip(&deadlines).all(|(guard, deadline)| guard.deadline() > *deadline)).await;
+    assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
+    let value: String = redis::cmd("GET").arg("n70").query(&mut server.cli()).unwrap();
+    assert_eq!(value, "precious");
+}
+
+/// No timer fires while every worker of the runtime is blocked; the first look tells the truth all the same.
+#[test]
+fn a_starved_runtime_is_told_the_truth_at_the_first_look() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = builder().connect(server.url()).await.unwrap();
+        let guard = client.lock("n").lock().await.unwrap();
+        std::thread::sleep(LEASE * 3 / 2);
+        assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
+        // A grant that came before the pause and is taken after it is no hold: it is asked for anew.
+        let other = Client::connect(server.url()).await.unwrap();
+        let lock = client.lock("m").with_lease(Duration::from_millis(200));
+        let mut locking = Box::pin(lock.lock());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(locking.as_mut().poll(&mut context).is_pending());
+        eventually(|| redis::cmd("EXISTS").arg("m").query(&mut server.cli()).unwrap()).await;
+        std::thread::sleep(Duration::from_millis(300));
+        let theirs = other.lock("m").lock().await.unwrap();
+        let waited = tokio::time::timeout(Duration::from_millis(300), &mut locking).await;
+        assert!(waited.is_err(), "let in beside {}: {:?}", theirs.owner(), waited.unwrap());
+        theirs.unlock().await.unwrap();
+        locking.await.unwrap().unlock().await.unwrap();
+    });
+}
+
+/// Every look that begins after the pause tells the truth, while another holds the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_paused_past_its_lease_is_told_at_its_first_look() {
+    let server = Server::start();
+    let mut worker = Worker::start(&["look", &server.url(), "n", "900"]);
+    assert!(worker.line().await.starts_with("held "));
+    assert!(worker.line().await.ends_with(" Held"));
+    let client = Client::connect(server.url()).await.unwrap();
+    worker.signal(Signal::STOP);
+    let guard = client.lock("n").try_lock_for(Duration::from_secs(5)).await.unwrap().expect("its lease ends");
+    let resumed = monotonic_ns();
+    worker.signal(Signal::CONT);
+    loop {
+        let line = worker.line().await;
+        let (began, state) = line.split_once(' ').unwrap();
+        if began.parse::<u64>().unwrap() > resumed {
+            assert!(state.starts_with("Lost"), "{state} was told while {} holds", guard.owner());
+            break;
+        }
+    }
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+}
+
+/// Deadlines are on a clock that nobody sets.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_jump_of_the_time_of_day_changes_no_hold() {
+    let server = Server::start();
+    let directory = tempfile("clock");
+    let offset = format!("{directory}/offset");
+    fs::write(&offset, "+0s").unwrap();
+    let library = setting("REDISSON_LOCK_FAKETIME");
+    let faked = [
+        ("LD_PRELOAD", library.as_str()),
+        ("FAKETIME_TIMESTAMP_FILE", &offset),
+        ("FAKETIME_NO_CACHE", "1"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let mut worker = Worker::with_env(&["look", &server.url(), "n", "900"], &faked);
+    assert!(worker.line().await.starts_with("held "));
+    assert!(worker.line().await.ends_with(" Held"));
+    let now = async |worker: &mut Worker| {
+        worker.go().await;
+        // A look in between would be of another state, or late: it must not be.
+        let line = worker.line().await;
+        line.strip_prefix("clock ").unwrap_or_else(|| panic!("{line}")).parse::<i64>().unwrap()
+    };
+    let mut offset_before = 0;
+    for jump in [3600_i64, -3600] {
+        let before = now(&mut worker).await;
+        fs::write(&offset, format!("{jump:+}s")).unwrap();
+        let after = now(&mut worker).await;
+        let moved = after - before - (jump - offset_before);
+        assert!((0..5).contains(&moved), "the clock did not jump: {before} {after}");
+        offset_before = jump;
+        // Renewed in time: for two leases the record is never short of life.
+        let started = Instant::now();
+        while started.elapsed() < LEASE * 2 {
+            let left: i64 = redis::cmd("PTTL").arg("n").query(&mut server.cli()).unwrap();
+            assert!(left > 0, "the record is gone");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        now(&mut worker).await;
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+/// Connections that are killed again and again under load: the work goes on, and nothing piles up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_killed_connections_leave_nothing_behind() {
+    let kills = std::env::var("REDISSON_LOCK_KILLS").map_or(1_000, |kills| kills.parse().unwrap());
+    let server = Server::start();
+    run(&server, "ACL SETUSER app on >secret +@all ~* &*");
+    let url = format!("redis://app:secret@{}", server.address());
+    let mut worker = Worker::start(&["serve", &url, "n", "8"]);
+    let mut admin = server.cli();
+    let mut kill = |n: u32| {
+        let mut done = 0;
+        let patience = Instant::now();
+        while done < n {
+            let killed: u32 = redis::cmd("CLIENT").arg(&["KILL", "USER", "app"]).query(&mut admin).unwrap();
+            done += killed;
+            assert!(patience.elapsed() < Duration::from_secs(600), "{done} of {n}");
+            if killed == 0 {
+                // Between two connections, which takes a back-off of some milliseconds.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    };
+    worker.go().await;
+    worker.line().await;
+    // What is made once is made by then.
+    tokio::task::block_in_place(|| kill(kills / 10));
+    let before = (descriptors(worker.pid()), resident_kib(worker.pid()));
+    tokio::task::block_in_place(|| kill(kills));
+    eventually(|| descriptors(worker.pid()) <= before.0).await;
+    let after = resident_kib(worker.pid());
+    assert!(after < before.1 + 4 * 1024, "{} KiB became {after} KiB", before.1);
+    // And it still works.
+    let mut holds = 0;
+    for _ in 0..2 {
+        worker.go().await;
+        let now: u64 = worker.line().await.parse().unwrap();
+        assert!(now > holds, "no hold after the kills");
+        holds = now;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+}
+
+fn descriptors(pid: i32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count()
+}
+
+fn resident_kib(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
