@@ -318,6 +318,22 @@ async fn a_renewal_that_comes_late_does_not_touch_the_next_hold() {
     guard.unlock().await.unwrap();
 }
 
+/// The server renewed in time and tells it too late.
+#[tokio::test]
+async fn a_renewal_that_is_answered_late_does_not_revive_the_hold() {
+    let lease = Duration::from_millis(900);
+    let bench = Bench::with_response(Client::builder().watchdog_timeout(lease), Duration::from_secs(5)).await;
+    let guard = bench.lock.lock().await.unwrap();
+    bench.link.hold(Way::ToClient);
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Unreachable));
+    // An answer to the last one, which was sent in the last tenth of the lease, is waited for still.
+    assert_eq!(bench.record(), one(&guard, 1));
+    bench.link.pass(Way::ToClient);
+    bench.next_message().await;
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
+    assert_eq!(bench.record(), HashMap::new());
+}
+
 /// The hold is the same and so is its text: what comes late finds the count that it expects, if that was reached
 /// again meanwhile.
 #[tokio::test]
@@ -476,6 +492,10 @@ impl Bench {
     }
 
     async fn with(builder: ClientBuilder) -> Self {
+        Self::with_response(builder, RESPONSE).await
+    }
+
+    async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
         // Known to the server from the start, a script is asked for by one request.
         for source in [
@@ -492,7 +512,7 @@ impl Bench {
         subscriber.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut subscriber).unwrap();
         let proxy = Proxy::start(&server).await;
-        let client = builder.response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
+        let client = builder.response_timeout(response).connect(proxy.url()).await.unwrap();
         // The second link is that of the subscriptions, so that the third is the second for commands.
         let link = proxy.link(0).await;
         proxy.link(1).await;

@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 
 mod demo;
+mod planted;
 mod setup;
 mod test;
 
@@ -12,6 +13,8 @@ usage: cargo xtask <command>
 
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
+  planted [<name>..]
+      Plant the bugs of tests/planted, one by one, in a copy of the project, and run the tests that catch them.
   setup
       Get what the tests need: a redis-server, a JDK, Maven, and the Java peer built on each version of Redisson.
   test [--redisson <version>] [-- <arguments of cargo test>]
@@ -24,6 +27,7 @@ fn main() -> ExitCode {
     let outcome = match words.as_slice() {
         ["setup"] => setup::run(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
         ["demo", rest @ ..] => demo::run(rest),
+        ["planted", names @ ..] => planted::run(names),
         ["test", rest @ ..] => test::run(rest),
         _ => Err(USAGE.to_owned()),
     };

@@ -253,7 +253,7 @@ fn is_root() -> bool {
 }
 
 /// The workspace's own `target`, also when cargo builds elsewhere.
-fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     root().join("target")
 }
 
