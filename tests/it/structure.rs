@@ -96,6 +96,23 @@ fn modules_import_only_what_they_may() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// A guarantee without its test is none.
+#[test]
+fn the_tests_that_docs_reliability_names_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("docs/reliability.md")).unwrap();
+    let named: Vec<_> = text.split('`').filter(|word| word.contains("::")).collect();
+    assert!(named.len() > 20, "{named:?}");
+    for name in named {
+        let (module, test) = name.split_once("::").unwrap();
+        let source = fs::read_to_string(root.join(format!("tests/it/{module}.rs"))).unwrap_or_default();
+        let is_test =
+            |at: usize| source[..at].trim_end_matches(['a', 's', 'y', 'n', 'c', ' ']).ends_with("]\n");
+        let found = source.match_indices(&format!("fn {test}()")).any(|(at, _)| is_test(at));
+        assert!(found, "there is no test {name}");
+    }
+}
+
 #[test]
 fn there_is_one_wait_loop_and_no_file_outgrows_its_room() {
     for (module, file, text) in sources() {
