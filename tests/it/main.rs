@@ -6,6 +6,7 @@ mod examples;
 mod faults;
 mod interop;
 mod lost_replies;
+mod model;
 mod operations;
 mod peer_smoke;
 mod schedules;

@@ -6,6 +6,8 @@
 pub mod clock;
 pub mod java;
 pub mod proxy;
+pub mod random;
+pub mod record;
 pub mod server;
 pub mod worker;
 

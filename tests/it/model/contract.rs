@@ -1,0 +1,292 @@
+//! What the scripts promise: what each request does to a record, what it answers and what it publishes. It knows the
+//! truth table and the heads of the scripts, and nothing of how they go about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::support::record::{Content, End, Window};
+
+pub const KEYS: [&str; 2] = ["orders", "stock"];
+pub const CHANNELS: [&str; 2] = ["redisson_lock__channel:{orders}", "redisson_lock__channel:{stock}"];
+/// How many subscribe to each channel, besides the one who hears all channels.
+pub const SUBSCRIPTIONS: [i64; 2] = [0, 2];
+/// The first two are of one client, and hand the record to each other.
+pub const OWNERS: [&str; 3] = [
+    "11111111-1111-4111-8111-111111111111:1",
+    "11111111-1111-4111-8111-111111111111:2",
+    "22222222-2222-4222-8222-222222222222:1",
+];
+
+/// What each request can meet, and its answer to it; behind `again` what it answers to instead when it is a repeat.
+/// Of a holder's own count: `expected`, `done` (what a first send would have left), `else`.
+const CELLS: &str = "
+acquire: nothing TAKEN, other BUSY, done STALE, else STALE, type WRONGTYPE; again done TAKEN
+recount: nothing GONE, other OTHER, expected OK, done MISMATCH, else MISMATCH, type WRONGTYPE; again done OK
+release: nothing GONE, other OTHER, expected FREED, else FREED, type WRONGTYPE
+move: nothing GONE, other OTHER, expected MOVED, else MISMATCH, done OTHER, type WRONGTYPE; again done MOVED
+renew: nothing 0, other -3, else 1, type -1
+force-unlock: nothing 0, other 1, type WRONGTYPE
+";
+
+/// What is sent. Keys and owners are numbers of the tables above; a count of `None` is the one in the record.
+#[derive(Clone, Debug)]
+pub enum Request {
+    Acquire { key: usize, owner: usize, lease: i64 },
+    Recount { key: usize, owner: usize, from: Option<i64>, by: i64, lease: i64 },
+    Release { key: usize, owner: usize },
+    Move { key: usize, from: usize, lease: i64 },
+    Renew(Vec<(usize, usize, i64)>),
+    ForceUnlock { key: usize },
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug)]
+pub enum Reply {
+    Word(&'static str),
+    Count(&'static str, i64),
+    /// With the time that the record has left.
+    Left(&'static str, End),
+    Number(i64),
+    WrongType,
+}
+
+impl Request {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Acquire { .. } => "acquire",
+            Self::Recount { .. } => "recount",
+            Self::Release { .. } => "release",
+            Self::Move { .. } => "move",
+            Self::Renew(_) => "renew",
+            Self::ForceUnlock { .. } => "force-unlock",
+        }
+    }
+
+    /// Whether a repeat is told apart from a first send.
+    pub fn is_flagged(&self) -> bool {
+        matches!(self, Self::Acquire { .. } | Self::Recount { .. } | Self::Move { .. })
+    }
+}
+
+/// The count that is expected and the one that is wanted, which is another, and at least 1.
+pub fn counts(from: Option<i64>, by: i64) -> (i64, i64) {
+    let from = from.unwrap_or(1);
+    (from, if from + by >= 1 { from + by } else { from + by.abs() })
+}
+
+impl Reply {
+    pub fn word(&self) -> String {
+        match self {
+            Self::Word(word) | Self::Count(word, _) | Self::Left(word, _) => (*word).to_owned(),
+            Self::Number(number) => number.to_string(),
+            Self::WrongType => "WRONGTYPE".to_owned(),
+        }
+    }
+}
+
+/// What a key should hold.
+#[derive(Debug)]
+pub struct Record {
+    pub content: Content,
+    pub end: End,
+}
+
+/// What a request finds of its owner.
+#[derive(PartialEq)]
+pub enum Found {
+    Nothing,
+    Other,
+    Mine(i64),
+    WrongType,
+}
+
+impl Record {
+    pub const NOTHING: Self = Self { content: Content::Nothing, end: End::Never };
+
+    pub fn find(&self, owner: usize) -> Found {
+        match &self.content {
+            Content::Nothing => Found::Nothing,
+            Content::Hash(fields) => match fields.get(OWNERS[owner]) {
+                Some(count) => Found::Mine(count.parse().unwrap()),
+                None => Found::Other,
+            },
+            _ => Found::WrongType,
+        }
+    }
+
+    pub fn set(&mut self, owner: &str, count: i64) {
+        match &mut self.content {
+            Content::Hash(fields) => drop(fields.insert(owner.to_owned(), count.to_string())),
+            Content::Nothing => {
+                *self = Self {
+                    content: Content::Hash(BTreeMap::from([(owner.to_owned(), count.to_string())])),
+                    end: End::Never,
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is there lives so long from now on; what is not, does not begin to.
+    pub fn lives(&mut self, lease: i64, asked: Window) {
+        if self.content != Content::Nothing {
+            self.end = End::after(lease, asked);
+        }
+    }
+}
+
+/// What was met, by its name in [`CELLS`], and the answer to it.
+pub type Outcome = (&'static str, Reply);
+
+#[derive(Debug)]
+pub struct Model {
+    pub records: [Record; 2],
+    /// What should have been published, by channel.
+    pub published: Vec<(String, String)>,
+}
+
+impl Model {
+    pub fn new() -> Self {
+        Self { records: [Record::NOTHING; 2], published: Vec::new() }
+    }
+
+    /// What a request does and answers that ran at `asked`.
+    pub fn answer(&mut self, request: &Request, repeated: bool, asked: Window) -> Vec<Outcome> {
+        vec![match *request {
+            Request::Acquire { key, owner, lease } => self.acquire(key, owner, lease, repeated, asked),
+            Request::Recount { key, owner, from, by, lease } => {
+                self.recount(key, owner, counts(from, by), lease, repeated, asked)
+            }
+            Request::Release { key, owner } => self.release(key, owner),
+            Request::Move { key, from, lease } => self.hand_over(key, from, lease, repeated, asked),
+            Request::Renew(ref batch) => {
+                return batch
+                    .iter()
+                    .map(|&(key, owner, lease)| self.renew(key, owner, lease, asked))
+                    .collect();
+            }
+            Request::ForceUnlock { key } => self.force_unlock(key),
+        }]
+    }
+
+    fn acquire(&mut self, key: usize, owner: usize, lease: i64, repeated: bool, asked: Window) -> Outcome {
+        let record = &mut self.records[key];
+        let met = match record.find(owner) {
+            Found::WrongType => return ("type", Reply::WrongType),
+            Found::Other => return ("other", Reply::Left("BUSY", record.end)),
+            Found::Mine(1) if !repeated => return ("done", Reply::Left("STALE", record.end)),
+            Found::Mine(1) => "done",
+            Found::Mine(_) => return ("else", Reply::Left("STALE", record.end)),
+            Found::Nothing => "nothing",
+        };
+        record.set(OWNERS[owner], 1);
+        record.lives(lease, asked);
+        (met, Reply::Word("TAKEN"))
+    }
+
+    fn recount(
+        &mut self,
+        key: usize,
+        owner: usize,
+        (from, to): (i64, i64),
+        lease: i64,
+        repeated: bool,
+        asked: Window,
+    ) -> Outcome {
+        let record = &mut self.records[key];
+        let met = match record.find(owner) {
+            Found::WrongType => return ("type", Reply::WrongType),
+            Found::Nothing => return ("nothing", Reply::Word("GONE")),
+            Found::Other => return ("other", Reply::Word("OTHER")),
+            Found::Mine(count) if count == from => "expected",
+            Found::Mine(count) if count == to && repeated => "done",
+            Found::Mine(count) => {
+                return (if count == to { "done" } else { "else" }, Reply::Count("MISMATCH", count));
+            }
+        };
+        record.set(OWNERS[owner], to);
+        if lease > 0 {
+            record.end = record.end.renewed(lease, asked);
+        }
+        (met, Reply::Word("OK"))
+    }
+
+    fn release(&mut self, key: usize, owner: usize) -> Outcome {
+        let met = match self.records[key].find(owner) {
+            Found::WrongType => return ("type", Reply::WrongType),
+            Found::Nothing => return ("nothing", Reply::Word("GONE")),
+            Found::Other => return ("other", Reply::Word("OTHER")),
+            Found::Mine(1) => "expected",
+            Found::Mine(_) => "else",
+        };
+        self.free(key);
+        // The one who hears all channels was told, too.
+        (met, Reply::Count("FREED", SUBSCRIPTIONS[key] + 1))
+    }
+
+    fn hand_over(&mut self, key: usize, from: usize, lease: i64, repeated: bool, asked: Window) -> Outcome {
+        let to = 1 - from;
+        let record = &mut self.records[key];
+        let met = match record.find(from) {
+            Found::WrongType => return ("type", Reply::WrongType),
+            Found::Nothing => return ("nothing", Reply::Word("GONE")),
+            Found::Other if record.find(to) != Found::Mine(1) => return ("other", Reply::Word("OTHER")),
+            Found::Other if !repeated => return ("done", Reply::Word("OTHER")),
+            Found::Other => "done",
+            Found::Mine(1) => "expected",
+            Found::Mine(_) => return ("else", Reply::Word("MISMATCH")),
+        };
+        if let Content::Hash(fields) = &mut record.content {
+            fields.remove(OWNERS[from]);
+        }
+        record.set(OWNERS[to], 1);
+        record.lives(lease, asked);
+        (met, Reply::Count("MOVED", SUBSCRIPTIONS[key]))
+    }
+
+    fn renew(&mut self, key: usize, owner: usize, lease: i64, asked: Window) -> Outcome {
+        let record = &mut self.records[key];
+        match record.find(owner) {
+            Found::WrongType => ("type", Reply::Number(-1)),
+            Found::Nothing => ("nothing", Reply::Number(0)),
+            Found::Other => ("other", Reply::Number(-3)),
+            Found::Mine(_) => {
+                if lease > 0 {
+                    record.end = record.end.renewed(lease, asked);
+                }
+                ("else", Reply::Number(1))
+            }
+        }
+    }
+
+    fn force_unlock(&mut self, key: usize) -> Outcome {
+        match self.records[key].content {
+            Content::Nothing => ("nothing", Reply::Number(0)),
+            Content::Hash(_) => {
+                self.free(key);
+                ("other", Reply::Number(1))
+            }
+            _ => ("type", Reply::WrongType),
+        }
+    }
+
+    fn free(&mut self, key: usize) {
+        self.records[key] = Record::NOTHING;
+        self.published.push((CHANNELS[key].into(), "0".into()));
+    }
+}
+
+/// The cells of [`CELLS`], as they are called when they are met.
+pub fn cells() -> BTreeSet<String> {
+    let mut cells = BTreeSet::new();
+    for line in CELLS.trim().lines() {
+        let (request, rest) = line.split_once(": ").unwrap();
+        let (first, again) =
+            rest.split_once("; again ").map_or((rest, None), |(first, again)| (first, Some(again)));
+        cells.extend(first.split(", ").map(|cell| format!("{request} {cell}")));
+        let Some(again) = again else { continue };
+        cells.insert(format!("again {request} {again}"));
+        let same = first.split(", ").filter(|cell| cell.split(' ').next() != again.split(' ').next());
+        cells.extend(same.map(|cell| format!("again {request} {cell}")));
+    }
+    cells
+}
