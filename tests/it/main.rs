@@ -7,6 +7,7 @@ mod faults;
 mod interop;
 mod lost_replies;
 mod model;
+mod model_api;
 mod operations;
 mod peer_smoke;
 mod schedules;

@@ -1,0 +1,555 @@
+//! The public API against a model of who holds what how often: random sequences of calls by four owners in two clients
+//! on two keys of a real server. Records are deleted behind the holder's back, force-unlocked, and held by a Java
+//! client. After each step the outcome, the record with its expiry, what each guard says of its hold and what an owner
+//! is told who asks are what the model says.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use redis::Connection;
+use redisson_lock::{Client, Error, HoldState, Holder, LockGuard, LossReason, Owner};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+use crate::support::random::{USUAL_CASES, sequences};
+use crate::support::record::{Content, End, Seen, Window, run_and_look};
+use crate::support::{Server, eventually};
+
+const KEYS: [&str; 2] = ["orders", "stock"];
+const OWNERS: [&str; 2] = ["east", "west"];
+const JAVA: &str = "33333333-3333-4333-8333-333333333333:57";
+/// In ms, the watchdog's and Java's. Nothing is due before a third of it, which is long after a sequence.
+const LEASE: i64 = 30_000;
+/// A shorter one and a longer one.
+const FIXED: [i64; 2] = [20_000, 60_000];
+/// For what should be at once.
+const SOON: Duration = Duration::from_secs(5);
+
+/// All that can come of a step.
+const OUTCOMES: [&str; 19] = [
+    "first",
+    // The client believed that another of its owners held it.
+    "first, beside a lost one",
+    "again",
+    "again, but gone",
+    "again, but taken",
+    "busy",
+    "unlock one of many",
+    "unlock the last",
+    "unlock, but gone",
+    "unlock, but taken",
+    "unlock, but not held",
+    "drop one of many",
+    "drop the last",
+    "drop, but gone",
+    "drop, but taken",
+    "drop, but not held",
+    "force",
+    "force nothing",
+    "by hand",
+];
+
+/// Clients, owners and keys are numbers.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// With a fixed lease, or the watchdog's.
+    Lock {
+        who: Who,
+        key: usize,
+        fixed: Option<i64>,
+    },
+    /// The guard of that number among those there are.
+    Unlock(usize),
+    Drop(usize),
+    ForceUnlock {
+        client: usize,
+        key: usize,
+    },
+    Delete(usize),
+    /// Takes a free lock.
+    Java {
+        key: usize,
+        count: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Who {
+    client: usize,
+    owner: usize,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    Done,
+    Granted,
+    Busy,
+    Was(bool),
+    /// With who holds the lock instead, and how often.
+    Lost(LossReason, Option<(String, u64)>),
+    NotHeld(Option<(String, u64)>),
+    Other(String),
+}
+
+#[test]
+fn the_api_tells_what_the_record_says_in_any_order() {
+    let server = Server::start();
+    let runtime = Runtime::new().unwrap();
+    let met = RefCell::new(BTreeSet::new());
+    let cases = sequences(step(), |steps| runtime.block_on(run(&server, steps, &mut met.borrow_mut())));
+    let missing: Vec<_> = OUTCOMES.iter().filter(|outcome| !met.borrow().contains(*outcome)).collect();
+    // With few sequences some are left out.
+    assert!(cases < USUAL_CASES || missing.is_empty(), "never met: {missing:?}");
+    assert!(met.borrow().iter().all(|outcome| OUTCOMES.contains(outcome)), "{met:?}");
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || prop_oneof![4 => Just(0_usize), 1 => Just(1)];
+    let who = (prop_oneof![2 => Just(0_usize), 1 => Just(1)], 0..OWNERS.len());
+    let who = who.prop_map(|(client, owner)| Who { client, owner });
+    let fixed = select(vec![None, Some(FIXED[0]), Some(FIXED[1])]);
+    prop_oneof![
+        12 => (who, key(), fixed).prop_map(|(who, key, fixed)| Step::Lock { who, key, fixed }),
+        5 => (0..8_usize).prop_map(Step::Unlock),
+        4 => (0..8_usize).prop_map(Step::Drop),
+        1 => (0..2_usize, key()).prop_map(|(client, key)| Step::ForceUnlock { client, key }),
+        1 => key().prop_map(Step::Delete),
+        1 => (key(), 1..=3_u64).prop_map(|(key, count)| Step::Java { key, count }),
+    ]
+}
+
+/// A hold that was given out.
+#[derive(Clone, Debug)]
+struct Hold {
+    who: Who,
+    key: usize,
+    text: String,
+    state: HoldState,
+    /// Its deadline is one of these.
+    deadline: (Instant, Instant),
+}
+
+/// A guard that was given out and not given back.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    hold: usize,
+    renewing: bool,
+}
+
+/// Who has a record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Has {
+    Nobody,
+    Hold(usize),
+    Java(u64),
+}
+
+#[derive(Clone, Debug)]
+struct Model {
+    records: [(Has, End); 2],
+    holds: Vec<Hold>,
+    levels: Vec<Level>,
+}
+
+/// When a step was done: by the server's clock, and by ours.
+#[derive(Clone, Copy)]
+struct When {
+    asked: Window,
+    began: Instant,
+    ended: Instant,
+}
+
+impl Model {
+    /// The hold that a client believes in.
+    fn believed(&self, client: usize, key: usize) -> Option<usize> {
+        self.holds
+            .iter()
+            .position(|hold| hold.who.client == client && hold.key == key && hold.state.is_live())
+    }
+
+    /// How often a hold is held.
+    fn count(&self, hold: usize) -> u64 {
+        self.levels.iter().filter(|level| level.hold == hold).count() as u64
+    }
+
+    /// Of the record, as anyone is told.
+    fn holder(&self, key: usize) -> Option<(String, u64)> {
+        match self.records[key].0 {
+            Has::Nobody => None,
+            Has::Hold(hold) => Some((self.holds[hold].text.clone(), self.count(hold))),
+            Has::Java(count) => Some((JAVA.to_owned(), count)),
+        }
+    }
+
+    /// Whether a lock without a limit would not have to wait.
+    fn is_open_to(&self, who: Who, key: usize) -> bool {
+        match self.believed(who.client, key) {
+            Some(hold) => self.holds[hold].who == who,
+            None => self.records[key].0 == Has::Nobody,
+        }
+    }
+
+    /// What a step does, and what comes of it, if it is done at `when` and a new hold has `text`.
+    fn apply(&mut self, step: Step, when: When, text: &str) -> (&'static str, Outcome) {
+        match step {
+            Step::Lock { who, key, fixed } => match self.believed(who.client, key) {
+                Some(hold) if self.holds[hold].who == who => self.lock_again(hold, fixed, when),
+                other => self.lock_first(who, key, fixed, when, text, other),
+            },
+            Step::Unlock(at) => self.give_back(at, when),
+            Step::Drop(at) => {
+                let (label, _) = self.give_back(at, when);
+                let dropped =
+                    OUTCOMES.iter().find(|o| o.strip_prefix("drop") == label.strip_prefix("unlock"));
+                (dropped.unwrap(), Outcome::Done)
+            }
+            Step::ForceUnlock { key, .. } => match std::mem::replace(&mut self.records[key].0, Has::Nobody) {
+                Has::Nobody => ("force nothing", Outcome::Was(false)),
+                _ => ("force", Outcome::Was(true)),
+            },
+            Step::Delete(key) => {
+                self.records[key].0 = Has::Nobody;
+                ("by hand", Outcome::Done)
+            }
+            Step::Java { key, count } => {
+                if self.records[key].0 == Has::Nobody {
+                    self.records[key] = (Has::Java(count), End::after(LEASE, when.asked));
+                }
+                ("by hand", Outcome::Done)
+            }
+        }
+    }
+
+    fn lock_first(
+        &mut self,
+        who: Who,
+        key: usize,
+        fixed: Option<i64>,
+        when: When,
+        text: &str,
+        beside: Option<usize>,
+    ) -> (&'static str, Outcome) {
+        if self.records[key].0 != Has::Nobody {
+            return ("busy", Outcome::Busy);
+        }
+        let lease = fixed.unwrap_or(LEASE);
+        if let Some(beside) = beside {
+            self.lose(beside, LossReason::Gone);
+        }
+        let hold = self.holds.len();
+        self.records[key] = (Has::Hold(hold), End::after(lease, when.asked));
+        let deadline = (when.began + ms(lease), when.ended + ms(lease));
+        self.holds.push(Hold { who, key, text: text.to_owned(), state: HoldState::Held, deadline });
+        self.levels.push(Level { hold, renewing: fixed.is_none() });
+        (if beside.is_some() { "first, beside a lost one" } else { "first" }, Outcome::Granted)
+    }
+
+    fn lock_again(&mut self, hold: usize, fixed: Option<i64>, when: When) -> (&'static str, Outcome) {
+        match self.records[self.holds[hold].key].0 {
+            Has::Hold(has) if has == hold => {
+                self.levels.push(Level { hold, renewing: fixed.is_none() });
+                self.renew(hold, fixed.unwrap_or(LEASE), when);
+                ("again", Outcome::Granted)
+            }
+            Has::Nobody => {
+                self.lose(hold, LossReason::Gone);
+                ("again, but gone", Outcome::Lost(LossReason::Gone, None))
+            }
+            _ => {
+                self.lose(hold, LossReason::Taken);
+                ("again, but taken", Outcome::Lost(LossReason::Taken, None))
+            }
+        }
+    }
+
+    fn give_back(&mut self, at: usize, when: When) -> (&'static str, Outcome) {
+        let Level { hold, .. } = self.levels.remove(at);
+        let key = self.holds[hold].key;
+        if !self.holds[hold].state.is_live() {
+            return ("unlock, but not held", Outcome::NotHeld(self.holder(key)));
+        }
+        let others = self.levels.iter().filter(|level| level.hold == hold);
+        let (left, renewing) = others.fold((0, false), |(n, any), level| (n + 1, any || level.renewing));
+        let (label, reason) = match self.records[key].0 {
+            Has::Hold(has) if has == hold && left > 0 => {
+                // A level with a fixed lease adds nothing when it ends.
+                if renewing {
+                    self.renew(hold, LEASE, when);
+                }
+                return ("unlock one of many", Outcome::Done);
+            }
+            Has::Hold(has) if has == hold => {
+                self.records[key].0 = Has::Nobody;
+                self.holds[hold].state = HoldState::Released;
+                return ("unlock the last", Outcome::Done);
+            }
+            Has::Nobody => ("unlock, but gone", LossReason::Gone),
+            _ => ("unlock, but taken", LossReason::Taken),
+        };
+        self.lose(hold, reason);
+        (label, Outcome::Lost(reason, self.holder(key)))
+    }
+
+    /// A confirmed request never brings an end nearer.
+    fn renew(&mut self, hold: usize, lease: i64, when: When) {
+        let hold = &mut self.holds[hold];
+        let end = &mut self.records[hold.key].1;
+        *end = end.renewed(lease, when.asked);
+        let (earliest, latest) = hold.deadline;
+        hold.deadline = (earliest.max(when.began + ms(lease)), latest.max(when.ended + ms(lease)));
+    }
+
+    fn lose(&mut self, hold: usize, reason: LossReason) {
+        self.holds[hold].state = HoldState::Lost(reason);
+    }
+
+    /// Whether the keys hold what they should.
+    fn look(&mut self, seen: &[Seen]) -> Result<(), String> {
+        for (key, seen) in seen.iter().enumerate() {
+            let (content, lives) = match self.holder(key) {
+                None => (Content::Nothing, seen.ttl == -2),
+                Some((text, count)) => {
+                    let fields = BTreeMap::from([(text, count.to_string())]);
+                    (Content::Hash(fields), self.records[key].1.agrees(seen.ttl, seen.asked))
+                }
+            };
+            if content != seen.content || !lives {
+                let end = self.records[key].1;
+                return Err(format!("{} is {seen:?} instead of {content:?} until {end:?}", KEYS[key]));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether each guard says of its hold what is so.
+    fn hear(&self, guards: &[LockGuard]) -> Result<(), String> {
+        for (level, guard) in self.levels.iter().zip(guards) {
+            let hold = &self.holds[level.hold];
+            if guard.state() != hold.state || guard.owner() != hold.text {
+                return Err(format!("{guard:?} is not {hold:?}"));
+            }
+            // What is left is counted after one look at the clock, and told after another.
+            let asked = Instant::now();
+            let told = guard.deadline();
+            let (earliest, latest) = hold.deadline;
+            if hold.state.is_live() && !(told <= latest && told + asked.elapsed() >= earliest) {
+                let [told, earliest, latest] = [told, earliest, latest].map(|at| at - asked);
+                return Err(format!("{guard:?} ends in {told:?}, not in {earliest:?} to {latest:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn ms(lease: i64) -> Duration {
+    Duration::from_millis(lease.unsigned_abs())
+}
+
+async fn run(server: &Server, steps: &[Step], met: &mut BTreeSet<&'static str>) -> Result<(), String> {
+    let mut bench = Bench::new(server).await;
+    for (number, &step) in steps.iter().enumerate() {
+        let who = Who { client: number % 2, owner: number / 2 % 2 };
+        let done = async {
+            met.extend(bench.step(step).await?);
+            bench.ask(who, usize::from(number % 5 == 4)).await
+        };
+        done.await.map_err(|why| format!("{why}\nat step {} of {}: {step:?}", number + 1, steps.len()))?;
+    }
+    // Nothing is left of those who leave.
+    while !bench.guards.is_empty() {
+        met.extend(bench.step(Step::Drop(0)).await.map_err(|why| format!("{why}\nat the end"))?);
+    }
+    Ok(())
+}
+
+/// What is really there, and what should be.
+struct Bench {
+    server: Connection,
+    clients: [Client; 2],
+    owners: [Owner; 2],
+    guards: Vec<LockGuard>,
+    model: Model,
+    /// By client: every text that began a hold, and those of them that must not begin another.
+    texts: [BTreeSet<String>; 2],
+    retired: [BTreeSet<String>; 2],
+}
+
+impl Bench {
+    async fn new(server: &Server) -> Self {
+        let mut cli = server.cli();
+        redis::cmd("FLUSHALL").exec(&mut cli).unwrap();
+        let client = || async { Client::connect(server.url()).await.unwrap() };
+        Self {
+            server: cli,
+            clients: [client().await, client().await],
+            owners: OWNERS.map(|owner| Owner::new(owner).unwrap()),
+            guards: Vec::new(),
+            model: Model { records: [(Has::Nobody, End::Never); 2], holds: Vec::new(), levels: Vec::new() },
+            texts: Default::default(),
+            retired: Default::default(),
+        }
+    }
+
+    /// Does one step and returns what it was, by its name in [`OUTCOMES`]. One for which there is no guard is none.
+    async fn step(&mut self, step: Step) -> Result<Option<&'static str>, String> {
+        let step = match step {
+            Step::Unlock(_) | Step::Drop(_) if self.guards.is_empty() => return Ok(None),
+            Step::Unlock(at) => Step::Unlock(at % self.guards.len()),
+            Step::Drop(at) => Step::Drop(at % self.guards.len()),
+            other => other,
+        };
+        let (before, began) = (self.clock(), Instant::now());
+        let outcome = self.call(step).await;
+        // A drop takes effect in the background. For the others one look has to do.
+        let patience = if matches!(step, Step::Drop(_)) { SOON } else { Duration::ZERO };
+        let mut settled = Err(String::new());
+        let settle = eventually(|| {
+            let mut model = self.model.clone();
+            let (_, _, seen) = run_and_look(&mut self.server, &[], &KEYS);
+            let asked = Window { from: before.from, to: seen[0].asked.from };
+            let when = When { asked, began, ended: Instant::now() };
+            let text = self.guards.last().map_or("", |guard| guard.owner());
+            let (label, expected) = model.apply(step, when, text);
+            settled = if outcome != expected {
+                Err(format!("{outcome:?} instead of {expected:?}"))
+            } else {
+                model.look(&seen).and_then(|()| model.hear(&self.guards)).map(|()| (label, model))
+            };
+            settled.is_ok()
+        });
+        let _ = timeout(patience, settle).await;
+        let (label, model) = settled?;
+        let before_it = std::mem::replace(&mut self.model, model).holds;
+        if label.starts_with("first") {
+            self.check_text()?;
+        }
+        // After a loss that was told all texts are new. (What a drop finds is told to nobody.)
+        let found = before_it.iter().zip(&self.model.holds).find(|(was, hold)| was.state != hold.state);
+        if let Some((_, Hold { who, state: HoldState::Lost(_), .. })) = found
+            && !matches!(step, Step::Drop(_))
+        {
+            self.retired[who.client] = self.texts[who.client].clone();
+        }
+        Ok(Some(label))
+    }
+
+    async fn call(&mut self, step: Step) -> Outcome {
+        match step {
+            Step::Lock { who, key, fixed } => {
+                let mut lock = self.clients[who.client].lock(KEYS[key]).with_owner(&self.owners[who.owner]);
+                if let Some(lease) = fixed {
+                    lock = lock.with_lease(ms(lease));
+                }
+                let locked = if self.model.is_open_to(who, key) {
+                    match timeout(SOON, lock.lock()).await {
+                        Ok(locked) => locked.map(Some),
+                        Err(_) => return Outcome::Other("waits".into()),
+                    }
+                } else {
+                    lock.try_lock().await
+                };
+                match locked {
+                    Ok(Some(guard)) => {
+                        self.guards.push(guard);
+                        Outcome::Granted
+                    }
+                    Ok(None) => Outcome::Busy,
+                    Err(error) => match failed(error) {
+                        // Nobody asked who holds it now.
+                        Outcome::Lost(reason, _) => Outcome::Lost(reason, None),
+                        other => other,
+                    },
+                }
+            }
+            Step::Unlock(at) => match self.guards.remove(at).unlock().await {
+                Ok(()) => Outcome::Done,
+                Err(error) => failed(error),
+            },
+            Step::Drop(at) => {
+                drop(self.guards.remove(at));
+                Outcome::Done
+            }
+            Step::ForceUnlock { client, key } => {
+                self.clients[client].lock(KEYS[key]).force_unlock().await.map_or_else(failed, Outcome::Was)
+            }
+            Step::Delete(key) => {
+                redis::cmd("DEL").arg(KEYS[key]).exec(&mut self.server).unwrap();
+                Outcome::Done
+            }
+            Step::Java { key, count } => {
+                if self.model.records[key].0 == Has::Nobody {
+                    let mut write = redis::pipe();
+                    write.cmd("HSET").arg(KEYS[key]).arg(JAVA).arg(count);
+                    write.cmd("PEXPIRE").arg(KEYS[key]).arg(LEASE).exec(&mut self.server).unwrap();
+                }
+                Outcome::Done
+            }
+        }
+    }
+
+    /// Whether the newest hold's text is its owner's, and one that is still good.
+    fn check_text(&mut self) -> Result<(), String> {
+        let hold = self.model.holds.last().unwrap();
+        let client = hold.who.client;
+        let text = format!("{}:owner-{}", self.clients[client].id(), OWNERS[hold.who.owner]);
+        let era = hold.text.strip_prefix(&text).map(|era| era.is_empty() || era.starts_with('~'));
+        if era != Some(true) || self.retired[client].contains(&hold.text) {
+            return Err(format!("{hold:?} should have a fresh text that begins with {text}"));
+        }
+        self.texts[client].insert(hold.text.clone());
+        Ok(())
+    }
+
+    /// Whether `who` is told of a lock what is so.
+    async fn ask(&mut self, who: Who, key: usize) -> Result<(), String> {
+        let lock = self.clients[who.client].lock(KEYS[key]).with_owner(&self.owners[who.owner]);
+        let holder = self.model.holder(key);
+        let count = match self.model.records[key].0 {
+            Has::Hold(hold) if self.model.holds[hold].who == who => self.model.count(hold),
+            _ => 0,
+        };
+        let from = self.clock().from;
+        let told = tokio::join!(
+            async { lock.holder().await.map(|holder| holder.map(named)) },
+            lock.hold_count(),
+            lock.is_held(),
+            lock.is_locked(),
+            lock.remaining_lease(),
+        );
+        let asked = Window { from, to: self.clock().to };
+        let fits = match &told {
+            (Ok(named), Ok(times), Ok(held), Ok(locked), Ok(left)) => {
+                let lives = left.map(|left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
+                *named == holder
+                    && (*times, *held, *locked) == (count, count > 0, holder.is_some())
+                    && lives.is_some() == holder.is_some()
+                    && lives.is_none_or(|lives| self.model.records[key].1.agrees(lives, asked))
+            }
+            _ => false,
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(format!("{who:?} is told {told:?} of {} instead of {holder:?}, own count {count}", KEYS[key]))
+    }
+
+    fn clock(&mut self) -> Window {
+        run_and_look(&mut self.server, &[], &[]).1
+    }
+}
+
+fn failed(error: Error) -> Outcome {
+    match error {
+        Error::Lost { reason, holder, .. } => Outcome::Lost(reason, holder.map(named)),
+        Error::NotHeld { holder, .. } => Outcome::NotHeld(holder.map(named)),
+        other => Outcome::Other(format!("{other:?}")),
+    }
+}
+
+fn named(holder: Holder) -> (String, u64) {
+    (holder.owner().to_owned(), holder.count())
+}
