@@ -295,8 +295,10 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
     worker.line().await;
     // What is made once is made by then.
     tokio::task::block_in_place(|| kill(kills / 10));
+    connected(&server).await;
     let before = (descriptors(worker.pid()), resident_kib(worker.pid()));
     tokio::task::block_in_place(|| kill(kills));
+    connected(&server).await;
     eventually(|| descriptors(worker.pid()) <= before.0).await;
     let after = resident_kib(worker.pid());
     assert!(after < before.1 + 4 * 1024, "{} KiB became {after} KiB", before.1);
@@ -309,6 +311,15 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
         holds = now;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
+}
+
+/// Waits until the client has both of its connections.
+async fn connected(server: &Server) {
+    eventually(|| {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.cli()).unwrap();
+        list.lines().filter(|line| line.contains("user=app")).count() == 2
+    })
+    .await;
 }
 
 fn descriptors(pid: i32) -> usize {
