@@ -2,6 +2,9 @@
 
 mod alone;
 mod bad_input;
+mod cancellation;
+mod cancelled_calls;
+mod cancelled_tasks;
 mod examples;
 mod faults;
 mod interop;

@@ -5,6 +5,9 @@
 //! means, and knows which reply belongs to which request. (On a link of subscriptions that last is not so.)
 //!
 //! TCP loses nothing from the middle of a stream. So a reply is lost together with all that follows it on its link.
+//!
+//! Across all links stands a [`Gate`], which counts the frames that it is told to count, both ways, and can be shut
+//! after so many of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -54,6 +57,25 @@ struct Shared {
     accepted: watch::Sender<usize>,
     /// What new links do at first.
     dark: watch::Sender<bool>,
+    gate: watch::Sender<Gate>,
+}
+
+/// Where the frames of all links pass one by one.
+struct Gate {
+    /// The frames that count, by the request that they are or answer. A message counts as the request
+    /// `message <channel>`.
+    which: fn(&Words) -> bool,
+    limit: usize,
+    let_in: usize,
+    passed: usize,
+    /// A frame stands before the shut gate.
+    stopped: bool,
+}
+
+impl Gate {
+    fn new(limit: usize, which: fn(&Words) -> bool) -> Self {
+        Self { which, limit, let_in: 0, passed: 0, stopped: false }
+    }
 }
 
 impl Proxy {
@@ -64,6 +86,7 @@ impl Proxy {
             links: Mutex::default(),
             accepted: watch::Sender::new(0),
             dark: watch::Sender::new(false),
+            gate: watch::Sender::new(Gate::new(usize::MAX, |_| false)),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, server.port(), shared.clone()));
@@ -97,11 +120,60 @@ impl Proxy {
     pub fn lighten(&self) {
         self.shared.dark.send_replace(false);
     }
+
+    /// From now on counts the frames that `which` accepts. `limit` of them pass, and the next waits, with all that
+    /// follows it on its way, until [`open_gate`](Self::open_gate).
+    pub fn shut_gate_after(&self, limit: usize, which: fn(&Words) -> bool) {
+        self.shared.gate.send_replace(Gate::new(limit, which));
+    }
+
+    /// Goes on counting, and lets everything pass.
+    pub fn open_gate(&self) {
+        self.shared.gate.send_modify(|gate| (gate.limit, gate.stopped) = (usize::MAX, false));
+    }
+
+    /// Ends when `count` frames that count have passed: they are in the socket of the other side.
+    pub fn passed(&self, count: usize) -> impl Future<Output = ()> + use<> {
+        let mut gate = self.shared.gate.subscribe();
+        async move { drop(gate.wait_for(|gate| gate.passed >= count).await.expect("the proxy lives")) }
+    }
+
+    /// Ends when a frame stands before the shut gate.
+    pub async fn stopped(&self) {
+        self.shared.gate.subscribe().wait_for(|gate| gate.stopped).await.expect("the proxy lives");
+    }
+
+    /// How many requests were answered, of those that `which` accepts together with the answer, on all links.
+    pub fn count_answers(&self, which: impl Fn(&Words, &[u8]) -> bool) -> usize {
+        let links = self.shared.links();
+        let answered = |link: &Link| {
+            link.0.log.borrow().answered.iter().filter(|(words, reply)| which(words, reply)).count()
+        };
+        links.iter().map(answered).sum()
+    }
 }
 
 impl Shared {
     fn links(&self) -> MutexGuard<'_, Vec<Link>> {
         self.links.lock().expect("nobody panics with the lock")
+    }
+
+    /// Lets a frame through the gate, or not yet. True in its second half if the frame counts.
+    fn let_in(&self, subject: Option<&Words>) -> (bool, bool) {
+        let (mut admitted, mut counts) = (true, false);
+        self.gate.send_if_modified(|gate| {
+            counts = subject.is_some_and(|words| (gate.which)(words));
+            if !counts {
+                return false;
+            }
+            admitted = gate.let_in < gate.limit;
+            if admitted {
+                gate.let_in += 1;
+                return false;
+            }
+            !std::mem::replace(&mut gate.stopped, true)
+        });
+        (admitted, counts)
     }
 }
 
@@ -243,11 +315,15 @@ impl Link {
         self.0.log.send_modify(|log| log.unanswered.push_back(words(frame)));
     }
 
-    /// A reply came, which may be the one to be lost.
-    fn answer(&self, frame: &[u8]) {
-        let mut cut = false;
+    /// A reply came, which may be the one to be lost. Returns the request that it answers.
+    fn answer(&self, frame: &[u8]) -> Option<Words> {
+        if frame.starts_with(MESSAGE) {
+            return Some(words(frame).into_iter().take(2).collect());
+        }
+        let (mut cut, mut answered) = (false, None);
         self.0.log.send_modify(|log| {
             let Some(words) = log.unanswered.pop_front() else { return };
+            answered = Some(words.clone());
             if let Some(lose) = log.lose.take_if(|lose| (lose.which)(&words)) {
                 self.swallow(Way::ToClient);
                 log.lost += 1;
@@ -258,7 +334,19 @@ impl Link {
         if cut {
             self.cut_client();
         }
+        answered
     }
+}
+
+/// How a message on a channel begins, which answers no request.
+const MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n";
+
+/// A frame on its way.
+struct Frame {
+    due: Instant,
+    bytes: Vec<u8>,
+    /// The request that it is or answers.
+    subject: Option<Words>,
 }
 
 async fn accept(listener: TcpListener, server: u16, shared: Arc<Shared>) {
@@ -280,8 +368,8 @@ async fn accept(listener: TcpListener, server: u16, shared: Arc<Shared>) {
             stream.set_nodelay(true).expect("the socket is open");
         }
         let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
-        pumps.spawn(pump(link.clone(), Way::ToServer, client_in, server_out));
-        pumps.spawn(pump(link.clone(), Way::ToClient, server_in, client_out));
+        pumps.spawn(pump(shared.clone(), link.clone(), Way::ToServer, client_in, server_out));
+        pumps.spawn(pump(shared.clone(), link.clone(), Way::ToClient, server_in, client_out));
         let count = {
             let mut links = shared.links();
             links.push(link);
@@ -292,17 +380,18 @@ async fn accept(listener: TcpListener, server: u16, shared: Arc<Shared>) {
 }
 
 /// Carries one way of a link. Each half of a socket is dropped when its socket is to be closed.
-async fn pump(link: Link, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
+async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
     let (control, from_open, to_open) = match way {
         Way::ToServer => (&link.0.to_server, &link.0.client_open, &link.0.server_open),
         Way::ToClient => (&link.0.to_client, &link.0.server_open, &link.0.client_open),
     };
     let (mut control, mut from_open, mut to_open) =
         (control.subscribe(), from_open.subscribe(), to_open.subscribe());
+    let mut gate = shared.gate.subscribe();
     let mut before = control.borrow().mode;
     let (mut from, mut to) = (Some(from), Some(to));
     let mut unread = Vec::new();
-    let mut waiting: VecDeque<(Instant, Vec<u8>)> = VecDeque::new();
+    let mut waiting: VecDeque<Frame> = VecDeque::new();
     let mut ended = false;
     loop {
         if !*from_open.borrow_and_update() {
@@ -317,40 +406,55 @@ async fn pump(link: Link, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
             waiting.clear();
         }
         before = mode;
-        while mode != Mode::Hold && waiting.front().is_some_and(|(due, _)| *due <= Instant::now()) {
-            let Some((_, frame)) = waiting.pop_front() else { break };
+        gate.mark_unchanged();
+        let mut stopped = false;
+        while mode != Mode::Hold && waiting.front().is_some_and(|frame| frame.due <= Instant::now()) {
+            let (admitted, counts) = shared.let_in(waiting.front().and_then(|frame| frame.subject.as_ref()));
+            stopped = !admitted;
+            if stopped {
+                break;
+            }
+            let Some(Frame { bytes, .. }) = waiting.pop_front() else { break };
             if let Some(open) = &mut to {
                 if way == Way::ToServer {
-                    link.send(&frame);
+                    link.send(&bytes);
                 }
-                if open.write_all(&frame).await.is_err() {
+                if open.write_all(&bytes).await.is_err() {
                     to = None;
                 }
+            }
+            if counts {
+                shared.gate.send_modify(|gate| gate.passed += 1);
             }
         }
         // The end of the stream is passed on in its turn, and not by a link that swallows.
         if (ended || from.is_none()) && mode == Mode::Pass && waiting.is_empty() {
             to = None;
         }
-        let due = waiting.front().filter(|_| mode != Mode::Hold).map(|(due, _)| *due);
+        let due = waiting.front().filter(|_| mode != Mode::Hold && !stopped).map(|frame| frame.due);
         tokio::select! {
             read = read(&mut from, &mut unread), if !ended => match read {
                 Ok(0) | Err(_) => ended = true,
                 Ok(_) => {
                     while let Some(length) = frame(&unread) {
-                        let frame: Vec<u8> = unread.drain(..length).collect();
-                        match way {
-                            Way::ToServer => link.0.log.send_modify(|log| log.asked.push(words(&frame))),
-                            Way::ToClient => link.answer(&frame),
-                        }
+                        let bytes: Vec<u8> = unread.drain(..length).collect();
+                        let subject = match way {
+                            Way::ToServer => {
+                                let words = words(&bytes);
+                                link.0.log.send_modify(|log| log.asked.push(words.clone()));
+                                Some(words)
+                            }
+                            Way::ToClient => link.answer(&bytes),
+                        };
                         if control.borrow().mode != Mode::Swallow {
-                            waiting.push_back((Instant::now() + delay, frame));
+                            waiting.push_back(Frame { due: Instant::now() + delay, bytes, subject });
                         }
                     }
                 }
             },
             () = tokio::time::sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             Ok(()) = control.changed() => {}
+            Ok(()) = gate.changed() => {}
             Ok(()) = from_open.changed() => {}
             Ok(()) = to_open.changed() => {}
         }
