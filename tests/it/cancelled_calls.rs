@@ -174,7 +174,7 @@ async fn lost() {
 async fn connect() {
     let tally = Tally::default();
     let server = Server::start();
-    let proxy = Proxy::start(&server).await;
+    let proxy = Proxy::start(server.port()).await;
     let (aside, mut cli) = (Aside::new(), server.cli());
     redis::cmd("ACL").arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]).exec(&mut cli).unwrap();
     let cli = RefCell::new(cli);
@@ -207,7 +207,7 @@ async fn close() {
     let bench = Bench::start().await;
     let connections = bench.connections();
     series(&tally, ("close", "a release under way"), &Cut::SERIES, async |crossing| {
-        let (aside, proxy) = (Aside::new(), Proxy::start(&bench.server).await);
+        let (aside, proxy) = (Aside::new(), Proxy::start(bench.server.port()).await);
         let client = aside.connect(Client::builder(), &proxy).await;
         let lock = client.lock(NAME);
         let blocker = bench.other.lock("busy").lock().await.unwrap();

@@ -168,7 +168,7 @@ async fn a_clients_runtime_that_ends() {
             for n in 0.. {
                 let crossing = Crossing { function: "lock", position, cut: series(n) };
                 let held = if busy { Some(bench.other.lock(NAME).lock().await.unwrap()) } else { None };
-                let (aside, proxy) = (Aside::new(), Proxy::start(&bench.server).await);
+                let (aside, proxy) = (Aside::new(), Proxy::start(bench.server.port()).await);
                 let client = aside.connect(Client::builder(), &proxy).await;
                 let lock = client.lock(NAME).with_lease(LEASE);
                 shut(&proxy, crossing.cut, of_the_lock);

@@ -511,7 +511,7 @@ impl Bench {
         let mut subscriber = server.cli();
         subscriber.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut subscriber).unwrap();
-        let proxy = Proxy::start(&server).await;
+        let proxy = Proxy::start(server.port()).await;
         let client = builder.response_timeout(response).connect(proxy.url()).await.unwrap();
         // The second link is that of the subscriptions, so that the third is the second for commands.
         let link = proxy.link(0).await;

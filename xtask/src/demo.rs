@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use process::Process;
 use rustix::time::{ClockId, clock_gettime};
-use server::Server;
 use story::Story;
 
+use crate::server::Server;
 use crate::setup;
 
 const LOCK: &str = "orders";
@@ -56,7 +56,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let environment = setup::run(&versions)?;
     build_contender()?;
 
-    let server = Server::start(&environment.server)?;
+    let server = Server::start(&environment.server, &[])?;
     let mut processes = Vec::new();
     if options.java {
         println!("demo: Redisson {} with {THREADS} threads", options.redisson);
@@ -75,7 +75,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     );
 
     let (tell, heard) = channel();
-    server.watch(tell.clone())?;
+    server::watch(&server, tell.clone())?;
     let mut story = Story::new(&processes);
     let mut problems = Vec::new();
     problems.extend(contend(&mut processes, options.time, &mut story, &tell, &heard).err());
@@ -83,7 +83,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     for process in &mut processes {
         problems.extend(process.end().err());
     }
-    problems.extend(story.sum_up(server.counter()?));
+    problems.extend(story.sum_up(server::counter(&server)?));
     for problem in &problems {
         println!("FAILED   {problem}");
     }

@@ -2,8 +2,10 @@
 
 mod demo;
 mod planted;
+mod server;
 mod setup;
 mod test;
+mod torture;
 
 use std::env;
 use std::process::ExitCode;
@@ -19,6 +21,10 @@ usage: cargo xtask <command>
       Get what the tests need: a redis-server, a JDK, Maven, and the Java peer built on each version of Redisson.
   test [--redisson <version>] [-- <arguments of cargo test>]
       Set up, then run every test. With --redisson, against that version alone, which may be any that exists.
+  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--java] [--redisson <version>]
+      Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
+      seed fixes; then what they did is judged. Without --faults all of them: an unknown name has them listed. The
+      report is target/torture/report.md, with a picture.
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +35,7 @@ fn main() -> ExitCode {
         ["demo", rest @ ..] => demo::run(rest),
         ["planted", names @ ..] => planted::run(names),
         ["test", rest @ ..] => test::run(rest),
+        ["torture", rest @ ..] => torture::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     outcome.unwrap_or_else(|problem| {

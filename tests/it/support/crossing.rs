@@ -217,7 +217,7 @@ impl Bench {
     pub async fn start() -> Self {
         let server = Server::start();
         let cli = server.cli();
-        let (proxy, far_proxy) = (Proxy::start(&server).await, Proxy::start(&server).await);
+        let (proxy, far_proxy) = (Proxy::start(server.port()).await, Proxy::start(server.port()).await);
         let aside = Aside::new();
         let near = aside.connect(Client::builder().watchdog_timeout(LEASE), &proxy).await;
         let far = Client::connect(far_proxy.url()).await.expect("the server is there");

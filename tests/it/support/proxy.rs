@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -20,8 +21,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-use super::Server;
 
 /// The words of a request.
 pub type Words = Vec<Vec<u8>>;
@@ -79,7 +78,17 @@ impl Gate {
 }
 
 impl Proxy {
-    pub async fn start(server: &Server) -> Self {
+    /// In front of the server on that port.
+    pub async fn start(server: u16) -> Self {
+        Self::keeping(server, true).await
+    }
+
+    /// The same, but what passes is not remembered: for as many requests as may come.
+    pub async fn forgetful(server: u16) -> Self {
+        Self::keeping(server, false).await
+    }
+
+    async fn keeping(server: u16, keeps: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("no port is free");
         let port = listener.local_addr().expect("it is bound").port();
         let shared = Arc::new(Shared {
@@ -89,12 +98,23 @@ impl Proxy {
             gate: watch::Sender::new(Gate::new(usize::MAX, |_| false)),
         });
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, server.port(), shared.clone()));
+        tasks.spawn(accept(listener, server, keeps, shared.clone()));
         Self { port, shared, _tasks: tasks }
     }
 
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The connections whose sockets are both open.
+    pub fn open_links(&self) -> Vec<Link> {
+        let mut links = self.shared.links();
+        links.retain(|link| link.is_open());
+        links.clone()
     }
 
     /// The `n`-th connection, counted from 0, as soon as it is there.
@@ -186,6 +206,10 @@ struct Inner {
     to_client: watch::Sender<Control>,
     client_open: watch::Sender<bool>,
     server_open: watch::Sender<bool>,
+    /// Where requests and replies are remembered.
+    keeps: bool,
+    /// It has subscribed to something.
+    subscribes: AtomicBool,
     log: watch::Sender<Log>,
 }
 
@@ -193,6 +217,8 @@ struct Inner {
 struct Control {
     mode: Mode,
     delay: Duration,
+    /// Half of the next frame goes by, and then the link is cut.
+    halve: bool,
 }
 
 /// What has happened on a link.
@@ -241,6 +267,28 @@ impl Link {
     /// Frames that come from now on are passed on so much later.
     pub fn delay(&self, way: Way, delay: Duration) {
         self.set(way, |control| control.delay = delay);
+    }
+
+    /// Passes half of the next frame on, and closes both sockets.
+    pub fn halve(&self, way: Way) {
+        self.set(way, |control| control.halve = true);
+    }
+
+    /// Whether it is a link of subscriptions.
+    pub fn subscribes(&self) -> bool {
+        self.0.subscribes.load(Ordering::Relaxed)
+    }
+
+    pub fn is_swallowing(&self) -> bool {
+        self.0.to_server.borrow().mode == Mode::Swallow
+    }
+
+    pub fn is_holding(&self) -> bool {
+        self.0.to_server.borrow().mode == Mode::Hold
+    }
+
+    fn is_open(&self) -> bool {
+        *self.0.client_open.borrow() || *self.0.server_open.borrow()
     }
 
     /// Closes both sockets.
@@ -310,6 +358,18 @@ impl Link {
         control.send_modify(change);
     }
 
+    /// A request came.
+    fn ask(&self, frame: &[u8]) -> Words {
+        let words = words(frame);
+        if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"subscribe")) {
+            self.0.subscribes.store(true, Ordering::Relaxed);
+        }
+        if self.0.keeps {
+            self.0.log.send_modify(|log| log.asked.push(words.clone()));
+        }
+        words
+    }
+
     /// A request goes on to the server.
     fn send(&self, frame: &[u8]) {
         self.0.log.send_modify(|log| log.unanswered.push_back(words(frame)));
@@ -329,7 +389,9 @@ impl Link {
                 log.lost += 1;
                 cut = lose.cut;
             }
-            log.answered.push((words, frame.to_vec()));
+            if self.0.keeps {
+                log.answered.push((words, frame.to_vec()));
+            }
         });
         if cut {
             self.cut_client();
@@ -349,17 +411,19 @@ struct Frame {
     subject: Option<Words>,
 }
 
-async fn accept(listener: TcpListener, server: u16, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, server: u16, keeps: bool, shared: Arc<Shared>) {
     let mut pumps = JoinSet::new();
     loop {
         let (client, _) = listener.accept().await.expect("the listener is ours");
         let mode = if *shared.dark.borrow() { Mode::Swallow } else { Mode::Pass };
-        let control = Control { mode, delay: Duration::ZERO };
+        let control = Control { mode, delay: Duration::ZERO, halve: false };
         let link = Link(Arc::new(Inner {
             to_server: watch::Sender::new(control),
             to_client: watch::Sender::new(control),
             client_open: watch::Sender::new(true),
             server_open: watch::Sender::new(true),
+            keeps,
+            subscribes: AtomicBool::new(false),
             log: watch::Sender::default(),
         }));
         // A server that is down hangs up on the client, as it would without us.
@@ -400,7 +464,7 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
         if !*to_open.borrow_and_update() {
             to = None;
         }
-        let Control { mode, delay } = *control.borrow_and_update();
+        let Control { mode, delay, halve } = *control.borrow_and_update();
         // What came before the link began to swallow is past it already, unless it was held.
         if mode == Mode::Swallow && before == Mode::Hold {
             waiting.clear();
@@ -419,7 +483,12 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
                 if way == Way::ToServer {
                     link.send(&bytes);
                 }
-                if open.write_all(&bytes).await.is_err() {
+                let part = if halve { &bytes[..bytes.len() / 2] } else { &bytes[..] };
+                if open.write_all(part).await.is_err() {
+                    to = None;
+                }
+                if halve {
+                    link.cut();
                     to = None;
                 }
             }
@@ -434,16 +503,13 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
         let due = waiting.front().filter(|_| mode != Mode::Hold && !stopped).map(|frame| frame.due);
         tokio::select! {
             read = read(&mut from, &mut unread), if !ended => match read {
-                Ok(0) | Err(_) => ended = true,
+                // The socket is closed as soon as its other half is.
+                Ok(0) | Err(_) => (ended, from) = (true, None),
                 Ok(_) => {
                     while let Some(length) = frame(&unread) {
                         let bytes: Vec<u8> = unread.drain(..length).collect();
                         let subject = match way {
-                            Way::ToServer => {
-                                let words = words(&bytes);
-                                link.0.log.send_modify(|log| log.asked.push(words.clone()));
-                                Some(words)
-                            }
+                            Way::ToServer => Some(link.ask(&bytes)),
                             Way::ToClient => link.answer(&bytes),
                         };
                         if control.borrow().mode != Mode::Swallow {

@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::server::Server;
 use super::{COUNTER, COUNTER64, Deed, Event, Heard, LEASE, LOCK, LOCK64, PATIENCE, THREADS, contender};
+use crate::server::Server;
 
 /// A program with contenders in it. It ends when its stdin does, so also when the demo is killed.
 pub struct Process {

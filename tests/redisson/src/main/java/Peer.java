@@ -4,11 +4,16 @@ import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.nio.ByteBuffer;
+import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Random;
 import java.util.StringJoiner;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
@@ -71,7 +76,9 @@ public final class Peer {
             Map.entry("holdCount", (w, a) -> w.lock(a).getHoldCount()),
             Map.entry("remainTtl", (w, a) -> callIfThere(w.lock(a), "remainTimeToLive")),
             Map.entry("owner", (w, a) -> threadId()),
-            Map.entry("loop", Peer::loop));
+            Map.entry("loop", Peer::loop),
+            Map.entry("contend", Peer::contend),
+            Map.entry("stopContending", (w, a) -> w.client.stopping = true));
 
     static final Map<String, Client> CLIENTS = new ConcurrentHashMap<>();
     static final PrintStream OUT = System.out;
@@ -173,12 +180,65 @@ public final class Peer {
         return holds;
     }
 
+    /**
+     * Takes the hot keys of the fault campaign, again and again, until stopContending. Inside, it reads a cell of 8 bytes
+     * of a file and writes a number that is used once. A line for each hold goes to java.log, as tests/torture/work.rs
+     * explains them; what Java does not know is 0, and so is what it throws, save for the line's outcome.
+     */
+    static Object contend(Worker worker, Args args) throws Exception {
+        Path folder = Path.of(args.text());
+        long number = args.number() << 40;
+        var random = new Random(args.number());
+        long leaseMillis = args.number();
+        RLock[] locks = {worker.client.redisson().getLock("hot:0"), worker.client.redisson().getLock("hot:1")};
+        try (var cells = FileChannel.open(folder.resolve("cells"), StandardOpenOption.READ, StandardOpenOption.WRITE);
+                var log = FileChannel.open(
+                        folder.resolve("java.log"), StandardOpenOption.CREATE, StandardOpenOption.APPEND)) {
+            while (!worker.client.stopping) {
+                int cell = random.nextInt(10) >= 8 ? 1 : 0;
+                long start = 0;
+                long asked = System.nanoTime();
+                long end = 0;
+                long read = 0;
+                String outcome = "Ok";
+                try {
+                    if (leaseMillis > 0) {
+                        locks[cell].lock(leaseMillis, TimeUnit.MILLISECONDS);
+                    } else {
+                        locks[cell].lock();
+                    }
+                    start = System.nanoTime();
+                    var bytes = ByteBuffer.allocate(8);
+                    cells.read(bytes, cell * 8L);
+                    read = bytes.getLong(0);
+                    LockSupport.parkNanos(random.nextInt(1_500_000));
+                    number++;
+                    cells.write(ByteBuffer.allocate(8).putLong(0, number), cell * 8L);
+                    end = System.nanoTime();
+                    locks[cell].unlock();
+                } catch (Exception thrown) {
+                    outcome = thrown.getClass().getSimpleName();
+                    Thread.sleep(20);
+                }
+                if (end > 0) {
+                    String line = "hold java " + worker.name + " - hot:" + cell + " java " + leaseMillis + " " + asked
+                            + " " + start + " Java " + read + " " + number + " " + end + " 1 Java 0 0 0 " + outcome
+                            + " " + System.nanoTime() + "\n";
+                    log.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
+                }
+                Thread.sleep(4 + random.nextInt(16));
+            }
+        }
+        return "";
+    }
+
     /** A Redisson client, by the name that requests give it. It exists before it is connected. */
     static final class Client {
         final String name;
         final Map<String, Worker> workers = new ConcurrentHashMap<>();
         volatile RedissonClient redisson;
         volatile boolean events;
+        volatile boolean stopping;
 
         Client(String name) {
             this.name = name;

@@ -1,0 +1,170 @@
+//! A Rust client: tasks that contend, each with a work of its own (see `work`), until stdin says `stop`, and then `close`.
+//!
+//! `client <url> <folder> <index> <number> <seed> <lease in ms>`. Says `ready`, then `beat ..` each second, and in the end
+//! `settled <tasks> <of> <sockets> <of>`, and the same with `closed`. `force <key>` on stdin frees that lock, and says `forced <result>`.
+
+use crate::Failure;
+use crate::ledger::{Ledger, delayed, error_word, now};
+use crate::random::Random;
+use crate::work::Work;
+use redisson_lock::Client;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::runtime::Handle;
+
+/// Tasks that contend for the hot keys.
+const HOT_TASKS: u64 = 4;
+/// Of a client that has nothing to do: those that keep up its two connections, and what drives each; and the watchdog.
+const TASKS: usize = 5;
+const SOCKETS: usize = 2;
+/// How long an answer is waited for, and a connection.
+pub const RESPONSE: Duration = Duration::from_secs(1);
+/// How long the probe sleeps, and what it takes for a stall.
+const PROBE: Duration = Duration::from_millis(5);
+
+pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
+    let [url, folder, index, number, seed, lease] = arguments else {
+        return Err("client <url> <folder> <index> <number> <seed> <lease>".into());
+    };
+    let (index, number, seed): (u64, u64, u64) = (index.parse()?, number.parse()?, seed.parse()?);
+    let ledger = Arc::new(Ledger::open(Path::new(folder), &format!("rust{index}"), number)?);
+    let lease = Duration::from_millis(lease.parse()?);
+    let before = (tasks(), sockets());
+    let connect = || {
+        Client::builder()
+            .watchdog_timeout(lease)
+            .response_timeout(RESPONSE)
+            .connect_timeout(RESPONSE)
+            .connect(url)
+    };
+    // Started again in the middle of a fault, perhaps.
+    let client = loop {
+        match connect().await {
+            Ok(client) => break client,
+            Err(error) => ledger.log(&format!("note {} connect {}", now(), error_word(&error))),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let base = (before.0 + TASKS, before.1 + SOCKETS);
+    while (tasks(), sockets()) != base {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    delayed();
+    let stopping = Arc::new(AtomicBool::new(false));
+    thread::spawn({
+        let (ledger, handle) = (ledger.clone(), Handle::current());
+        move || beat(&ledger, &handle)
+    });
+    println!("ready");
+
+    let work = |task: u64| Work {
+        client: client.clone(),
+        ledger: ledger.clone(),
+        index,
+        task,
+        lease,
+        stopping: stopping.clone(),
+        random: Random::new(seed ^ (number << 32) ^ (task << 16)),
+    };
+    let mut running = tokio::task::JoinSet::new();
+    running.spawn(work(0).own());
+    running.spawn(work(1).long());
+    running.spawn(work(2).duel());
+    for task in 3..3 + HOT_TASKS {
+        running.spawn(work(task).hot());
+    }
+
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        match line.split_once(' ') {
+            Some(("force", key)) => {
+                let (asked, waited) = (now(), delayed());
+                let forced = client.lock(key).force_unlock().await;
+                let outcome = forced.as_ref().map_or_else(error_word, bool::to_string);
+                let limit = RESPONSE.as_millis();
+                let name = &ledger.name;
+                let (ended, waited) = (now(), delayed() - waited);
+                let times = format!("{asked} {ended} {limit}");
+                ledger.log(&format!("call {name} - force_unlock {times} {outcome} {waited}"));
+                println!("forced {outcome}");
+            }
+            _ if line == "stop" => {
+                stopping.store(true, Ordering::Relaxed);
+                while let Some(ended) = running.join_next().await {
+                    ended?;
+                }
+                settle("settled", base, lease).await;
+            }
+            _ if line == "close" => {
+                client.close().await;
+                settle("closed", before, lease).await;
+            }
+            _ => return Err(format!("cannot read {line:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until nothing is left of the work, at most for what the last lease may take.
+async fn settle(word: &str, base: (usize, usize), lease: Duration) {
+    let began = Instant::now();
+    while (tasks(), sockets()) != base && began.elapsed() < lease + RESPONSE * 2 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("{word} {} {} {} {}", tasks(), base.0, sockets(), base.1);
+}
+
+/// On a thread of its own, so that it measures the machine and not this program's runtime: whatever sleeps too long here
+/// was kept from running, all threads together by a signal or this one by the scheduler.
+fn beat(ledger: &Ledger, handle: &Handle) {
+    let mut due = Instant::now();
+    loop {
+        let slept = now();
+        thread::sleep(PROBE);
+        let woken = now();
+        if woken - slept > 3 * PROBE.as_nanos() as u64 {
+            ledger.log(&format!("stall {} {slept} {woken}", ledger.name));
+        }
+        if Instant::now() < due {
+            continue;
+        }
+        due += Duration::from_secs(1);
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let count = |what: &std::sync::atomic::AtomicU64| what.load(Ordering::Relaxed);
+        let line = format!(
+            "beat {} {} {} {} {} {} {}",
+            now(),
+            count(&ledger.holds),
+            count(&ledger.lost),
+            resident_kb(),
+            sockets(),
+            handle.metrics().num_alive_tasks(),
+            wall.as_secs(),
+        );
+        ledger.log(&line);
+        println!("{line}");
+    }
+}
+
+fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Sockets; what the runtime opens for itself is not counted.
+fn sockets() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    open.filter(|entry| {
+        std::fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+    })
+    .count()
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

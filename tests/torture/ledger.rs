@@ -1,0 +1,92 @@
+//! What is kept outside of the faulted path: the cells that the locks guard, and the log of what was done.
+//!
+//! A cell is 8 bytes of a file, read and written apart, with nothing but the lock to protect it. What is written is a
+//! number that is used once, so that who reads it knows who wrote it. A line of the log is one write to a file that only
+//! grows: what a killed process has told is there.
+
+use crate::Failure;
+use redisson_lock::{Error, HoldState};
+use rustix::time::{ClockId, clock_gettime};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub struct Ledger {
+    /// Of the process, in the log.
+    pub name: String,
+    cells: File,
+    log: File,
+    last: AtomicU64,
+    pub holds: AtomicU64,
+    pub lost: AtomicU64,
+}
+
+impl Ledger {
+    /// `number` is used by one process only.
+    pub fn open(folder: &Path, name: &str, number: u64) -> Result<Self, Failure> {
+        Ok(Self {
+            name: name.to_owned(),
+            cells: OpenOptions::new().read(true).write(true).open(folder.join("cells"))?,
+            log: OpenOptions::new().append(true).create(true).open(folder.join(format!("{name}.log")))?,
+            last: AtomicU64::new(number << 40),
+            holds: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    pub fn read(&self, cell: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.cells.read_exact_at(&mut bytes, cell * 8).expect("the cells are there");
+        u64::from_be_bytes(bytes)
+    }
+
+    /// Writes a new number, and tells it.
+    pub fn write(&self, cell: u64) -> u64 {
+        let value = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.cells.write_all_at(&value.to_be_bytes(), cell * 8).expect("the cells are there");
+        value
+    }
+
+    pub fn log(&self, line: &str) {
+        (&self.log).write_all(format!("{line}\n").as_bytes()).expect("the log can be written");
+    }
+}
+
+/// How long the threads of the runtime were ready to run and did not, all together and up to now: what the machine kept
+/// from this process. Of those that exist at the first call.
+pub fn delayed() -> u64 {
+    static THREADS: OnceLock<Vec<File>> = OnceLock::new();
+    let threads = THREADS.get_or_init(|| {
+        let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        tasks.filter_map(|task| File::open(task.path().join("schedstat")).ok()).collect()
+    });
+    let delay = |thread: &File| -> Option<u64> {
+        let mut bytes = [0; 80];
+        let length = thread.read_at(&mut bytes, 0).ok()?;
+        std::str::from_utf8(&bytes[..length]).ok()?.split(' ').nth(1)?.parse().ok()
+    };
+    threads.iter().filter_map(delay).sum()
+}
+
+/// The clock that all processes of the host share, and that goes on while it sleeps.
+pub fn now() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+pub fn state_word(state: HoldState) -> String {
+    match state {
+        HoldState::Lost(reason) => format!("Lost-{reason:?}"),
+        other => format!("{other:?}"),
+    }
+}
+
+pub fn error_word(error: &Error) -> String {
+    match error {
+        Error::Refused { code, .. } => format!("Refused-{code}"),
+        other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
+    }
+}

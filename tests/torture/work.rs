@@ -1,0 +1,396 @@
+//! What a task of a client does, again and again, and what it tells of it.
+//!
+//! - `hold <process> <task> <owner> <key> <how> <lease> <asked> <start> <state> <read> <written> <end> <left> <state>
+//!   <deadline> <lost> <delayed> <outcome> <done>`: times in ns of the boot-time clock. `lease` is the fixed one in ms, 0 with a
+//!   watchdog; `left` what the deadline had left when the last state was read; `deadline` the last one that was seen while
+//!   the hold was live, and `lost` when it was told to be lost, 0 if it was not; `delayed` what the machine kept from
+//!   this process in the last look before.
+//! - `call <process> <task> <what> <start> <end> <limit in ms> <outcome> <delayed>`: a call that must end on time, if it took longer
+//!   than a moment or failed.
+
+use crate::client::RESPONSE;
+use crate::ledger::{Ledger, delayed, error_word, now, state_word};
+use crate::random::Random;
+use redisson_lock::{Client, Error, Holding, Lock, LockGuard};
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Calls that end sooner than this are not worth a line.
+const MOMENT: Duration = Duration::from_millis(20);
+/// Holds longer than this are watched while they last.
+const WATCHED: Duration = Duration::from_millis(100);
+/// How often a watched hold's deadline is read.
+const LOOK: Duration = Duration::from_millis(20);
+/// Rest after an error, so that a server that refuses is not asked without end.
+const REST: Duration = Duration::from_millis(20);
+
+pub struct Work {
+    pub client: Client,
+    pub ledger: Arc<Ledger>,
+    pub index: u64,
+    pub task: u64,
+    pub lease: Duration,
+    pub stopping: Arc<AtomicBool>,
+    pub random: Random,
+}
+
+/// A key and the cell that it guards.
+#[derive(Clone)]
+struct Key {
+    name: String,
+    cell: u64,
+}
+
+/// A hold in the making.
+#[derive(Clone)]
+struct Tale {
+    key: Key,
+    how: &'static str,
+    /// Zero with a watchdog.
+    lease: Duration,
+    asked: u64,
+    owner: String,
+    start: u64,
+    first: String,
+    read: u64,
+    written: u64,
+    end: u64,
+    left: u64,
+    last: String,
+    deadline: u64,
+    lost: u64,
+    delayed: u64,
+}
+
+impl Tale {
+    fn new(key: &Key, how: &'static str, lease: Duration) -> Self {
+        Self {
+            key: key.clone(),
+            how,
+            lease,
+            asked: now(),
+            owner: "-".into(),
+            start: 0,
+            first: "-".into(),
+            read: 0,
+            written: 0,
+            end: 0,
+            left: 0,
+            last: "-".into(),
+            deadline: 0,
+            lost: 0,
+            delayed: 0,
+        }
+    }
+}
+
+impl Work {
+    /// A key that nobody else wants: what happens there is this client's doing alone.
+    pub async fn own(mut self) {
+        let key = Key { name: format!("own:{}", self.index), cell: 2 + self.index };
+        while !self.stopping.load(Ordering::Relaxed) {
+            let stay = Duration::from_micros(self.random.between(0, 2000));
+            match self.random.between(0, 3) {
+                0 => self.tried(&key, stay).await,
+                1 => self.leased(&key, stay).await,
+                _ => self.plain(&key, stay).await,
+            }
+            self.rest(5, 15).await;
+        }
+    }
+
+    /// Two quiet keys at once, for longer than a lease: they live by one renewal.
+    pub async fn long(mut self) {
+        let key = Key { name: format!("long:{}", self.index), cell: 16 + self.index };
+        let pair = Key { name: format!("pair:{}", self.index), cell: 32 + self.index };
+        while !self.stopping.load(Ordering::Relaxed) {
+            let stay = Duration::from_millis(self.random.between(500, 3500));
+            let (one, other) = (self.fork(), self.fork());
+            let one = tokio::spawn({
+                let key = key.clone();
+                async move { one.plain(&key, stay).await }
+            });
+            let other = tokio::spawn({
+                let pair = pair.clone();
+                async move { other.plain(&pair, stay).await }
+            });
+            let _ = tokio::join!(one, other);
+            self.rest(1, 50).await;
+        }
+    }
+
+    /// A key that two clients want at all times, and hold for longer than a round trip: what the network still delivers of
+    /// one client meets the next hold.
+    pub async fn duel(mut self) {
+        let pair = self.index / 2;
+        let key = Key { name: format!("duel:{pair}"), cell: 48 + pair };
+        while !self.stopping.load(Ordering::Relaxed) {
+            let stay = Duration::from_millis(self.random.between(10, 50));
+            self.plain(&key, stay).await;
+        }
+    }
+
+    /// The keys that everybody wants, in every way there is.
+    pub async fn hot(mut self) {
+        while !self.stopping.load(Ordering::Relaxed) {
+            let cell = u64::from(self.random.between(0, 9) >= 8);
+            let key = Key { name: format!("hot:{cell}"), cell };
+            let stay = match self.random.between(0, 99) {
+                0 => Duration::from_millis(self.random.between(10, 120)),
+                1..10 => Duration::from_millis(self.random.between(2, 10)),
+                _ => Duration::from_micros(self.random.between(0, 1500)),
+            };
+            match self.random.between(0, 19) {
+                0..8 => self.plain(&key, stay).await,
+                8..10 => self.tried(&key, stay).await,
+                10..13 => self.waited(&key, stay).await,
+                13..15 => self.leased(&key, stay).await,
+                15..17 => self.reentered(&key, stay).await,
+                17..19 => self.cancelled(&key, stay).await,
+                _ => self.in_run(&key, stay).await,
+            }
+            self.rest(4, 20).await;
+        }
+    }
+
+    async fn plain(&self, key: &Key, stay: Duration) {
+        let tale = Tale::new(key, "lock", Duration::ZERO);
+        match self.lock(key).lock().await {
+            Ok(guard) => self.hold(guard, tale, stay).await,
+            Err(error) => self.failed("lock", tale.asked, &error).await,
+        }
+    }
+
+    async fn tried(&self, key: &Key, stay: Duration) {
+        let tale = Tale::new(key, "try_lock", Duration::ZERO);
+        if let Some(guard) = self.call("try_lock", RESPONSE, self.lock(key).try_lock()).await.flatten() {
+            self.hold(guard, tale, stay).await;
+        }
+    }
+
+    async fn waited(&mut self, key: &Key, stay: Duration) {
+        let most = if self.random.between(0, 9) == 0 { 3000 } else { 120 };
+        let wait = Duration::from_millis(self.random.between(1, most));
+        let tale = Tale::new(key, "try_lock_for", Duration::ZERO);
+        let asked = self.lock(key);
+        if let Some(guard) = self.call("try_lock_for", wait, asked.try_lock_for(wait)).await.flatten() {
+            self.hold(guard, tale, stay).await;
+        }
+    }
+
+    /// Now and then the lease is shorter than the stay.
+    async fn leased(&mut self, key: &Key, stay: Duration) {
+        let (lease, stay) = match self.random.between(0, 9) {
+            0 => (Duration::from_millis(30), Duration::from_millis(50)),
+            _ => (Duration::from_millis(self.random.between(200, self.lease.as_millis() as u64)), stay),
+        };
+        let tale = Tale::new(key, "lease", lease);
+        match self.lock(key).with_lease(lease).lock().await {
+            Ok(guard) => self.hold(guard, tale, stay).await,
+            Err(error) => self.failed("lock", tale.asked, &error).await,
+        }
+    }
+
+    async fn reentered(&self, key: &Key, stay: Duration) {
+        let tale = Tale::new(key, "reentry", Duration::ZERO);
+        let lock = self.lock(key);
+        match lock.lock().await {
+            Ok(guard) => {
+                let inner = self.call("reenter", RESPONSE, lock.try_lock()).await.flatten();
+                if let Some(inner) = inner {
+                    self.call("unlock", RESPONSE, inner.unlock()).await;
+                }
+                self.hold(guard, tale, stay).await;
+            }
+            Err(error) => self.failed("lock", tale.asked, &error).await,
+        }
+    }
+
+    /// Leaves the queue, unless it was quicker.
+    async fn cancelled(&mut self, key: &Key, stay: Duration) {
+        let patience = Duration::from_micros(self.random.between(0, 8000));
+        let tale = Tale::new(key, "cancel", Duration::ZERO);
+        match tokio::time::timeout(patience, self.lock(key).lock()).await {
+            Ok(Ok(guard)) => self.hold(guard, tale, stay).await,
+            Ok(Err(error)) => self.failed("lock", tale.asked, &error).await,
+            Err(_) => {}
+        }
+    }
+
+    async fn in_run(&self, key: &Key, stay: Duration) {
+        // What the body has told when it is cut off.
+        let told = Arc::new(Mutex::new(Tale::new(key, "run", Duration::ZERO)));
+        let asked = told.lock().expect("whole").asked;
+        let (work, telling) = (self, &told);
+        let body = |holding: Holding| async move {
+            let mut tale = telling.lock().expect("whole").clone();
+            work.begin(&holding, &mut tale);
+            *telling.lock().expect("whole") = tale.clone();
+            work.stay(&holding, &mut tale, stay).await;
+            work.finish(&holding, &mut tale);
+            *telling.lock().expect("whole") = tale;
+        };
+        let outcome = self.lock(key).run(body).await;
+        let mut tale = told.lock().expect("whole").clone();
+        if tale.start == 0 {
+            if let Err(error) = outcome {
+                self.failed("run", asked, &error).await;
+            }
+            return;
+        }
+        if tale.end == 0 {
+            (tale.end, tale.last, tale.written) = (now(), "Lost-Run".into(), tale.read);
+        }
+        self.tell(&tale, &outcome);
+    }
+
+    async fn hold(&self, guard: LockGuard, mut tale: Tale, stay: Duration) {
+        self.begin(&guard, &mut tale);
+        self.stay(&guard, &mut tale, stay).await;
+        self.finish(&guard, &mut tale);
+        let (began, waited) = (now(), delayed());
+        let outcome = guard.unlock().await;
+        self.timed("unlock", began, waited, RESPONSE, &outcome);
+        self.tell(&tale, &outcome);
+    }
+
+    fn begin(&self, holding: &Holding, tale: &mut Tale) {
+        tale.start = now();
+        tale.first = state_word(holding.state());
+        tale.owner = holding.owner().to_owned();
+        tale.read = self.ledger.read(tale.key.cell);
+    }
+
+    async fn stay(&self, holding: &Holding, tale: &mut Tale, stay: Duration) {
+        if stay < WATCHED {
+            if !stay.is_zero() {
+                tokio::time::sleep(stay).await;
+            }
+            return;
+        }
+        let until = Instant::now() + stay;
+        let lost = holding.lost();
+        tokio::pin!(lost);
+        while Instant::now() < until {
+            let waited = delayed();
+            let deadline = deadline(holding);
+            if holding.state().is_live() {
+                tale.deadline = deadline;
+            }
+            tokio::select! {
+                biased;
+                _ = &mut lost => {
+                    (tale.lost, tale.delayed) = (now(), delayed() - waited);
+                    return;
+                }
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+
+    fn finish(&self, holding: &Holding, tale: &mut Tale) {
+        tale.written = tale.read;
+        if tale.lost == 0 {
+            tale.written = self.ledger.write(tale.key.cell);
+        }
+        tale.end = now();
+        // In this order: a deadline that has passed must be seen in a state that is read later.
+        let left = holding.deadline().saturating_duration_since(Instant::now());
+        let last = holding.state();
+        tale.left = left.as_nanos() as u64;
+        tale.last = state_word(last);
+    }
+
+    fn tell(&self, tale: &Tale, outcome: &Result<(), Error>) {
+        let outcome = outcome.as_ref().map_or_else(error_word, |()| "Ok".to_owned());
+        self.ledger.holds.fetch_add(1, Ordering::Relaxed);
+        if tale.last.starts_with("Lost") || ["Lost", "NotHeld"].contains(&outcome.as_str()) {
+            self.ledger.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        let Tale {
+            key,
+            how,
+            lease,
+            asked,
+            owner,
+            start,
+            first,
+            read,
+            written,
+            end,
+            left,
+            last,
+            deadline,
+            lost,
+            delayed,
+        } = tale;
+        let lease = lease.as_millis();
+        let (process, task) = (&self.ledger.name, self.task);
+        self.ledger.log(&format!(
+            "hold {process} {task} {owner} {} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} {last} \
+             {deadline} {lost} {delayed} {outcome} {}",
+            key.name,
+            now()
+        ));
+    }
+
+    /// Awaits a call that must end within `limit`.
+    async fn call<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Option<T> {
+        let (began, waited) = (now(), delayed());
+        let outcome = call.await;
+        self.timed(what, began, waited, limit, &outcome);
+        if outcome.is_err() {
+            tokio::time::sleep(REST).await;
+        }
+        outcome.ok()
+    }
+
+    fn timed<T>(&self, what: &str, began: u64, waited: u64, limit: Duration, outcome: &Result<T, Error>) {
+        let ended = now();
+        if outcome.is_ok() && Duration::from_nanos(ended - began) < MOMENT {
+            return;
+        }
+        let outcome = outcome.as_ref().map_or_else(error_word, |_| "Ok".to_owned());
+        let (process, task, limit) = (&self.ledger.name, self.task, limit.as_millis());
+        let waited = delayed() - waited;
+        self.ledger.log(&format!("call {process} {task} {what} {began} {ended} {limit} {outcome} {waited}"));
+    }
+
+    async fn failed(&self, what: &str, began: u64, error: &Error) {
+        let (process, task) = (&self.ledger.name, self.task);
+        self.ledger.log(&format!("call {process} {task} {what} {began} {} 0 {} 0", now(), error_word(error)));
+        tokio::time::sleep(REST).await;
+    }
+
+    async fn rest(&mut self, least: u64, most: u64) {
+        tokio::time::sleep(Duration::from_millis(self.random.between(least, most))).await;
+    }
+
+    fn lock(&self, key: &Key) -> Lock {
+        self.client.lock(&key.name)
+    }
+
+    /// The same for a task of its own.
+    fn fork(&mut self) -> Self {
+        Self {
+            client: self.client.clone(),
+            ledger: self.ledger.clone(),
+            stopping: self.stopping.clone(),
+            random: Random::new(self.random.next()),
+            ..*self
+        }
+    }
+}
+
+/// On the clock of the log.
+fn deadline(holding: &Holding) -> u64 {
+    let left = holding.deadline().saturating_duration_since(Instant::now());
+    now() + left.as_nanos() as u64
+}

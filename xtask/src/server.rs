@@ -1,0 +1,114 @@
+//! A redis-server of a command's own. It also ends when the command is killed: the guardian waits for the end of its
+//! stdin, which only this process holds open.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// The same that the tests use.
+const GUARDIAN: &str = include_str!("../../tests/it/support/guardian.sh");
+
+pub struct Server {
+    guardian: Child,
+    process: Pid,
+    pub port: u16,
+}
+
+impl Server {
+    /// On a free port.
+    pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .and_then(|free| free.local_addr())
+            .map_err(|error| format!("no port is free: {error}"))?
+            .port();
+        Self::start_on(port, program, arguments)
+    }
+
+    pub fn start_on(port: u16, program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        let problem = |error: io::Error| format!("{}: {error}", program.display());
+        let mut guardian = Command::new("sh")
+            .args(["-c", GUARDIAN, "guardian"])
+            .arg(program)
+            .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
+            .args(arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(problem)?;
+        let mut lines = BufReader::new(guardian.stdout.take().expect("it is piped"));
+        let mut log = String::new();
+        lines.read_line(&mut log).map_err(problem)?;
+        let process = log.trim().parse().ok().and_then(Pid::from_raw).ok_or("the guardian names no pid")?;
+        let server = Self { guardian, process, port };
+        while !log.contains("Ready to accept connections") {
+            if lines.read_line(&mut log).map_err(problem)? == 0 {
+                return Err(format!("{log}the server does not start"));
+            }
+        }
+        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        Ok(server)
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        kill_process(self.process, signal).map_err(|error| format!("the server is gone: {error}"))
+    }
+
+    /// Sends one command on a connection of its own, and leaves the reading to the caller.
+    pub fn request(&self, words: &[&str]) -> Result<BufReader<TcpStream>, String> {
+        let mut frame = format!("*{}\r\n", words.len());
+        for word in words {
+            frame += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        let connect = || {
+            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
+            stream.write_all(frame.as_bytes())?;
+            Ok(BufReader::new(stream))
+        };
+        connect().map_err(|error: io::Error| format!("the server is gone: {error}"))
+    }
+
+    /// What the server replies, as the texts in it from left to right.
+    pub fn ask(&self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
+        let mut answer = self.request(words)?;
+        let mut texts = Vec::new();
+        answer
+            .get_ref()
+            .set_read_timeout(Some(patience))
+            .and_then(|()| read_reply(&mut answer, &mut texts))
+            .map_err(|error| format!("{}: {error}", words.join(" ")))?;
+        Ok(texts)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.guardian.stdin.take());
+        let _ = self.guardian.wait();
+    }
+}
+
+fn read_reply(answer: &mut BufReader<TcpStream>, texts: &mut Vec<String>) -> io::Result<()> {
+    let mut line = String::new();
+    answer.read_line(&mut line)?;
+    let (kind, rest) = line.trim_end().split_at_checked(1).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let length = usize::try_from(rest.parse::<i64>().unwrap_or(-1));
+    match (kind, length) {
+        ("-", _) => return Err(io::Error::other(rest)),
+        ("*", Ok(count)) => (0..count).try_for_each(|_| read_reply(answer, texts))?,
+        ("$", Ok(length)) => {
+            let mut bytes = vec![0; length + 2];
+            answer.read_exact(&mut bytes)?;
+            texts.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
+        }
+        ("$" | "*", Err(_)) => {}
+        _ => texts.push(rest.to_owned()),
+    }
+    Ok(())
+}

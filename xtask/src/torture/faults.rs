@@ -1,0 +1,263 @@
+//! How each fault is done and undone.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::process::Signal;
+
+use super::history::{Window, kept};
+use super::now;
+use super::processes::{PASSWORD, Process, Recipe};
+use super::random::Random;
+use super::schedule::Fault;
+use crate::server::Server;
+
+/// How long the server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What a server that loads reads, and how slowly: for about a second.
+const FILLERS: usize = 50;
+const FILLER_LOAD_US: usize = 20_000;
+
+/// Everything that faults are done to.
+pub struct Stage {
+    /// `None` only while it is being started anew.
+    pub server: Option<Server>,
+    pub port: u16,
+    pub program: PathBuf,
+    pub proxy: Process,
+    /// In front of the server, one a client.
+    pub ports: Vec<u16>,
+    pub clients: Vec<Process>,
+    /// How many clients were ever started.
+    pub started: u64,
+    pub recipe: Recipe,
+}
+
+/// What the server is started with. Busy soon, and slow to load when it is told to be.
+pub fn server_arguments() -> Vec<String> {
+    let text = format!(
+        "--enable-debug-command local --lua-time-limit 100 --loading-process-events-interval-bytes 1024 --user torture on \
+         >{PASSWORD} ~* &* +@all"
+    );
+    text.split(' ').map(str::to_owned).collect()
+}
+
+impl Stage {
+    pub fn start_server(&mut self) -> Result<(), String> {
+        let arguments = server_arguments();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        self.server = None;
+        self.server = Some(Server::start_on(self.port, &self.program, &arguments)?);
+        Ok(())
+    }
+
+    /// Does the fault, and undoes it.
+    pub fn inflict(&mut self, fault: &Fault) -> Result<Window, String> {
+        let mut window = Window { kind: fault.kind, from: now(), ..Window::default() };
+        let lasts = Duration::from_millis(fault.lasts_ms);
+        let who = fault.target.map_or("*".to_owned(), |index| index.to_string());
+        let one = fault.target.unwrap_or(fault.choice as usize % self.clients.len());
+        let for_one =
+            |window: &mut Window| window.process = fault.target.map(|index| kept(&format!("rust{index}")));
+        match fault.kind {
+            "kill-server" => {
+                window.resets = true;
+                self.server = None;
+                self.wait(&mut window, lasts);
+                self.start_server()?;
+            }
+            "stop-server" | "stop-server-short" => {
+                window.silent = true;
+                self.server().signal(Signal::STOP)?;
+                self.wait(&mut window, lasts);
+                self.server().signal(Signal::CONT)?;
+            }
+            "drop-normal" => self.tell("CLIENT KILL TYPE normal")?,
+            "drop-pubsub" => self.tell("CLIENT KILL TYPE pubsub")?,
+            "cut" | "half-open" | "half-open-pubsub" | "lose-reply" => {
+                for_one(&mut window);
+                window.silent = fault.kind == "half-open";
+                let fault_name = match fault.kind {
+                    "cut" => "cut",
+                    "half-open" => "dark",
+                    "lose-reply" => "lose",
+                    _ => "dark-pubsub",
+                };
+                self.proxy(&who, fault_name)?;
+                self.wait(&mut window, lasts);
+                self.proxy(&who, "light")?;
+            }
+            "latency" => {
+                for_one(&mut window);
+                let mut random = Random::new(fault.choice);
+                for _ in 0..fault.lasts_ms / 50 {
+                    self.proxy(&who, &format!("delay {}", random.between(0, 60)))?;
+                    thread::sleep(Duration::from_millis(50));
+                }
+                self.proxy(&who, "delay 0")?;
+            }
+            "late-request" => {
+                for_one(&mut window);
+                self.proxy(&who, "hold")?;
+                thread::sleep(Duration::from_millis(100));
+                self.proxy(&who, "hangup")?;
+                self.wait(&mut window, lasts);
+                self.proxy(&who, "pass")?;
+            }
+            "half-frame" => {
+                for_one(&mut window);
+                self.proxy(&who, if fault.choice.is_multiple_of(2) { "half-request" } else { "half-reply" })?;
+                self.wait(&mut window, lasts);
+            }
+            "script-flush" => self.tell("SCRIPT FLUSH")?,
+            "pause" => {
+                window.silent = true;
+                self.tell(&format!("CLIENT PAUSE {} WRITE", fault.lasts_ms))?;
+                window.begun = now();
+                thread::sleep(lasts.saturating_sub(Duration::from_millis(10)));
+                window.ending = now();
+                thread::sleep(Duration::from_millis(10));
+                self.tell("CLIENT UNPAUSE")?;
+            }
+            "sleep" => {
+                window.silent = true;
+                let asked = self.server().request(&["DEBUG", "SLEEP", &lasts.as_secs_f64().to_string()])?;
+                self.wait(&mut window, lasts - Duration::from_millis(50));
+                drop(asked);
+                self.tell("PING")?;
+            }
+            "oom" => self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?,
+            "string" => {
+                let key = format!("long:{one}");
+                window.key = Some(key.clone());
+                window.resets = true;
+                self.between(&format!("SET {key} x"), &format!("DEL {key}"), &mut window, lasts)?;
+            }
+            "readonly" => {
+                window.silent = true;
+                self.between("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", &mut window, lasts)?;
+            }
+            "loading" => self.load(&mut window)?,
+            "acl-publish" => {
+                let (take, give) = ("ACL SETUSER torture -publish", "ACL SETUSER torture +publish");
+                self.between(take, give, &mut window, lasts)?;
+            }
+            "password" => {
+                window.silent = true;
+                self.tell("ACL SETUSER torture resetpass >second")?;
+                self.tell("CLIENT KILL USER torture")?;
+                self.wait(&mut window, lasts);
+                self.tell(&format!("ACL SETUSER torture >{PASSWORD}"))?;
+            }
+            "stop-client" => {
+                window.process = Some(self.clients[one].label);
+                self.clients[one].signal(Signal::STOP)?;
+                self.wait(&mut window, lasts);
+                self.clients[one].signal(Signal::CONT)?;
+            }
+            "kill-client" => {
+                window.process = Some(self.clients[one].label);
+                self.clients[one].kill()?;
+                self.clients[one] = self.recipe.client(one, self.started, self.ports[one])?;
+                self.started += 1;
+                self.clients[one].hear("ready", PATIENCE)?;
+            }
+            "force-unlock" => {
+                let keys = ["hot:0".to_owned(), "hot:1".to_owned(), format!("long:{one}")];
+                let key = keys[(fault.choice >> 8) as usize % keys.len()].clone();
+                window.resets = true;
+                self.clients[one].say(&format!("force {key}"))?;
+                let outcome = self.clients[one].hear("forced", PATIENCE)?;
+                if outcome == "Ambiguous" {
+                    return Err(format!("the force-unlock of {key} ended {outcome} in calm weather"));
+                }
+                window.key = Some(key);
+            }
+            "busy" => {
+                window.silent = true;
+                let endless = self.server().request(&["EVAL", "while true do end", "0"])?;
+                thread::sleep(Duration::from_millis(200));
+                self.wait(&mut window, lasts);
+                self.tell("SCRIPT KILL")?;
+                drop(endless);
+            }
+            "clock" => {
+                window.process = Some(self.clients[0].label);
+                let by = if fault.choice.is_multiple_of(2) { 3600 } else { -86_400 };
+                self.move_clock(by)?;
+                self.wait(&mut window, lasts);
+                self.move_clock(0)?;
+            }
+            other => return Err(format!("no such fault: {other}")),
+        }
+        window.to = now();
+        if window.begun == 0 {
+            (window.begun, window.ending) = (window.from, window.to);
+        }
+        Ok(window)
+    }
+
+    pub fn server(&self) -> &Server {
+        self.server.as_ref().expect("it is only gone while it is being started anew")
+    }
+
+    /// The fault is there now; it is to stay for so long.
+    fn wait(&self, window: &mut Window, lasts: Duration) {
+        window.begun = now();
+        thread::sleep(lasts);
+        window.ending = now();
+    }
+
+    fn between(&self, take: &str, give: &str, window: &mut Window, lasts: Duration) -> Result<(), String> {
+        self.tell(take)?;
+        self.wait(window, lasts);
+        self.tell(give)
+    }
+
+    fn tell(&self, command: &str) -> Result<(), String> {
+        let words: Vec<&str> = command.split(' ').collect();
+        self.server().ask(&words, PATIENCE).map(drop)
+    }
+
+    fn proxy(&mut self, who: &str, fault: &str) -> Result<(), String> {
+        self.proxy.say(&format!("{who} {fault}"))?;
+        self.proxy.hear("ok", PATIENCE).map(drop)
+    }
+
+    /// Saves what there is and reads it again, slowly. What is held stays so, and clients are told LOADING.
+    fn load(&self, window: &mut Window) -> Result<(), String> {
+        let filler = "x".repeat(2048);
+        for number in 0..FILLERS {
+            let key = format!("filler:{number}");
+            self.server().ask(&["SET", &key, &filler, "EX", "60"], PATIENCE)?;
+        }
+        self.tell(&format!("CONFIG SET key-load-delay {FILLER_LOAD_US}"))?;
+        window.begun = now();
+        self.tell("DEBUG RELOAD")?;
+        window.ending = now();
+        self.tell("CONFIG SET key-load-delay 0")?;
+        for number in 0..FILLERS {
+            self.tell(&format!("DEL filler:{number}"))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the first client's wall clock by so many seconds from the real one, and waits until it shows.
+    fn move_clock(&self, by: i64) -> Result<(), String> {
+        let (_, file) = self.recipe.clock.as_ref().ok_or("there is no library to move the clock with")?;
+        fs::write(file, format!("{by:+}")).map_err(|error| format!("{}: {error}", file.display()))?;
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            let real = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            // It tells its time once a second.
+            let told = i64::try_from(self.clients[0].beat(6)).unwrap_or_default();
+            if told.abs_diff(real.as_secs() as i64 + by) < 60 {
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        Err(format!("the first client's clock does not move by {by} s"))
+    }
+}

@@ -1,0 +1,207 @@
+//! What happened, as the processes logged it and the campaign saw it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+/// One of the few words of which a log consists; kept once, and for ever.
+pub type Word = &'static str;
+
+/// A hold, as the process that had it tells. Times are in ns of the boot-time clock.
+#[derive(Clone, Debug, Default)]
+pub struct Hold {
+    pub process: Word,
+    pub key: Word,
+    /// Fixed, in ms; 0 with a watchdog.
+    pub lease_ms: u64,
+    pub asked: u64,
+    pub start: u64,
+    /// The state then; `Java` where the process can't tell.
+    pub first: Word,
+    pub read: u64,
+    pub written: u64,
+    pub end: u64,
+    /// Of the deadline, when the last state was read.
+    pub left: u64,
+    pub last: Word,
+    /// The last deadline seen while the hold was live; 0 if none was.
+    pub deadline: u64,
+    /// When it was told to be lost; 0 if it was not.
+    pub lost: u64,
+    /// What the machine kept from the process just before.
+    pub delayed: u64,
+    pub outcome: Word,
+    pub done: u64,
+}
+
+impl Hold {
+    pub fn is_lost(&self) -> bool {
+        self.last.starts_with("Lost") || self.outcome == "Lost" || self.outcome == "NotHeld"
+    }
+}
+
+/// A call that must end on time, if it took longer than a moment or failed.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    pub process: Word,
+    /// To be read in a report.
+    #[allow(dead_code)]
+    pub what: Word,
+    pub start: u64,
+    pub end: u64,
+    /// 0 for none.
+    pub limit_ms: u64,
+    pub outcome: Word,
+    pub delayed: u64,
+}
+
+/// A time in which a process was kept from running.
+#[derive(Clone, Debug, Default)]
+pub struct Stall {
+    pub process: Word,
+    pub from: u64,
+    pub to: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Beat {
+    pub process: Word,
+    /// Of the processes of that name, the how-manieth.
+    pub life: usize,
+    pub at: u64,
+    pub resident_kb: u64,
+    pub wall_s: u64,
+}
+
+/// A fault, as it was done.
+#[derive(Clone, Debug, Default)]
+pub struct Window {
+    pub kind: Word,
+    /// Whom it was for; `None` for everybody.
+    pub process: Option<Word>,
+    /// What it was for; `None` for every key.
+    pub key: Option<String>,
+    /// Before it was begun, when it had begun, before its end was begun, when it was over.
+    pub from: u64,
+    pub begun: u64,
+    pub ending: u64,
+    pub to: u64,
+    /// From `begun` to `ending` no request that takes or renews a hold was confirmed.
+    pub silent: bool,
+    /// The records it was for were lost or freed.
+    pub resets: bool,
+}
+
+impl Window {
+    pub fn is_about(&self, key: &str) -> bool {
+        self.key.as_deref().is_none_or(|of| of == key)
+    }
+
+    pub fn hits(&self, process: &str) -> bool {
+        self.process.is_none_or(|of| of == process)
+    }
+}
+
+#[derive(Default)]
+pub struct History {
+    pub lease_ns: u64,
+    pub holds: Vec<Hold>,
+    pub calls: Vec<Call>,
+    pub stalls: Vec<Stall>,
+    pub beats: Vec<Beat>,
+    /// In the order of their times.
+    pub windows: Vec<Window>,
+    /// The Rust processes.
+    pub clients: Vec<Word>,
+    /// When the work was told to stop.
+    pub stopped: u64,
+}
+
+impl History {
+    /// Reads every log of a folder.
+    pub fn read(&mut self, folder: &Path) -> Result<(), String> {
+        let problem = |error| format!("{}: {error}", folder.display());
+        for entry in fs::read_dir(folder).map_err(problem)? {
+            let path = entry.map_err(problem)?.path();
+            if path.extension().is_none_or(|extension| extension != "log") {
+                continue;
+            }
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let text = fs::read_to_string(&path).map_err(problem)?;
+            let mut lives = HashMap::new();
+            for line in text.lines() {
+                self.take(&name, line, &mut lives).ok_or_else(|| format!("{name}: cannot read {line:?}"))?;
+            }
+        }
+        self.holds.sort_by_key(|hold| hold.start);
+        Ok(())
+    }
+
+    fn take(&mut self, name: &str, line: &str, lives: &mut HashMap<String, (usize, u64)>) -> Option<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let text = |at: usize| words.get(at).map(|word| kept(word));
+        fn number<T: FromStr>(words: &[&str], at: usize) -> Option<T> {
+            words.get(at)?.parse().ok()
+        }
+        let number = |at| number::<u64>(&words, at);
+        match *words.first()? {
+            "hold" => self.holds.push(Hold {
+                process: text(1)?,
+                key: text(4)?,
+                lease_ms: number(6)?,
+                asked: number(7)?,
+                start: number(8)?,
+                first: text(9)?,
+                read: number(10)?,
+                written: number(11)?,
+                end: number(12)?,
+                left: number(13)?,
+                last: text(14)?,
+                deadline: number(15)?,
+                lost: number(16)?,
+                delayed: number(17)?,
+                outcome: text(18)?,
+                done: number(19)?,
+            }),
+            "call" => self.calls.push(Call {
+                process: text(1)?,
+                start: number(4)?,
+                end: number(5)?,
+                limit_ms: number(6)?,
+                what: text(3)?,
+                outcome: text(7)?,
+                delayed: number(8)?,
+            }),
+            "stall" => self.stalls.push(Stall { process: text(1)?, from: number(2)?, to: number(3)? }),
+            "beat" => {
+                let holds = number(2)?;
+                let life = lives.entry(name.to_owned()).or_default();
+                // A new process counts from the beginning.
+                *life = (life.0 + usize::from(holds < life.1), holds);
+                self.beats.push(Beat {
+                    process: kept(name),
+                    life: life.0,
+                    at: number(1)?,
+                    resident_kb: number(4)?,
+                    wall_s: number(7)?,
+                });
+            }
+            "note" => {}
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+pub fn kept(word: &str) -> Word {
+    static WORDS: Mutex<BTreeSet<Word>> = Mutex::new(BTreeSet::new());
+    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = words.get(word) {
+        return known;
+    }
+    let word: Word = Box::leak(word.to_owned().into_boxed_str());
+    words.insert(word);
+    word
+}

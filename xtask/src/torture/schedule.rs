@@ -1,0 +1,121 @@
+//! Which fault comes when: a function of the seed alone.
+
+use super::random::Random;
+
+/// A kind of fault, and how long it lasts, in ms.
+pub struct Kind {
+    pub name: &'static str,
+    least: u64,
+    most: u64,
+}
+
+const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
+    Kind { name, least, most }
+}
+
+/// Those above 2,000 outlast the lease.
+pub const KINDS: [Kind; 26] = [
+    kind("kill-server", 0, 300),
+    kind("stop-server", 2500, 3500),
+    kind("stop-server-short", 50, 900),
+    kind("drop-normal", 0, 0),
+    kind("cut", 0, 0),
+    kind("drop-pubsub", 0, 0),
+    kind("half-open", 2500, 3500),
+    kind("half-open-pubsub", 2500, 3500),
+    kind("latency", 800, 2500),
+    kind("lose-reply", 100, 100),
+    kind("late-request", 100, 2500),
+    kind("half-frame", 50, 50),
+    kind("script-flush", 0, 0),
+    kind("pause", 300, 3000),
+    kind("sleep", 2200, 3000),
+    kind("oom", 300, 1500),
+    kind("string", 200, 1200),
+    kind("readonly", 300, 2500),
+    kind("loading", 0, 0),
+    kind("acl-publish", 300, 1500),
+    kind("password", 300, 1500),
+    kind("stop-client", 2200, 3500),
+    kind("kill-client", 0, 0),
+    kind("force-unlock", 0, 0),
+    kind("busy", 300, 2500),
+    kind("clock", 500, 2000),
+];
+
+/// Before the first fault, and after the last.
+const QUIET_MS: u64 = 4000;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// From the beginning; later if the one before took longer than planned.
+    pub at_ms: u64,
+    pub kind: &'static str,
+    pub lasts_ms: u64,
+    /// Whom it is for, where it is for one; some take `None` for all.
+    pub target: Option<usize>,
+    /// For what else a kind has to choose.
+    pub choice: u64,
+}
+
+/// Every kind once, in some order, and again, until the time is up. After half of the faults there is time to see that
+/// things go on; the others come while their forerunner still hurts.
+pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> Vec<Fault> {
+    let mut random = Random::new(seed);
+    let mut faults = Vec::new();
+    let mut at_ms = QUIET_MS;
+    let mut round: Vec<&Kind> = Vec::new();
+    loop {
+        if round.is_empty() {
+            round = KINDS.iter().filter(|kind| kinds.contains(&kind.name)).collect();
+        }
+        let kind = round.swap_remove(random.between(0, round.len() as u64 - 1) as usize);
+        let lasts_ms = random.between(kind.least, kind.most);
+        let one = random.between(0, clients as u64 - 1) as usize;
+        let target = (random.between(0, 3) > 0).then_some(one);
+        let choice = random.next();
+        let calm =
+            if random.between(0, 1) == 0 { random.between(700, 1300) } else { random.between(3600, 4000) };
+        if at_ms + lasts_ms + QUIET_MS > minutes * 60_000 {
+            return faults;
+        }
+        faults.push(Fault { at_ms, kind: kind.name, lasts_ms, target, choice });
+        at_ms += lasts_ms + calm;
+    }
+}
+
+/// The same for the same plan (FNV-1a).
+pub fn digest(faults: &[Fault]) -> u64 {
+    let text: String = faults.iter().map(|fault| format!("{fault:?}\n")).collect();
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_fixes_the_plan() {
+        let all: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let (one, again) = (plan(1, 2, &all, 4), plan(1, 2, &all, 4));
+        assert_eq!(one, again);
+        assert_eq!(digest(&one), digest(&again));
+        assert_ne!(digest(&one), digest(&plan(2, 2, &all, 4)));
+        assert_ne!(digest(&one), digest(&plan(1, 2, &all[1..], 4)));
+    }
+
+    #[test]
+    fn two_minutes_have_room_for_every_kind() {
+        let all: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        for seed in 0..20 {
+            let faults = plan(seed, 2, &all, 4);
+            for name in &all {
+                assert!(faults.iter().any(|fault| fault.kind == *name), "{seed}: {name}");
+            }
+            let last = faults.last().expect("there are faults");
+            assert!(last.at_ms + last.lasts_ms + QUIET_MS <= 120_000);
+            assert!(faults.windows(2).all(|pair| pair[0].at_ms + pair[0].lasts_ms < pair[1].at_ms));
+        }
+    }
+}
