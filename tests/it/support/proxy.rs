@@ -163,6 +163,17 @@ impl Proxy {
         self.shared.gate.subscribe().wait_for(|gate| gate.stopped).await.expect("the proxy lives");
     }
 
+    /// How many requests have no answer yet, of those that `which` accepts, on all links.
+    pub fn unanswered(&self, which: impl Fn(&Words) -> bool) -> usize {
+        let links = self.shared.links();
+        let unanswered = |link: &Link| {
+            let log = link.0.log.borrow();
+            let asked = log.asked.iter().filter(|words| which(words)).count();
+            asked - log.answered.iter().filter(|(words, _)| which(words)).count()
+        };
+        links.iter().map(unanswered).sum()
+    }
+
     /// How many requests were answered, of those that `which` accepts together with the answer, on all links.
     pub fn count_answers(&self, which: impl Fn(&Words, &[u8]) -> bool) -> usize {
         let links = self.shared.links();
