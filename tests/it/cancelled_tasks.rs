@@ -157,7 +157,7 @@ async fn a_runtime_of_callers_that_ends() {
         }
         taken_since(&taken, before, round).await;
         ticks.wait(round % 7).await;
-        drop(callers);
+        callers.end().await;
         let end = crossing("lock", "its runtime ends", round);
         bench.served(&end, [bench.next_here(), bench.next_there(1).await]).await;
         bench.at_rest(&end).await;
@@ -213,7 +213,7 @@ async fn a_clients_runtime_that_ends() {
                         outcome.unwrap().unlock().await.unwrap();
                     }
                     None => {
-                        drop(aside);
+                        aside.end().await;
                         let outcome = tokio::time::timeout(PROMPT, call).await;
                         let outcome =
                             outcome.unwrap_or_else(|_| panic!("{crossing}: the caller is not told"));

@@ -174,13 +174,19 @@ impl Proxy {
         links.iter().map(unanswered).sum()
     }
 
-    /// How many requests were answered, of those that `which` accepts together with the answer, on all links.
-    pub fn count_answers(&self, which: impl Fn(&Words, &[u8]) -> bool) -> usize {
+    /// The requests that were answered, of those that `which` accepts together with the answer, on all links: one
+    /// link after the other, and in order on each. Each is told by its words.
+    pub fn answered(&self, which: impl Fn(&Words, &[u8]) -> bool) -> Vec<Vec<String>> {
         let links = self.shared.links();
-        let answered = |link: &Link| {
-            link.0.log.borrow().answered.iter().filter(|(words, reply)| which(words, reply)).count()
+        let answered = |link: &Link| -> Vec<Vec<String>> {
+            let log = link.0.log.borrow();
+            log.answered
+                .iter()
+                .filter(|(words, reply)| which(words, reply))
+                .map(|(words, _)| short(words))
+                .collect()
         };
-        links.iter().map(answered).sum()
+        links.iter().flat_map(answered).collect()
     }
 }
 
@@ -357,8 +363,7 @@ impl Link {
 
     /// What was asked, to be read in a failure.
     fn words(&self) -> Vec<Vec<String>> {
-        let short = |word: &Vec<u8>| String::from_utf8_lossy(word).chars().take(60).collect();
-        self.0.log.borrow().asked.iter().map(|words| words.iter().map(short).collect()).collect()
+        self.0.log.borrow().asked.iter().map(short).collect()
     }
 
     fn set(&self, way: Way, change: impl FnOnce(&mut Control)) {
@@ -567,6 +572,11 @@ fn frame(bytes: &[u8]) -> Option<usize> {
         }
         other => panic!("this is not RESP2: {:?}", char::from(other)),
     }
+}
+
+/// The words of a request, to be read in a failure.
+fn short(words: &Words) -> Vec<String> {
+    words.iter().map(|word| String::from_utf8_lossy(word).chars().take(60).collect()).collect()
 }
 
 /// The words of a request, which is an array of strings.
