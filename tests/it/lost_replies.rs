@@ -10,7 +10,7 @@ use redisson_lock::{Client, ClientBuilder, Error, HoldState, Lock, LockGuard, Lo
 use tokio_stream::StreamExt;
 
 use crate::support::proxy::{Link, Way, Words};
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, scripts};
 
 const NAME: &str = "orders";
 const CHANNEL: &str = "redisson_lock__channel:{orders}";
@@ -498,14 +498,7 @@ impl Bench {
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
         // Known to the server from the start, a script is asked for by one request.
-        for source in [
-            include_str!("../../lua/lock_acquire.lua"),
-            include_str!("../../lua/lock_recount.lua"),
-            include_str!("../../lua/lock_release.lua"),
-            include_str!("../../lua/lock_move.lua"),
-            include_str!("../../lua/lock_renew.lua"),
-            include_str!("../../lua/lock_force_unlock.lua"),
-        ] {
+        for source in scripts::ALL {
             redis::cmd("SCRIPT").arg("LOAD").arg(source).exec(&mut server.cli()).unwrap();
         }
         let mut subscriber = server.cli();

@@ -16,16 +16,10 @@ use redis::{Cmd, Connection, Value};
 use crate::support::Server;
 use crate::support::random::{USUAL_CASES, sequences};
 use crate::support::record::{Content, End, Seen, Window, run_and_look};
+use crate::support::scripts::{ACQUIRE, FORCE_UNLOCK, MOVE, RECOUNT, RELEASE, RENEW};
 use contract::{
     CHANNELS, Found, KEYS, Model, OWNERS, Outcome, Record, Reply, Request, SUBSCRIPTIONS, cells, counts,
 };
-
-const ACQUIRE: &str = include_str!("../../lua/lock_acquire.lua");
-const RECOUNT: &str = include_str!("../../lua/lock_recount.lua");
-const RELEASE: &str = include_str!("../../lua/lock_release.lua");
-const MOVE: &str = include_str!("../../lua/lock_move.lua");
-const RENEW: &str = include_str!("../../lua/lock_renew.lua");
-const FORCE_UNLOCK: &str = include_str!("../../lua/lock_force_unlock.lua");
 
 const JAVA: &str = "33333333-3333-4333-8333-333333333333:57";
 /// Both are far longer than a sequence takes: records expire when a step says so.

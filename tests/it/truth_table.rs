@@ -8,13 +8,7 @@ use redis::{Connection, Value};
 use redisson_lock::{Client, HoldState};
 
 use crate::support::Server;
-
-const ACQUIRE: &str = include_str!("../../lua/lock_acquire.lua");
-const RECOUNT: &str = include_str!("../../lua/lock_recount.lua");
-const RELEASE: &str = include_str!("../../lua/lock_release.lua");
-const MOVE: &str = include_str!("../../lua/lock_move.lua");
-const RENEW: &str = include_str!("../../lua/lock_renew.lua");
-const FORCE_UNLOCK: &str = include_str!("../../lua/lock_force_unlock.lua");
+use crate::support::scripts::{ACQUIRE, FORCE_UNLOCK, MOVE, RECOUNT, RELEASE, RENEW};
 
 /// c is the hold count that a request expects, r whether an earlier send of it went unanswered. A cell tells what is
 /// written before its colon and what is answered behind it; `-` writes nothing at all, and an empty cell cannot be.

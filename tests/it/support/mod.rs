@@ -9,6 +9,7 @@ pub mod java;
 pub mod proxy;
 pub mod random;
 pub mod record;
+pub mod scripts;
 pub mod server;
 pub mod worker;
 
