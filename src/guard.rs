@@ -1,5 +1,6 @@
 //! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
 
+use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Level;
@@ -56,6 +57,7 @@ impl LockGuard {
         session.check_process()?;
         let name = kind.record().to_string();
         let timeout = session.options.response_timeout;
+        let until = Moment::now() + timeout;
         let outcome = if self.state().is_live() {
             let outcome = self.level.release()?;
             match tokio::time::timeout(timeout, outcome).await {
@@ -70,11 +72,11 @@ impl LockGuard {
         };
         match outcome {
             Err(Error::NotHeld { name, .. }) => {
-                let holder = ask_holder(&session, &*kind).await;
+                let holder = ask_holder(&session, &*kind, until).await;
                 Err(Error::NotHeld { name, holder })
             }
             Err(Error::Lost { name, reason, .. }) => {
-                let holder = ask_holder(&session, &*kind).await;
+                let holder = ask_holder(&session, &*kind, until).await;
                 Err(Error::Lost { name, reason, holder })
             }
             outcome => outcome,
@@ -184,11 +186,12 @@ impl fmt::Debug for Holding {
     }
 }
 
-/// Who holds the lock now, if that can be told.
+/// Who holds the lock now, if that can be told until then.
 pub(crate) async fn ask_holder(
     session: &crate::session::Session,
     kind: &dyn crate::lane::Contend,
+    until: Moment,
 ) -> Option<crate::error::Holder> {
     let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
-    asked.await.ok().flatten()
+    tokio::time::timeout(until.remaining(), asked).await.ok()?.ok().flatten()
 }

@@ -95,6 +95,25 @@ async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
 }
 
+/// Naming the holder of what is lost takes no time beyond the call's own.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unlock_that_waits_for_another_and_finds_the_hold_lost_ends_on_time() {
+    let server = Server::start();
+    let timeout = Duration::from_secs(1);
+    let client = Client::builder().response_timeout(timeout).connect(server.url()).await.unwrap();
+    let lock = client.lock("n").with_lease(Duration::from_millis(600));
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    server.stop_signal();
+    let started = Instant::now();
+    // The first has the lane until the lease has ended.
+    let (first, second) = tokio::join!(inner.unlock(), outer.unlock());
+    assert!(started.elapsed() < timeout + Duration::from_millis(50), "{:?}", started.elapsed());
+    assert!(first.is_err());
+    let error = second.unwrap_err();
+    assert!(error.is_lost(), "{error:?}");
+}
+
 /// LOADING, BUSY, READONLY: not now, and not never.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_not_ready_is_waited_for() {
