@@ -44,7 +44,7 @@ const RULE: &[(&str, &[&str])] = &[
         "release",
         &["clock", "connection", "drive", "error", "hold", "lane", "options", "others", "owner", "script"],
     ),
-    ("guard", &["error", "hold", "lane", "owner", "script", "session"]),
+    ("guard", &["clock", "error", "hold", "lane", "owner", "script", "session"]),
     ("lock", &["acquire", "error", "guard", "hold", "keys", "lane", "options", "owner", "script", "session"]),
     (
         "client",
