@@ -8,6 +8,7 @@ use crate::lane::{Contend, Level, Outcome};
 use crate::options::Lease;
 use crate::owner::OwnerId;
 use crate::session::Session;
+use crate::sync::time;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -52,7 +53,7 @@ pub(crate) async fn acquire(
                 None => (&mut place.outcome).await.ok(),
                 Some(limit) => {
                     let left = limit.saturating_sub(Moment::now().since(started));
-                    match tokio::time::timeout(left, &mut place.outcome).await {
+                    match time::timeout(left, &mut place.outcome).await {
                         Ok(told) => told.ok(),
                         // The answer may have come with the end of the time.
                         Err(_) => match place.outcome.try_recv() {

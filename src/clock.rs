@@ -3,6 +3,8 @@
 //! On Linux it is `CLOCK_BOOTTIME`, which goes on while the host sleeps: a lease on the server does too.
 //! Elsewhere it is [`Instant`], which may stand still in sleep.
 
+#[cfg(all(test, shuttle))]
+use crate::sync::time::since_boot;
 use std::time::{Duration, Instant};
 
 /// A point of the boot-time clock.
@@ -52,13 +54,13 @@ impl std::ops::Sub<Duration> for Moment {
     }
 }
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(all(test, shuttle))))]
 fn since_boot() -> Duration {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
 }
 
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", all(test, shuttle))))]
 fn since_boot() -> Duration {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();

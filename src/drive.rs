@@ -21,6 +21,7 @@ use crate::owner::OwnerId;
 use crate::pubsub::Subscription;
 use crate::script::{self, Acquired, Recounted};
 use crate::session::Session;
+use crate::sync::{select, time};
 use crate::wakeup::Mark;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -88,9 +89,9 @@ impl Driver {
             Step::Glance => self.glance().await,
             Step::Check => self.check().await,
             Step::Wait(until) => {
-                tokio::select! {
+                select! {
                     () = self.lane.signal.woken() => {}
-                    () = tokio::time::sleep(until.remaining()) => {}
+                    () = time::sleep(until.remaining()) => {}
                 }
             }
             Step::Finish => return false,

@@ -6,6 +6,7 @@ use crate::hold::{Hold, HoldState};
 use crate::lane::Level;
 use crate::owner::entered;
 use crate::script;
+use crate::sync::{select, time};
 use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -60,7 +61,7 @@ impl LockGuard {
         let until = Moment::now() + timeout;
         let outcome = if self.state().is_live() {
             let outcome = self.level.release()?;
-            match tokio::time::timeout(timeout, outcome).await {
+            match time::timeout(timeout, outcome).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(session.closed_error(Phase::Release)),
                 Err(_) => {
@@ -138,9 +139,9 @@ impl Holding {
                     std::future::pending().await
                 }
                 // No longer than a second: timers stand still while the host sleeps.
-                tokio::time::sleep(self.0.deadline().remaining().min(Duration::from_secs(1))).await;
+                time::sleep(self.0.deadline().remaining().min(Duration::from_secs(1))).await;
             };
-            tokio::select! {
+            select! {
                 _ = states.changed() => {}
                 () = look => {}
             }
@@ -193,5 +194,5 @@ pub(crate) async fn ask_holder(
     until: Moment,
 ) -> Option<crate::error::Holder> {
     let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
-    tokio::time::timeout(until.remaining(), asked).await.ok()?.ok().flatten()
+    time::timeout(until.remaining(), asked).await.ok()?.ok().flatten()
 }

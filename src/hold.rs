@@ -9,11 +9,11 @@
 use crate::clock::Moment;
 use crate::error::LossReason;
 use crate::owner::OwnerId;
+use crate::sync::{Mutex, MutexGuard, watch};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// What is known of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -16,10 +16,11 @@ use crate::options::Lease;
 use crate::owner::OwnerId;
 use crate::script::Request;
 use crate::session::Session;
+use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::Signal;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 

@@ -10,6 +10,9 @@ mod clock;
 mod connection;
 mod drive;
 mod error;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod hold;
 mod keys;
@@ -23,6 +26,10 @@ mod pubsub;
 mod release;
 mod script;
 mod session;
+#[cfg(all(test, shuttle))]
+#[path = "../tests/shuttle/mod.rs"]
+mod shuttled;
+mod sync;
 mod wakeup;
 mod watchdog;
 

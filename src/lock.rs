@@ -10,6 +10,7 @@ use crate::options::{Lease, check_wait};
 use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
 use crate::session::Session;
+use crate::sync::select;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,7 +127,7 @@ impl Lock {
     {
         let guard = self.lock().await?;
         let holding = Holding::clone(&guard);
-        let done = tokio::select! {
+        let done = select! {
             biased;
             state = holding.lost() => Err(state),
             value = body(holding.clone()) => Ok(value),

@@ -6,6 +6,7 @@
 //! Ids hold no `:` and no `~`.
 
 use crate::error::{Error, Result};
+use crate::sync::Handle;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ pub(crate) fn is_retired(text: &str, client: &str, era: u32) -> bool {
 
 /// Waiting needs tokio's timers, and outside tokio a thread can run many tasks, so a thread would be no owner.
 pub(crate) fn entered() -> Result<()> {
-    match tokio::runtime::Handle::try_current() {
+    match Handle::try_current() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::misuse(
             "called outside a tokio runtime, where tasks cannot be told apart: name the owner by `with_owner` and \

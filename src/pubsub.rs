@@ -8,9 +8,10 @@
 use crate::clock::Moment;
 use crate::connection::{Address, Backoff, Messages, Subscriber, Unsubscribed};
 use crate::options::Options;
+use crate::sync::{Mutex, MutexGuard, select, time};
 use crate::wakeup::Signal;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
@@ -79,11 +80,7 @@ impl PubSub {
                     if reconnect {
                         info!(node = address.node(), channels = self.lock().len(), "resubscribing");
                     }
-                    tokio::select! {
-                        () = self.hear(messages) => {}
-                        () = self.keep_subscribed(subscriber.clone()) => {}
-                        () = heartbeat(subscriber) => {}
-                    }
+                    self.serve_over(subscriber, messages).await;
                     warn!(node = address.node(), "subscriptions lost");
                     if Moment::now().since(opened) >= HEARTBEAT {
                         backoff.reset();
@@ -94,6 +91,15 @@ impl PubSub {
                 Err(error) => debug!(node = address.node(), %error, "could not connect for subscriptions"),
             }
             backoff.wait().await;
+        }
+    }
+
+    /// Serves over one connection, until it breaks.
+    pub(crate) async fn serve_over(&self, subscriber: Subscriber, messages: Messages) {
+        select! {
+            () = self.hear(messages) => {}
+            () = self.keep_subscribed(subscriber.clone()) => {}
+            () = heartbeat(subscriber) => {}
         }
     }
 
@@ -204,7 +210,7 @@ impl Drop for Subscription {
 /// Ends when the connection stops answering.
 async fn heartbeat(mut subscriber: Subscriber) {
     loop {
-        tokio::time::sleep(HEARTBEAT).await;
+        time::sleep(HEARTBEAT).await;
         if subscriber.ping().await == Err(Unsubscribed::Broken) {
             return;
         }

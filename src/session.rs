@@ -9,15 +9,15 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::lane::{Contend, Lane, Work};
 use crate::options::{Lease, Options};
 use crate::pubsub::PubSub;
+use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::task::AbortHandle;
+use crate::sync::{Handle, Mutex, time};
 use crate::watchdog::Watchdog;
 use dashmap::DashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 
 /// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
 pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -169,10 +169,10 @@ impl Session {
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
             while self.lanes.iter().any(|lane| lane.work().is_releasing()) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                time::sleep(Duration::from_millis(1)).await;
             }
         };
-        let _ = tokio::time::timeout(self.options.response_timeout, idle).await;
+        let _ = time::timeout(self.options.response_timeout, idle).await;
     }
 
     /// Stops everything at once. What is held is freed by its lease.

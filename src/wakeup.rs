@@ -4,7 +4,7 @@
 //! 5. A wake-up is never lost. Each bump of the epoch leaves a permit behind, so that a driver that was busy when it
 //!    came sees it before it waits, and the epoch tells it whether what it learned before is still true.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 /// What a lane listens to. One driver waits on it at a time.

@@ -15,8 +15,9 @@ use crate::error::{Error, LossReason, Phase};
 use crate::hold::{Hold, HoldState};
 use crate::options::millis;
 use crate::script::{self, Renewed};
+use crate::sync::{Mutex, MutexGuard, select, task, time};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{Instrument, debug, debug_span, warn};
@@ -99,9 +100,9 @@ impl Watchdog {
                 schedule.asleep_until = until;
                 until
             };
-            let everyone = tokio::select! {
+            let everyone = select! {
                 () = self.0.earlier.notified() => false,
-                () = tokio::time::sleep(next.remaining()) => false,
+                () = time::sleep(next.remaining()) => false,
                 () = link.changed() => true,
             };
             let due = self.take_due(everyone);
@@ -147,7 +148,7 @@ impl Watchdog {
         }
         for batch in batch.chunks(BATCH) {
             let span = debug_span!("renew", holds = batch.len());
-            tokio::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()).instrument(span));
+            task::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()).instrument(span));
         }
     }
 

@@ -1,14 +1,13 @@
-//! Where the server is and how to get in. The one place that opens a socket.
+//! Where the server is and how to get in.
 
-use super::connect_error;
+use super::{connect_error, socket};
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
+use crate::sync::time;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
@@ -16,10 +15,6 @@ pub(crate) struct Address {
     info: ConnectionInfo,
     node: String,
 }
-
-/// A byte stream to the server.
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 impl Address {
     /// Understands what the redis crate does of `redis://` and unix-socket URLs.
@@ -62,7 +57,7 @@ impl Address {
         options: &Options,
     ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + 'static)> {
         self.within(options.connect_timeout, async {
-            let stream = self.stream(options).await?;
+            let stream = socket::open(self.info.addr(), options).await?;
             // The response timeout is ours, so that a request can go on being waited for.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             MultiplexedConnection::new_with_config(self.info.redis_settings(), stream, config).await
@@ -71,9 +66,10 @@ impl Address {
     }
 
     /// A new connection for subscriptions.
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
         self.within(options.connect_timeout, async {
-            let stream = self.stream(options).await?;
+            let stream = socket::open(self.info.addr(), options).await?;
             redis::aio::PubSub::new(self.info.redis_settings(), stream).await
         })
         .await
@@ -84,31 +80,9 @@ impl Address {
         limit: Duration,
         connecting: impl Future<Output = Result<T, redis::RedisError>>,
     ) -> Result<T> {
-        match tokio::time::timeout(limit, connecting).await {
+        match time::timeout(limit, connecting).await {
             Ok(done) => done.map_err(|e| connect_error(&e, &self.node)),
             Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit }),
-        }
-    }
-
-    async fn stream(&self, options: &Options) -> std::io::Result<Box<dyn Stream>> {
-        match self.info.addr() {
-            ConnectionAddr::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
-                let socket = socket2::SockRef::from(&stream);
-                let probe = Duration::from_secs(5);
-                socket.set_tcp_keepalive(
-                    &socket2::TcpKeepalive::new().with_time(probe * 3).with_interval(probe),
-                )?;
-                #[cfg(target_os = "linux")]
-                socket.set_tcp_user_timeout(Some(options.response_timeout * 3))?;
-                #[cfg(not(target_os = "linux"))]
-                let _ = options;
-                Ok(Box::new(stream))
-            }
-            #[cfg(unix)]
-            ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
-            other => Err(std::io::Error::other(format!("no way to connect to {other}"))),
         }
     }
 }

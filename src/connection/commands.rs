@@ -12,12 +12,13 @@ use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::script::{Arg, Reply, Request, Undecodable, Verb};
+use crate::sync::task::{self, JoinHandle};
+use crate::sync::{select, time};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use tracing::{debug, info, warn};
 
 /// A connection to the server that outlives its sockets. Cheap to clone.
@@ -109,7 +110,7 @@ impl Connection {
             response_timeout: options.response_timeout,
             status: supervisor.status.subscribe(),
         };
-        Ok((this, tokio::spawn(async move { supervisor.run().await })))
+        Ok((this, task::spawn(async move { supervisor.run().await })))
     }
 
     pub(crate) fn node(&self) -> &str {
@@ -156,20 +157,19 @@ impl Connection {
             let sent = Moment::now();
             let command = encode(request, by_source);
             let answer = connection.send_packed_command(&command);
-            let meaning =
-                match tokio::time::timeout(self.response_timeout.min(until.remaining()), answer).await {
-                    Ok(Ok(value)) => match first_error(&value) {
-                        None => return Ok(Answer { reply: decode(value), sent, life }),
-                        Some(error) => meaning(&error),
-                    },
-                    Ok(Err(error)) => {
-                        if error.is_unrecoverable_error() {
-                            dead = epoch;
-                        }
-                        meaning(&error)
+            let meaning = match time::timeout(self.response_timeout.min(until.remaining()), answer).await {
+                Ok(Ok(value)) => match first_error(&value) {
+                    None => return Ok(Answer { reply: decode(value), sent, life }),
+                    Some(error) => meaning(&error),
+                },
+                Ok(Err(error)) => {
+                    if error.is_unrecoverable_error() {
+                        dead = epoch;
                     }
-                    Err(_) => Meaning::Unknown { reason: "no answer".into() },
-                };
+                    meaning(&error)
+                }
+                Err(_) => Meaning::Unknown { reason: "no answer".into() },
+            };
             match meaning {
                 Meaning::NoScript => {
                     if let Verb::Script(script) = request.verb {
@@ -179,7 +179,7 @@ impl Connection {
                 }
                 Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
                 Meaning::NotNow { code, message } => {
-                    if tokio::time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
+                    if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
                         return fail(Cause::NotNow { code, message });
                     }
                 }
@@ -242,7 +242,7 @@ async fn up(status: &mut watch::Receiver<Status>, dead: u64, until: Moment) -> R
             Status::Up(_) => "the connection dropped".into(),
             Status::Down { reason } => reason.to_string(),
         };
-        match tokio::time::timeout(until.remaining(), status.changed()).await {
+        match time::timeout(until.remaining(), status.changed()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err("the client is closed".into()),
             Err(_) => return Err(reason),
@@ -271,7 +271,7 @@ impl Supervisor {
             // The socket is closed once the driver is gone: nothing more of ours enters the old connection.
             self.driver.abort();
             while !self.driver.is_finished() {
-                tokio::task::yield_now().await;
+                task::yield_now().await;
             }
             let connection = self.reopen().await;
             info!(node = self.address.node(), epoch = self.epoch, life = self.life, "reconnected");
@@ -287,16 +287,16 @@ impl Supervisor {
         let timeout = self.options.response_timeout;
         let heartbeat = async {
             loop {
-                tokio::time::sleep(timeout.min(Duration::from_secs(1))).await;
+                time::sleep(timeout.min(Duration::from_secs(1))).await;
                 let ping = redis::cmd("PING");
-                match tokio::time::timeout(timeout, connection.send_packed_command(&ping)).await {
+                match time::timeout(timeout, connection.send_packed_command(&ping)).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
                     Ok(_) => {}
                     Err(_) => return "no answer to a heartbeat",
                 }
             }
         };
-        tokio::select! {
+        select! {
             _ = &mut self.driver => "the connection dropped",
             reason = heartbeat => reason,
         }
@@ -340,14 +340,14 @@ async fn open(
     let until = Moment::now() + options.connect_timeout;
     let (connection, driver) = address.open(options).await?;
     let mut driver = Box::pin(driver);
-    let server = tokio::select! {
+    let server = select! {
         server = server::meet(connection.clone(), address.node(), until, options.connect_timeout) => server?,
         () = &mut driver => {
             let (phase, node) = (Phase::Connect, address.node().to_owned());
             return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
         }
     };
-    Ok((connection, server, tokio::spawn(driver)))
+    Ok((connection, server, task::spawn(driver)))
 }
 
 fn encode(request: &Request, by_source: bool) -> Cmd {
@@ -372,7 +372,7 @@ fn encode(request: &Request, by_source: bool) -> Cmd {
     command
 }
 
-fn decode(value: Value) -> Reply {
+pub(super) fn decode(value: Value) -> Reply {
     match value {
         Value::Nil => Reply::Nil,
         Value::Int(n) => Reply::Int(n),

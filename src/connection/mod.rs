@@ -6,7 +6,12 @@
 
 mod address;
 mod commands;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod server;
+#[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/socket.rs")]
+mod socket;
+#[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
 mod subscriber;
 
 pub(crate) use address::Address;
@@ -14,9 +19,9 @@ pub(crate) use commands::{Answer, Connection, Failure};
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
+use crate::sync::{random, time};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::time::Duration;
-use uuid::Uuid;
 
 /// What an error of the redis crate means for the request that got it.
 enum Meaning {
@@ -108,8 +113,8 @@ impl Backoff {
 
     pub(crate) async fn wait(&mut self) {
         let half = self.next / 2;
-        let random = Uuid::new_v4().as_u64_pair().1 % 1024;
-        tokio::time::sleep(half + half.mul_f64(random as f64 / 1024.0)).await;
+        let random = random() % 1024;
+        time::sleep(half + half.mul_f64(random as f64 / 1024.0)).await;
         self.next = (self.next * 2).min(self.max);
     }
 }

@@ -4,6 +4,7 @@
 use super::{Meaning, connect_error, first_error, meaning};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
+use crate::sync::time;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(super) async fn meet(
     limit: Duration,
 ) -> Result<Server> {
     let info = redis::cmd("INFO");
-    let answer = tokio::time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
+    let answer = time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
     let answer = answer.map(|answer| answer.and_then(|value| first_error(&value).map_or(Ok(value), Err)));
     let (phase, name) = (Phase::Connect, node.to_owned());
     let text = match answer {
@@ -42,13 +43,23 @@ pub(super) async fn meet(
             };
         }
     };
+    read(&text, node)
+}
+
+/// What the server's own account of itself means.
+pub(super) fn read(text: &str, node: &str) -> Result<Server> {
     let field =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let version = field("redis_version").unwrap_or_default();
     // A server older than 3.2 does not replicate scripts as we use them.
     if number(version).is_some_and(|number| number < (3, 2)) {
         let message = format!("Redis {version} is too old: 3.2 or later is needed");
-        return Err(Error::Refused { phase, node: name, code: "VERSION".into(), message });
+        return Err(Error::Refused {
+            phase: Phase::Connect,
+            node: node.to_owned(),
+            code: "VERSION".into(),
+            message,
+        });
     }
     if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys-")) {
         warn!(

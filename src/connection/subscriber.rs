@@ -4,6 +4,7 @@
 use super::Address;
 use crate::error::Result;
 use crate::options::Options;
+use crate::sync::time;
 use redis::aio::{PubSubSink, PubSubStream};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,12 @@ pub(crate) enum Unsubscribed {
 
 impl Subscriber {
     pub(crate) async fn open(address: &Address, options: &Options) -> Result<(Self, Messages)> {
-        let (sink, stream) = address.open_subscriber(options).await?.split();
-        Ok((Self { sink, timeout: options.response_timeout }, Messages(stream)))
+        Ok(Self::split(address.open_subscriber(options).await?, options.response_timeout))
+    }
+
+    pub(super) fn split(connection: redis::aio::PubSub, timeout: Duration) -> (Self, Messages) {
+        let (sink, stream) = connection.split();
+        (Self { sink, timeout }, Messages(stream))
     }
 
     /// Ends once the server has confirmed every channel.
@@ -65,7 +70,7 @@ async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = redis::RedisResult<T>>,
 ) -> std::result::Result<T, Unsubscribed> {
-    match tokio::time::timeout(limit, asked).await {
+    match time::timeout(limit, asked).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) if error.code().is_some() => Err(Unsubscribed::Refused),
         _ => Err(Unsubscribed::Broken),

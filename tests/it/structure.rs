@@ -7,20 +7,22 @@ use std::path::Path;
 /// Each module and the modules of this crate that it may import. One that is missing here fails the test.
 const RULE: &[(&str, &[&str])] = &[
     ("error", &[]),
-    ("clock", &[]),
-    ("wakeup", &[]),
+    // What stands in for the locks, timers and tasks in the tests under `cfg(shuttle)`.
+    ("sync", &["shuttled"]),
+    ("clock", &["sync"]),
+    ("wakeup", &["sync"]),
     ("options", &["error"]),
-    ("owner", &["error"]),
+    ("owner", &["error", "sync"]),
     ("keys", &["error"]),
     ("script", &["error"]),
-    ("connection", &["clock", "error", "options", "script"]),
-    ("pubsub", &["clock", "connection", "options", "wakeup"]),
+    ("connection", &["clock", "error", "options", "script", "sync"]),
+    ("pubsub", &["clock", "connection", "options", "sync", "wakeup"]),
     ("permissions", &["connection", "error", "keys", "script"]),
-    ("hold", &["clock", "error", "owner"]),
-    ("watchdog", &["clock", "connection", "error", "hold", "options", "script"]),
-    ("lane", &["clock", "error", "hold", "options", "owner", "script", "session", "wakeup"]),
-    ("session", &["connection", "error", "lane", "options", "pubsub", "watchdog"]),
-    ("acquire", &["clock", "error", "hold", "lane", "options", "owner", "session"]),
+    ("hold", &["clock", "error", "owner", "sync"]),
+    ("watchdog", &["clock", "connection", "error", "hold", "options", "script", "sync"]),
+    ("lane", &["clock", "error", "hold", "options", "owner", "script", "session", "sync", "wakeup"]),
+    ("session", &["connection", "error", "lane", "options", "pubsub", "sync", "watchdog"]),
+    ("acquire", &["clock", "error", "hold", "lane", "options", "owner", "session", "sync"]),
     (
         "drive",
         &[
@@ -36,6 +38,7 @@ const RULE: &[(&str, &[&str])] = &[
             "release",
             "script",
             "session",
+            "sync",
             "wakeup",
         ],
     ),
@@ -44,8 +47,14 @@ const RULE: &[(&str, &[&str])] = &[
         "release",
         &["clock", "connection", "drive", "error", "hold", "lane", "options", "others", "owner", "script"],
     ),
-    ("guard", &["clock", "error", "hold", "lane", "owner", "script", "session"]),
-    ("lock", &["acquire", "error", "guard", "hold", "keys", "lane", "options", "owner", "script", "session"]),
+    ("guard", &["clock", "error", "hold", "lane", "owner", "script", "session", "sync"]),
+    (
+        "lock",
+        &[
+            "acquire", "error", "guard", "hold", "keys", "lane", "options", "owner", "script", "session",
+            "sync",
+        ],
+    ),
     (
         "client",
         &[
@@ -62,6 +71,7 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["error", "guard", "owner"]),
+    ("fuzzing", &["connection", "pubsub", "wakeup"]),
 ];
 
 /// What may be named by its place in the crate's public face.

@@ -1,7 +1,8 @@
-//! Sets up and runs the tests, all of them: what they need is either there or an error.
+//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those of `tests/shuttle`,
+//! which are a build of their own.
 
 use std::env;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, ExitStatus};
 
 use crate::setup;
 
@@ -22,15 +23,36 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let options = [["test", "--all-features", "--workspace"].as_slice(), cargo_arguments].concat();
     println!("test: against Redisson {versions}");
     println!("test: cargo {}", options.join(" "));
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let status = cargo()
         .args(&options)
-        .current_dir(setup::root())
         .env("REDISSON_LOCK_SERVER", &environment.server)
         .env("REDISSON_LOCK_PEERS", &environment.peers)
         .env("REDISSON_LOCK_VERSIONS", versions)
         .env("REDISSON_LOCK_FAKETIME", &environment.faketime)
         .status()
         .map_err(|error| format!("cargo: {error}"))?;
+    // Arguments choose a part of the tests above.
+    if !status.success() || !cargo_arguments.is_empty() {
+        return Ok(exit_code(status));
+    }
+    println!("test: the client's own code, scheduled at random");
+    let status = cargo()
+        .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle"])
+        .args(["--", "shuttled", "--show-output"])
+        .env("RUSTFLAGS", format!("{} --cfg shuttle", env::var("RUSTFLAGS").unwrap_or_default()))
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    Ok(exit_code(status))
+}
+
+fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(setup::root());
+    cargo
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
 }

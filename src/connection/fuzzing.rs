@@ -1,0 +1,63 @@
+//! What the fuzz targets (see `fuzz/`) need of this folder: replies and URLs made of anything, and a subscriber over any
+//! stream.
+
+use super::commands::decode;
+use super::{Address, Messages, Subscriber, server};
+use crate::error::Error;
+use crate::script::{self, Undecodable};
+use redis::{ProtocolVersion, RedisConnectionInfo, Value};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// What the redis crate reads in `bytes`, decoded.
+pub fn reply_bytes(bytes: &[u8]) {
+    if let Ok(value) = redis::parse_redis_value(bytes) {
+        reply(value);
+    }
+}
+
+/// `value` as the reply of every request.
+pub fn reply(value: Value) {
+    if let Value::BulkString(text) = &value {
+        let _ = server::read(&String::from_utf8_lossy(text), "node");
+    }
+    let reply = &decode(value);
+    let _ = script::acquired(reply);
+    let _ = script::recounted(reply);
+    let _ = script::released(reply);
+    let _ = script::handed_over(reply);
+    for batch in 0..4 {
+        let renewed = script::renewed(reply, batch);
+        assert!(renewed == Err(Undecodable) || renewed.is_ok_and(|all| all.len() == batch));
+    }
+    let _ = script::yes(reply);
+    let _ = script::lives(reply);
+    let _ = script::counted(reply);
+    let _ = script::held_by(reply);
+    let _ = script::refused(reply);
+}
+
+/// `url`, and the same with a password that nothing may show.
+pub fn url(url: &str) {
+    let _ = Address::parse(url);
+    if let Some((scheme, rest)) = url.split_once("://")
+        && !scheme.contains("canary")
+    {
+        let shown = match Address::parse(&format!("{scheme}://user:canary@{rest}")) {
+            Ok(address) => format!("{address:?} {}", address.node()),
+            Err(error @ Error::Misuse { .. }) => format!("{error} {error:?}"),
+            Err(other) => panic!("{other:?}"),
+        };
+        assert!(rest.contains("canary") || !shown.contains("canary"), "{shown}");
+    }
+}
+
+/// `None` if `stream` did not let a connection begin.
+pub(crate) async fn subscriber(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Option<(Subscriber, Messages)> {
+    let settings =
+        RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+    let connection = redis::aio::PubSub::new(&settings, stream).await.ok()?;
+    Some(Subscriber::split(connection, Duration::from_secs(3)))
+}

@@ -1,0 +1,32 @@
+//! The one place that opens a socket.
+
+use crate::options::Options;
+use redis::ConnectionAddr;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// A byte stream to the server.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+pub(super) async fn open(address: &ConnectionAddr, options: &Options) -> std::io::Result<Box<dyn Stream>> {
+    match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            let socket = socket2::SockRef::from(&stream);
+            let probe = Duration::from_secs(5);
+            socket
+                .set_tcp_keepalive(&socket2::TcpKeepalive::new().with_time(probe * 3).with_interval(probe))?;
+            #[cfg(target_os = "linux")]
+            socket.set_tcp_user_timeout(Some(options.response_timeout * 3))?;
+            #[cfg(not(target_os = "linux"))]
+            let _ = options;
+            Ok(Box::new(stream))
+        }
+        #[cfg(unix)]
+        ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+        other => Err(std::io::Error::other(format!("no way to connect to {other}"))),
+    }
+}

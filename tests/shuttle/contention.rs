@@ -1,0 +1,218 @@
+//! Whole clients at one server: many tasks take, re-enter, give back, give up and leave.
+//!
+//! At every step at most one owner believes that it holds the lock, whatever becomes of connections and answers. And
+//! where nothing is lost, nobody is woken by a timer only, every release is confirmed, and nothing is left at the end.
+
+use super::run::{Pace, run};
+use super::server::server;
+use super::sync::{below, task, time};
+use crate::Lock;
+use crate::connection::Address;
+use crate::drive::drive;
+use crate::guard::{Holding, LockGuard};
+use crate::hold::HoldState;
+use crate::keys::LockKeys;
+use crate::options::Options;
+use crate::owner::Owner;
+use crate::session::Session;
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+/// In nanoseconds, so that hardly ever two timers end together.
+const LONGEST_HOLD: u64 = 12_000_000;
+
+/// A lease that may well end in a run where all are slow.
+const SHORT: Duration = Duration::from_millis(200);
+
+#[test]
+fn tasks_of_one_client() {
+    run("tasks_of_one_client", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(1, 4));
+}
+
+#[test]
+fn tasks_of_two_clients() {
+    run("tasks_of_two_clients", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(2, 2));
+}
+
+#[test]
+fn tasks_that_are_slow() {
+    run("tasks_that_are_slow", 700, Pace::Hurried(30), Duration::from_secs(300), || async {
+        let table = Arc::new(Table { lossless: false, inside: Mutex::default() });
+        let sessions = [session(SHORT).await, session(SHORT).await];
+        contend(&sessions, 2, &table).await;
+    });
+}
+
+#[test]
+fn connections_drop_and_answers_are_lost() {
+    run(
+        "connections_drop_and_answers_are_lost",
+        700,
+        Pace::Hurried(60),
+        Duration::from_secs(300),
+        || async {
+            let table = Arc::new(Table { lossless: false, inside: Mutex::default() });
+            let sessions = [session(SHORT).await, session(SHORT).await];
+            server().lose(12);
+            let trouble = task::spawn(async {
+                for _ in 0..3 {
+                    time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await;
+                    server().cut();
+                }
+                time::sleep(Duration::from_secs(1)).await;
+                server().lose(0);
+            });
+            contend(&sessions, 2, &table).await;
+            trouble.await.expect("no panic");
+        },
+    );
+}
+
+/// What the tasks of a run know of each other.
+struct Table {
+    /// Whether every request is answered, and before any lease ends.
+    lossless: bool,
+    inside: Mutex<Vec<Holding>>,
+}
+
+async fn undisturbed(clients: usize, tasks: usize) {
+    let table = Arc::new(Table { lossless: true, inside: Mutex::default() });
+    let mut sessions = Vec::new();
+    for _ in 0..clients {
+        sessions.push(session(Duration::from_secs(30)).await);
+    }
+    contend(&sessions, tasks, &table).await;
+    // Time for the releases of dropped guards, and for turns that are owed.
+    time::sleep(Duration::from_millis(50)).await;
+    assert_eq!((server().records(), server().subscriptions()), (0, 0), "something stays at the server");
+    let keys = LockKeys::new("lock".into()).expect("a name");
+    assert!(sessions.iter().all(|session| session.existing_lane(&keys).is_none()), "a lane stays");
+    assert!(!server().found_by_looking(), "a message came to nothing");
+}
+
+async fn session(lease: Duration) -> Arc<Session> {
+    let address = Address::parse("redis://server").expect("a URL");
+    let options = Options { lease, ..Options::default() };
+    Session::connect(address, options, drive).await.expect("a connection")
+}
+
+async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
+    let mut all = Vec::new();
+    for session in sessions {
+        for number in 0..tasks {
+            // Sometimes two tasks are one owner.
+            let owner = Owner::new(format!("{}", if below(4) == 0 { 0 } else { number })).expect("an owner");
+            let mut lock = Lock::new(session.clone(), "lock").with_owner(&owner);
+            if !table.lossless && below(2) == 0 {
+                lock = lock.with_lease(Duration::from_millis(1 + below(20)));
+            }
+            let table = table.clone();
+            all.push(task::spawn(async move {
+                for _ in 0..3 {
+                    take(&lock, &table).await;
+                }
+            }));
+        }
+    }
+    for task in all {
+        task.await.expect("no panic");
+    }
+}
+
+/// Takes the lock in one of the ways there are, holds it for a while, and gives it back in one of the ways there are.
+async fn take(lock: &Lock, table: &Table) {
+    let guard = match below(8) {
+        0 => lock.try_lock().await,
+        1 => lock.try_lock_for(Duration::from_nanos(below(LONGEST_HOLD))).await,
+        2 => match leave(lock.lock(), below(6)).await {
+            Some(taken) => taken.map(Some),
+            None => return,
+        },
+        _ => lock.lock().await.map(Some),
+    };
+    let guard = match guard {
+        Ok(Some(guard)) => guard,
+        Ok(None) => return,
+        Err(error) => {
+            assert!(!table.lossless, "not taken: {error}");
+            return;
+        }
+    };
+    hold(&guard, table).await;
+    match below(4) {
+        0 => drop(guard),
+        1 => {
+            let again = lock.lock().await;
+            let again = match again {
+                Ok(again) => again,
+                Err(error) => {
+                    assert!(!table.lossless, "not re-entered: {error}");
+                    return;
+                }
+            };
+            unlock(guard, table).await;
+            hold(&again, table).await;
+            unlock(again, table).await;
+        }
+        _ => unlock(guard, table).await,
+    }
+}
+
+async fn unlock(guard: LockGuard, table: &Table) {
+    let outcome = guard.unlock().await;
+    assert!(outcome.is_ok() || !table.lossless, "not released: {outcome:?}");
+}
+
+/// Stays inside for a while.
+async fn hold(guard: &LockGuard, table: &Table) {
+    let holding = Holding::clone(guard);
+    let others = {
+        let mut inside = table.inside.lock().expect("no panic");
+        let others: Vec<_> =
+            inside.iter().filter(|other| other.owner() != holding.owner()).cloned().collect();
+        inside.push(holding.clone());
+        others
+    };
+    let held = |holding: &Holding| holding.state() == HoldState::Held;
+    for other in others {
+        let both = held(&holding) && held(&other) && held(&holding);
+        // Not their Debug: it takes a lock, and a panic is no place to be suspended in.
+        assert!(!both, "{} and {} hold the lock", holding.owner(), other.owner());
+    }
+    match below(4) {
+        0 | 1 => time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await,
+        // To the end of its lease, or a little less.
+        2 if !table.lossless => {
+            let _ = time::timeout(Duration::from_nanos(below(4 * LONGEST_HOLD)), holding.lost()).await;
+        }
+        _ => task::yield_now().await,
+    }
+    assert!(held(&holding) || !table.lossless, "{} lost the lock", holding.owner());
+    let mut inside = table.inside.lock().expect("no panic");
+    let at = inside.iter().position(|one| one.owner() == holding.owner()).expect("inside");
+    inside.swap_remove(at);
+}
+
+/// Drops `future` when it has been polled `polls` times more, if it has not ended.
+async fn leave<T>(future: impl Future<Output = T>, mut polls: u64) -> Option<T> {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        if polls == 0 {
+            return Poll::Ready(None);
+        }
+        polls -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => {
+                // Polled again at once, or when it is woken.
+                if below(2) == 0 {
+                    cx.waker().wake_by_ref();
+                }
+                Poll::Pending
+            }
+        }
+    })
+    .await
+}

@@ -1,0 +1,81 @@
+//! The registry of subscriptions: who is told that he hears messages hears them, and nothing stays subscribed.
+
+use super::run::{Pace, run};
+use super::server::server;
+use super::sync::{atomic, below, task, time};
+use crate::connection::Address;
+use crate::options::Options;
+use crate::pubsub::PubSub;
+use crate::wakeup::Signal;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Listeners of one channel come and go while the connection drops. Each waits to be confirmed, sends a message itself
+/// and must be woken by it, or by the drop that swallowed it, without any timer.
+#[test]
+fn who_is_confirmed_hears_every_message() {
+    run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
+        let pubsub = PubSub::default();
+        let serving = task::spawn(
+            pubsub.clone().serve(Address::parse("redis://server").expect("a URL"), Options::default()),
+        );
+        let channel: Arc<str> = "channel".into();
+        let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));
+        let listeners: Vec<_> = (0..3)
+            .map(|_| {
+                let (pubsub, channel, cut) = (pubsub.clone(), channel.clone(), cut.clone());
+                task::spawn(async move {
+                    for _ in 0..3 {
+                        listen(&pubsub, &channel, &cut).await;
+                    }
+                })
+            })
+            .collect();
+        if cutting {
+            let signal = Arc::new(Signal::default());
+            let _subscription = pubsub.subscribe(&channel, &signal);
+            confirmed(&signal).await;
+            cut.fetch_add(1, atomic::Ordering::SeqCst);
+            server().cut();
+            // Long enough to notice, and not to connect again.
+            time::sleep(Duration::from_nanos(1)).await;
+            assert!(!signal.is_confirmed(), "confirmed without a connection");
+            confirmed(&signal).await;
+        }
+        for listener in listeners {
+            listener.await.expect("no panic");
+        }
+        // The last one has left: the server is told so at once.
+        time::sleep(Duration::from_millis(if cutting { 1500 } else { 1 })).await;
+        assert_eq!(server().subscriptions(), 0);
+        serving.abort();
+    });
+}
+
+async fn listen(pubsub: &PubSub, channel: &Arc<str>, cut: &atomic::AtomicU64) {
+    let signal = Arc::new(Signal::default());
+    let subscription = pubsub.subscribe(channel, &signal);
+    if below(4) == 0 {
+        return;
+    }
+    confirmed(&signal).await;
+    let (before, cuts) = (signal.mark(), cut.load(atomic::Ordering::SeqCst));
+    let (told, since) = (server().publish(channel), time::since_boot());
+    assert!(told > 0 || cut.load(atomic::Ordering::SeqCst) > 0, "confirmed, and not subscribed");
+    while signal.mark() == before {
+        signal.woken().await;
+    }
+    let waited = time::since_boot() - since;
+    assert!(
+        waited.is_zero() || cut.load(atomic::Ordering::SeqCst) > cuts || told == 0,
+        "heard after {waited:?}"
+    );
+    drop(subscription);
+    assert!(!signal.is_confirmed());
+}
+
+async fn confirmed(signal: &Signal) {
+    while !signal.is_confirmed() {
+        signal.woken().await;
+    }
+}

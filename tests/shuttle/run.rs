@@ -1,0 +1,118 @@
+//! Runs a test on many schedules.
+
+use super::sync::task;
+use super::{server, time};
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Task, TaskId};
+use shuttle::{Config, MaxSteps, Runner};
+use std::time::Duration;
+
+/// How slow anybody is at most, when all are.
+const NEAR: Duration = Duration::from_millis(50);
+
+/// How time goes.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Pace {
+    /// No timer ends while there is anything else to do.
+    Patient,
+    /// One time in so many steps the next timer ends all the same, if it is not far away.
+    Hurried(u64),
+}
+
+/// Runs `test` `count` times from a fixed seed on, and as often from one that nobody knows before.
+///
+/// A run in which nobody gets anywhere until `limit`, by the time of the run, fails.
+pub(super) fn run<F>(name: &str, count: u64, pace: Pace, limit: Duration, test: fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    if let Ok(seed) = std::env::var("SHUTTLE_SEED") {
+        let log =
+            tracing_subscriber::fmt().with_test_writer().without_time().with_max_level(tracing::Level::DEBUG);
+        let _ = log.try_init();
+        return once(name, seed.parse().expect("SHUTTLE_SEED is a number"), pace, limit, test);
+    }
+    let random = uuid::Uuid::new_v4().as_u64_pair().1 >> 16;
+    println!("{name}: seeds 1 to {count}, and {random} to {}", random + count - 1);
+    (1..=count).chain(random..random + count).for_each(|seed| once(name, seed, pace, limit, test));
+}
+
+fn once<F>(name: &str, seed: u64, pace: Pace, limit: Duration, test: fn() -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let told = TellOnPanic { name: name.to_owned(), seed };
+    let mut config = Config::new();
+    config.stack_size = 0x40000;
+    config.failure_persistence = shuttle::FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(200_000);
+    config.silence_warnings = true;
+    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+    let body = move || {
+        time::begin(limit);
+        server::begin();
+        shuttle::future::block_on(async move {
+            drop(task::spawn(time::keep_moving()));
+            test().await;
+            // What is left is dropped where it stands: not with a lock in its hands.
+            time::settle().await;
+        });
+    };
+    // Every second run prefers some tasks to others for long stretches, which finds other schedules.
+    if seed.is_multiple_of(2) {
+        Runner::new(Paced { pace, seed, inner: PctScheduler::new_from_seed(seed, 5, 1) }, config).run(body);
+    } else {
+        Runner::new(Paced { pace, seed, inner: RandomScheduler::new_from_seed(seed, 1) }, config).run(body);
+    }
+    std::mem::forget(told);
+}
+
+struct TellOnPanic {
+    name: String,
+    seed: u64,
+}
+
+impl Drop for TellOnPanic {
+    fn drop(&mut self) {
+        server::abandon();
+        time::abandon();
+        eprintln!("{}: failed; SHUTTLE_SEED={} repeats this run", self.name, self.seed);
+    }
+}
+
+/// Lets time move when it should.
+struct Paced<S> {
+    pace: Pace,
+    seed: u64,
+    inner: S,
+}
+
+impl<S: Scheduler> Scheduler for Paced<S> {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        self.inner.new_execution()
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        current: Option<TaskId>,
+        is_yielding: bool,
+    ) -> Option<TaskId> {
+        let mover = time::mover();
+        let others: Vec<&Task> = runnable.iter().copied().filter(|task| Some(task.id()) != mover).collect();
+        if others.len() == runnable.len() {
+            return self.inner.next_task(runnable, current, is_yielding);
+        }
+        if let Pace::Hurried(steps) = self.pace {
+            self.seed =
+                self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if (self.seed >> 33).is_multiple_of(steps) && time::next() < NEAR {
+                return mover;
+            }
+        }
+        if others.is_empty() { mover } else { self.inner.next_task(&others, current, is_yielding) }
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.inner.next_u64()
+    }
+}
