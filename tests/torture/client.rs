@@ -1,7 +1,9 @@
 //! A Rust client: tasks that contend, each with a work of its own (see `work`), until stdin says `stop`, and then `close`.
 //!
 //! `client <url> <folder> <index> <number> <seed> <lease in ms>`. Says `ready`, then `beat ..` each second, and in the end
-//! `settled <tasks> <of> <sockets> <of>`, and the same with `closed`. `force <key>` on stdin frees that lock, and says `forced <result>`.
+//! `settled <tasks> <of> <sockets> <of>`, and the same with `closed`. On stdin `force <key>` frees that lock, and is
+//! answered by `forced <result>`; `starve <ms>` blocks the runtime, then `starved`; `drop-runtime <ms>` ends another
+//! one, then `dropped`.
 
 use crate::Failure;
 use crate::ledger::{Ledger, delayed, error_word, now};
@@ -9,8 +11,8 @@ use crate::random::Random;
 use crate::work::Work;
 use redisson_lock::Client;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -92,6 +94,15 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
                 ledger.log(&format!("call {name} - force_unlock {times} {outcome} {waited}"));
                 println!("forced {outcome}");
             }
+            Some(("starve", ms)) => {
+                starve(&ledger, Duration::from_millis(ms.parse()?)).await;
+                println!("starved");
+            }
+            Some(("drop-runtime", ms)) => {
+                let (url, stay) = ((*url).to_owned(), Duration::from_millis(ms.parse()?));
+                tokio::task::spawn_blocking(move || drop_runtime(&url, lease, stay)).await?;
+                println!("dropped");
+            }
             _ if line == "stop" => {
                 stopping.store(true, Ordering::Relaxed);
                 while let Some(ended) = running.join_next().await {
@@ -107,6 +118,48 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Blocks every thread that runs tasks.
+async fn starve(ledger: &Ledger, lasts: Duration) {
+    let workers = Handle::current().metrics().num_workers();
+    let together = Arc::new(Barrier::new(workers));
+    let blocking = (0..workers).map(|_| {
+        let together = together.clone();
+        tokio::spawn(async move {
+            together.wait();
+            let from = now();
+            thread::sleep(lasts);
+            (from, now())
+        })
+    });
+    let (mut from, mut to) = (u64::MAX, 0);
+    for blocked in blocking.collect::<Vec<_>>() {
+        if let Ok((began, ended)) = blocked.await {
+            (from, to) = (from.min(began), to.max(ended));
+        }
+    }
+    ledger.log(&format!("stall {} {from} {to}", ledger.name));
+}
+
+/// A client of its own runtime wants both hot locks; then the runtime ends, whatever it has of them. Its guards and its
+/// client are dropped where there is none.
+fn drop_runtime(url: &str, lease: Duration, stay: Duration) {
+    let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
+    else {
+        return;
+    };
+    let left = runtime.block_on(async {
+        let client = Client::builder().watchdog_timeout(lease).connect(url).await.ok()?;
+        let guards = [0, 1].map(|hot| {
+            let lock = client.lock(format!("hot:{hot}"));
+            tokio::spawn(async move { lock.lock().await })
+        });
+        tokio::time::sleep(stay).await;
+        Some((client, guards))
+    });
+    drop(runtime);
+    drop(left);
 }
 
 /// Waits until nothing is left of the work, at most for what the last lease may take.

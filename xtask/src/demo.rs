@@ -53,7 +53,7 @@ struct Options {
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let options = read_options(arguments)?;
     let versions = if options.java { vec![options.redisson.clone()] } else { Vec::new() };
-    let environment = setup::run(&versions)?;
+    let environment = setup::run(&versions, setup::Clock::Left)?;
     build_contender()?;
 
     let server = Server::start(&environment.server, &[])?;

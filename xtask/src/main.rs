@@ -1,7 +1,9 @@
 //! The project's own commands: `cargo xtask <command>`.
 
+mod bench;
 mod demo;
 mod planted;
+mod process;
 mod server;
 mod setup;
 mod test;
@@ -13,6 +15,9 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
+  bench [--quick] [<scenario>..]
+      Measure ours, raw redis-rs, Redisson and other Rust crates beside each other. The report is docs/bench; with
+      --quick, which takes four minutes, target/bench. A name that is none has the scenarios listed.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
   planted [<name>..]
@@ -31,7 +36,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["setup"] => setup::run(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
+        ["setup"] => setup::run(&setup::default_versions(), setup::Clock::Moved).map(|_| ExitCode::SUCCESS),
+        ["bench", rest @ ..] => bench::run(rest),
         ["demo", rest @ ..] => demo::run(rest),
         ["planted", names @ ..] => planted::run(names),
         ["test", rest @ ..] => test::run(rest),

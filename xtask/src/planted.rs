@@ -1,6 +1,6 @@
 //! Shows that the tests can fail: applies each patch of `tests/planted` to a copy of the project, and runs the tests
-//! that are to catch it. A patch opens with lines of text: what the bug is, and `Caught by: <filters of the test binary>`.
-//! A patch that no longer applies is a failure, as is a bug that nothing catches.
+//! that are to catch it. A patch opens with lines of text: what the bug is, and one of [`CHECKS`] or more, each with its
+//! arguments. A patch that no longer applies is a failure, as is a bug that one of its checks does not catch.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -8,28 +8,52 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::setup;
+use crate::setup::{self, Clock};
+use crate::test::schedules;
 
-/// How long the tests of one bug may take.
-const LIMIT: Duration = Duration::from_secs(100);
+/// How long one check of a bug may take.
+const LIMIT: Duration = Duration::from_secs(200);
 
 struct Planted {
     name: String,
     patch: PathBuf,
     /// What the bug is.
     bug: String,
-    filters: Vec<String>,
+    checks: Vec<Check>,
 }
 
+/// What is to catch a bug, with the arguments that choose a part of it.
+struct Check {
+    kind: Kind,
+    arguments: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// The tests of `tests/it`.
+    Suite,
+    /// Those of `tests/shuttle`.
+    Schedules,
+    /// A minute of `cargo xtask torture`.
+    Campaign,
+}
+
+/// How a patch says what it is caught by.
+const CHECKS: [(&str, Kind); 3] = [
+    ("Caught by the suite: ", Kind::Suite),
+    ("Caught by the schedules: ", Kind::Schedules),
+    ("Caught by the campaign: ", Kind::Campaign),
+];
+
 pub fn run(names: &[&str]) -> Result<ExitCode, String> {
-    let environment = setup::run(&["3.52.0".to_owned()])?;
+    let environment = setup::run(&["3.52.0".to_owned()], Clock::Moved)?;
     let project = setup::root();
-    let copy = setup::target().join("planted");
+    let tree = setup::target().join("planted");
     let mut missed = 0;
     let bugs = all(&project.join("tests/planted"))?;
     let bugs: Vec<_> = bugs.iter().filter(|bug| names.is_empty() || names.contains(&&*bug.name)).collect();
@@ -37,14 +61,18 @@ pub fn run(names: &[&str]) -> Result<ExitCode, String> {
         return Err(format!("planted: no patch is named {names:?}"));
     }
     for bug in &bugs {
-        copy_project(&project, &copy.join("tree"))?;
-        let outcome = plant(bug, &copy, &environment)?;
-        match &outcome {
-            Ok(failed) => println!("planted: {}: caught by {}\n    {}", bug.name, failed.join(", "), bug.bug),
-            Err(problem) => {
-                missed += 1;
-                println!("planted: {}: MISSED: {problem}\n    {}", bug.name, bug.bug);
+        println!("planted: {}: {}", bug.name, bug.bug);
+        copy_project(&project, &tree)?;
+        let outcome = plant(bug, &tree).and_then(|()| {
+            for check in &bug.checks {
+                let caught = check.catch(&tree, &environment)?;
+                println!("planted: {}: caught by the {:?}: {}", bug.name, check.kind, caught.join(", "));
             }
+            Ok(())
+        });
+        if let Err(problem) = outcome {
+            missed += 1;
+            println!("planted: {}: MISSED: {problem}", bug.name);
         }
     }
     println!("planted: {} bugs, {} caught", bugs.len(), bugs.len() - missed);
@@ -64,14 +92,24 @@ fn all(folder: &Path) -> Result<Vec<Planted>, String> {
 fn read(patch: PathBuf) -> Result<Planted, String> {
     let text = fs::read_to_string(&patch).map_err(|error| format!("{}: {error}", patch.display()))?;
     let head: Vec<&str> = text.lines().take_while(|line| !line.starts_with("--- ")).collect();
-    let (filters, bug): (Vec<&str>, Vec<&str>) =
-        head.iter().partition(|line| line.starts_with("Caught by: "));
-    let [filters] = filters.as_slice() else {
-        return Err(format!("{}: no line, or more than one, says what it is caught by", patch.display()));
-    };
-    let filters = filters["Caught by: ".len()..].split_whitespace().map(str::to_owned).collect();
+    let mut bug = Vec::new();
+    let mut checks = Vec::new();
+    for line in head {
+        match CHECKS.iter().find_map(|(words, kind)| Some((line.strip_prefix(words)?, *kind))) {
+            Some((arguments, kind)) => {
+                checks.push(Check {
+                    kind,
+                    arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+                });
+            }
+            None => bug.push(line),
+        }
+    }
+    if checks.is_empty() {
+        return Err(format!("{}: no line says what it is caught by", patch.display()));
+    }
     let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Planted { name, bug: bug.join(" ").trim().to_owned(), filters, patch })
+    Ok(Planted { name, bug: bug.join(" ").trim().to_owned(), checks, patch })
 }
 
 /// The files that git knows and those it does not ignore; what is planted is never in the project itself.
@@ -99,13 +137,12 @@ fn copy_project(project: &Path, copy: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The tests that caught it, or why none did.
-fn plant(
-    bug: &Planted,
-    copy: &Path,
-    environment: &setup::Environment,
-) -> Result<Result<Vec<String>, String>, String> {
-    let tree = copy.join("tree");
+/// Applies the patch, and sees that what comes of it builds.
+fn plant(bug: &Planted, tree: &Path) -> Result<(), String> {
+    let said = |output: Output, what: &str| match output.status.success() {
+        true => Ok(()),
+        false => Err(format!("it does not {what}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+    };
     let applied = Command::new("git")
         .args(["apply", "--unsafe-paths", "--whitespace=nowarn"])
         .arg(format!("--directory={}", tree.display()))
@@ -113,61 +150,72 @@ fn plant(
         .current_dir("/")
         .output()
         .map_err(|error| format!("git: {error}"))?;
-    if !applied.status.success() {
-        return Ok(Err(format!("it does not apply: {}", String::from_utf8_lossy(&applied.stderr).trim())));
-    }
-    let cargo = |arguments: &[&str]| {
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo
-            .args(arguments)
-            .current_dir(&tree)
-            .env("CARGO_TARGET_DIR", copy.join("target"))
-            .env("REDISSON_LOCK_SERVER", &environment.server)
-            .env("REDISSON_LOCK_PEERS", &environment.peers)
-            .env("REDISSON_LOCK_VERSIONS", "3.52.0")
-            .env("REDISSON_LOCK_FAKETIME", &environment.faketime);
-        cargo
-    };
-    let failed = |error| format!("cargo: {error}");
-    let built =
-        cargo(&["build", "--quiet", "--all-features", "--examples", "--tests"]).output().map_err(failed)?;
-    if !built.status.success() {
-        return Ok(Err(format!("it does not build: {}", String::from_utf8_lossy(&built.stderr))));
-    }
-    let filters: Vec<&str> = bug.filters.iter().map(String::as_str).collect();
-    let arguments = [["test", "--all-features", "--test", "it", "--"].as_slice(), &filters].concat();
-    let mut testing = cargo(&arguments)
-        .process_group(0)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(failed)?;
-    let output = BufReader::new(testing.stdout.take().expect("it is piped"));
-    let (lines, told) = mpsc::channel();
-    let reading =
-        thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
-    let until = Instant::now() + LIMIT;
-    let mut caught = Vec::new();
-    let mut running = BTreeSet::new();
-    loop {
-        match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => match line.strip_prefix("test ").and_then(|line| line.split_once(" ... ")) {
-                Some((test, "FAILED")) => caught.push(test.to_owned()),
-                _ => {
-                    let hanging =
-                        line.strip_prefix("test ").and_then(|line| line.split_once(" has been running"));
-                    running.extend(hanging.map(|(test, _)| format!("{test} (no end)")));
+    said(applied, "apply")?;
+    let mut building = cargo(tree);
+    building.args(["build", "--quiet", "--all-features", "--examples", "--tests"]);
+    said(building.output().map_err(|error| format!("cargo: {error}"))?, "build")
+}
+
+fn cargo(tree: &Path) -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(tree).env_remove("CARGO_TARGET_DIR");
+    cargo
+}
+
+impl Check {
+    /// What failed, or an error if nothing did.
+    fn catch(&self, tree: &Path, environment: &setup::Environment) -> Result<Vec<String>, String> {
+        let mut command = cargo(tree);
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        match self.kind {
+            Kind::Suite => command.args(["test", "--all-features", "--test", "it", "--"]).args(&arguments),
+            Kind::Schedules => schedules(&mut command, &arguments),
+            Kind::Campaign => command.args(["xtask", "torture", "--minutes", "1"]).args(&arguments),
+        };
+        environment.tell(&mut command);
+        let mut running = command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cargo: {error}"))?;
+        let output = BufReader::new(running.stdout.take().expect("it is piped"));
+        let (lines, told) = mpsc::channel();
+        let reading =
+            thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
+        let until = Instant::now() + LIMIT;
+        let (mut failed, mut hanging) = (BTreeSet::new(), BTreeSet::new());
+        loop {
+            match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => match self.kind {
+                    Kind::Campaign => {
+                        let rule = line.strip_prefix("FAILED   ").and_then(|told| told.split(',').next());
+                        failed.extend(rule.map(str::to_owned));
+                    }
+                    Kind::Suite | Kind::Schedules => {
+                        let Some(told) = line.strip_prefix("test ") else { continue };
+                        if let Some((test, "FAILED")) = told.split_once(" ... ") {
+                            failed.insert(test.to_owned());
+                        }
+                        hanging.extend(
+                            told.split_once(" has been running").map(|(test, _)| format!("{test} (no end)")),
+                        );
+                    }
+                },
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    // A bug may well leave a test waiting for ever.
+                    failed.extend(hanging);
+                    let group = format!("-{}", running.id());
+                    let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+                    break;
                 }
-            },
-            Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => {
-                // A bug may well leave a test waiting for ever.
-                caught.extend(running);
-                let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", testing.id())]).status();
-                break;
             }
         }
+        let _ = (running.wait(), reading.join());
+        if failed.is_empty() {
+            return Err(format!("nothing failed in the {:?} under {arguments:?}", self.kind));
+        }
+        Ok(failed.into_iter().collect())
     }
-    let _ = (testing.wait(), reading.join());
-    Ok(if caught.is_empty() { Err(format!("nothing failed under {filters:?}")) } else { Ok(caught) })
 }

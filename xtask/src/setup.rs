@@ -16,7 +16,7 @@ const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 const SERVER_IN_DISGUISE: &str = "/usr/bin/redis-check-rdb";
 
 /// Moves the clock of the one program that a test moves it for.
-const FAKETIME: &str = "faketime/libfaketime.so.1";
+const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
 /// Old Redissons look into classes that Java 17 closes.
 const OPENED_PACKAGES: [&str; 8] = [
@@ -30,6 +30,26 @@ const OPENED_PACKAGES: [&str; 8] = [
     "sun.nio.ch",
 ];
 
+/// A Java program on Redisson.
+pub struct Java {
+    /// The folder of its sources, and that of what is built of them, under `target`.
+    sources: &'static str,
+    builds: &'static str,
+    class: &'static str,
+    options: &'static str,
+}
+
+const PEER: Java = Java {
+    sources: "tests/redisson/src/main/java",
+    builds: "redisson",
+    class: "Peer",
+    options: "-XX:+UseSerialGC",
+};
+
+/// With the settings that a JVM comes with.
+pub const BENCH: Java =
+    Java { sources: "benches/redisson", builds: "redisson-bench", class: "Bench", options: "" };
+
 /// What the tests are told.
 pub struct Environment {
     /// The redis-server to run.
@@ -37,8 +57,26 @@ pub struct Environment {
     /// A directory for each version of Redisson; in it `java.args`, with which `java @java.args` runs the peer.
     pub peers: PathBuf,
     pub versions: Vec<String>,
-    /// The library that moves a program's clock; only where Java is set up, too.
-    pub faketime: PathBuf,
+    /// The library that moves a program's clock, if it was asked for.
+    pub faketime: Option<PathBuf>,
+}
+
+impl Environment {
+    /// Tells the tests that `command` runs.
+    pub fn tell(&self, command: &mut Command) {
+        command
+            .env("REDISSON_LOCK_SERVER", &self.server)
+            .env("REDISSON_LOCK_PEERS", &self.peers)
+            .env("REDISSON_LOCK_VERSIONS", self.versions.join(","))
+            .envs(self.faketime.iter().map(|library| ("REDISSON_LOCK_FAKETIME", library)));
+    }
+}
+
+/// Whether the clock of a program is to be moved.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Clock {
+    Moved,
+    Left,
 }
 
 pub fn default_versions() -> Vec<String> {
@@ -46,19 +84,19 @@ pub fn default_versions() -> Vec<String> {
 }
 
 /// Without versions it leaves Java alone.
-pub fn run(versions: &[String]) -> Result<Environment, String> {
-    install_missing(!versions.is_empty())?;
+pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
+    install_missing(!versions.is_empty(), clock)?;
     let server = find_server()?.ok_or("the redis-server is gone again")?;
     println!("setup: server {}", server.display());
-    let peers = target().join("redisson");
     for version in versions {
-        build_peer(&peers, version)?;
+        build_java(&PEER, version)?;
     }
+    let peers = target().join(PEER.builds);
     Ok(Environment {
         server,
         peers,
         versions: versions.to_vec(),
-        faketime: find_faketime().unwrap_or_default(),
+        faketime: find_faketime().filter(|_| clock == Clock::Moved),
     })
 }
 
@@ -68,7 +106,7 @@ struct Need {
     met: bool,
 }
 
-fn missing(with_java: bool) -> Result<Vec<Need>, String> {
+fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
     let server = Need { what: "a redis-server", package: "redis-tools", met: find_server()?.is_some() };
     let mut needs = vec![server];
     if with_java {
@@ -79,14 +117,16 @@ fn missing(with_java: bool) -> Result<Vec<Need>, String> {
             met: java >= Some(17),
         });
         needs.push(Need { what: "Maven (mvn)", package: "maven", met: on_path("mvn").is_some() });
+    }
+    if clock == Clock::Moved {
         needs.push(Need { what: "libfaketime", package: "libfaketime", met: find_faketime().is_some() });
     }
     needs.retain(|need| !need.met);
     Ok(needs)
 }
 
-fn install_missing(with_java: bool) -> Result<(), String> {
-    let needs = missing(with_java)?;
+fn install_missing(with_java: bool, clock: Clock) -> Result<(), String> {
+    let needs = missing(with_java, clock)?;
     if needs.is_empty() {
         return Ok(());
     }
@@ -108,7 +148,7 @@ fn install_missing(with_java: bool) -> Result<(), String> {
         }
     }
     // An older Java in front on the PATH, for example.
-    let needs = missing(with_java)?;
+    let needs = missing(with_java, clock)?;
     if needs.is_empty() { Ok(()) } else { Err(by_hand(&needs, &steps)) }
 }
 
@@ -163,7 +203,8 @@ fn find_faketime() -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(FAKETIME)).find(|library| library.exists())
 }
 
-fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
+/// Builds the Java program of a folder on a version of Redisson. `java @<what is returned>` runs it.
+pub fn build_java(program: &Java, version: &str) -> Result<PathBuf, String> {
     // It becomes the name of a directory and part of an argument.
     if !version.starts_with(|c: char| c.is_ascii_digit())
         || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
@@ -171,12 +212,13 @@ fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
         return Err(format!("setup: {version:?} is no version of Redisson"));
     }
     let project = root().join("tests/redisson");
-    let directory = peers.join(version);
+    let sources = root().join(program.sources);
+    let directory = target().join(program.builds).join(version);
     let arguments = directory.join("java.args");
-    let mark = format!("# built from {:016x}", fingerprint(&project)?);
+    let mark = format!("# built from {:016x}", fingerprint(&project, &sources)?);
     if is_up_to_date(&directory, &mark) {
         println!("setup: Redisson {version} is up to date");
-        return Ok(());
+        return Ok(arguments);
     }
 
     println!("setup: Redisson {version} is being built");
@@ -188,6 +230,7 @@ fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
         .args(["--quiet", "--batch-mode", "-Dstyle.color=never"])
         .arg(format!("-Dredisson.version={version}"))
         .arg(format!("-Dpeer.directory={}", directory.display()))
+        .arg(format!("-Dpeer.sources={}", sources.display()))
         // Two goals and not a phase: each further plugin of a phase is a download that does nothing here.
         .args(["compiler:compile", "dependency:build-classpath"])
         .current_dir(&project)
@@ -195,9 +238,10 @@ fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
         .map_err(|error| format!("mvn: {error}"))?;
     if !maven.status.success() {
         return Err(format!(
-            "{}{}setup: the peer could not be built on Redisson {version}",
+            "{}{}setup: {} could not be built on Redisson {version}",
             String::from_utf8_lossy(&maven.stdout),
             String::from_utf8_lossy(&maven.stderr),
+            program.sources,
         ));
     }
     let jars = read(&directory.join("classpath"))?;
@@ -205,8 +249,9 @@ fn build_peer(peers: &Path, version: &str) -> Result<(), String> {
         OPENED_PACKAGES.map(|package| format!("--add-opens java.base/{package}=ALL-UNNAMED")).join("\n");
     let class_path =
         format!("{}:{}", classes.display(), jars.trim()).replace('\\', r"\\").replace('"', "\\\"");
-    let text = format!("{mark}\n{opens}\n-XX:+UseSerialGC\n-cp \"{class_path}\"\nPeer\n");
-    fs::write(&arguments, text).map_err(at(&arguments))
+    let text = format!("{mark}\n{opens}\n{}\n-cp \"{class_path}\"\n{}\n", program.options, program.class);
+    fs::write(&arguments, text).map_err(at(&arguments))?;
+    Ok(arguments)
 }
 
 /// Built from these sources, and the jars are still where Maven put them.
@@ -216,11 +261,10 @@ fn is_up_to_date(directory: &Path, mark: &str) -> bool {
     built.lines().next() == Some(mark) && jars.trim().split(':').all(|jar| Path::new(jar).exists())
 }
 
-fn fingerprint(project: &Path) -> Result<u64, String> {
-    let sources = project.join("src/main/java");
+fn fingerprint(project: &Path, sources: &Path) -> Result<u64, String> {
     let mut files = vec![project.join("pom.xml")];
-    for entry in fs::read_dir(&sources).map_err(at(&sources))? {
-        files.push(entry.map_err(at(&sources))?.path());
+    for entry in fs::read_dir(sources).map_err(at(sources))? {
+        files.push(entry.map_err(at(sources))?.path());
     }
     files.sort();
     let mut hasher = DefaultHasher::new();
@@ -276,21 +320,4 @@ fn remove(outcome: io::Result<()>) -> io::Result<()> {
 fn at(path: &Path) -> impl Fn(io::Error) -> String {
     let path = path.display().to_string();
     move |error| format!("setup: {path}: {error}")
-}
-
-/// The library that moves the wall clock of a process, if there is one, or if it can be had without a word.
-pub fn clock_library() -> Option<PathBuf> {
-    let find = || {
-        let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|entry| entry.path());
-        let folders = folders.chain([PathBuf::from("/usr/lib"), PathBuf::from("/usr/local/lib")]);
-        folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).find(|path| path.is_file())
-    };
-    find().or_else(|| {
-        if is_root() && on_path("apt-get").is_some() {
-            let install = ["install", "--yes", "--no-install-recommends", "libfaketime"];
-            println!("setup: apt-get {}", install.join(" "));
-            let _ = Command::new("apt-get").args(install).env("DEBIAN_FRONTEND", "noninteractive").output();
-        }
-        find()
-    })
 }

@@ -1,10 +1,9 @@
-//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those of `tests/shuttle`,
-//! which are a build of their own.
+//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those of `tests/shuttle`.
 
 use std::env;
 use std::process::{Command, ExitCode, ExitStatus};
 
-use crate::setup;
+use crate::setup::{self, Clock};
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let (own, cargo_arguments) = match arguments.iter().position(|word| *word == "--") {
@@ -18,32 +17,29 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Err(format!("test: cannot read {own:?}; arguments for cargo test stand behind --"));
         }
     };
-    let environment = setup::run(&versions)?;
-    let versions = environment.versions.join(",");
+    let environment = setup::run(&versions, Clock::Moved)?;
     let options = [["test", "--all-features", "--workspace"].as_slice(), cargo_arguments].concat();
-    println!("test: against Redisson {versions}");
+    println!("test: against Redisson {}", environment.versions.join(", "));
     println!("test: cargo {}", options.join(" "));
-    let status = cargo()
-        .args(&options)
-        .env("REDISSON_LOCK_SERVER", &environment.server)
-        .env("REDISSON_LOCK_PEERS", &environment.peers)
-        .env("REDISSON_LOCK_VERSIONS", versions)
-        .env("REDISSON_LOCK_FAKETIME", &environment.faketime)
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
+    let mut tests = cargo();
+    environment.tell(tests.args(&options));
+    let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
     // Arguments choose a part of the tests above.
     if !status.success() || !cargo_arguments.is_empty() {
         return Ok(exit_code(status));
     }
     println!("test: the client's own code, scheduled at random");
-    let status = cargo()
-        .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle"])
-        .args(["--", "shuttled", "--show-output"])
+    let status = schedules(&mut cargo(), &["shuttled", "--show-output"]).status();
+    Ok(exit_code(status.map_err(|error| format!("cargo: {error}"))?))
+}
+
+/// The tests of `tests/shuttle`, which are a build of their own.
+pub fn schedules<'a>(cargo: &'a mut Command, arguments: &[&str]) -> &'a mut Command {
+    cargo
+        .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle", "--"])
+        .args(arguments)
         .env("RUSTFLAGS", format!("{} --cfg shuttle", env::var("RUSTFLAGS").unwrap_or_default()))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
-    Ok(exit_code(status))
 }
 
 fn cargo() -> Command {

@@ -25,10 +25,11 @@ use rustix::time::{ClockId, clock_gettime};
 use check::Violation;
 use faults::Stage;
 use history::History;
-use processes::{Process, Recipe};
+use processes::Recipe;
 
+use crate::process::Process;
 use crate::server::Server;
-use crate::setup;
+use crate::setup::{self, Clock};
 
 /// Rust processes. Each has seven tasks.
 const CLIENTS: usize = 4;
@@ -45,8 +46,9 @@ struct Options {
 }
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
-    let mut options = read_options(arguments)?;
-    let environment = setup::run(options.java.as_slice())?;
+    let options = read_options(arguments)?;
+    let clock = if options.faults.contains(&"clock") { Clock::Moved } else { Clock::Left };
+    let environment = setup::run(options.java.as_slice(), clock)?;
     build()?;
     let target = setup::root().join("target/torture");
     let folder = target.join("run");
@@ -58,11 +60,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     write("cells", &[0; 64 * 8])?;
     write("clock", b"+0")?;
 
-    let clock = setup::clock_library().map(|library| (library, folder.join("clock")));
-    if clock.is_none() && options.faults.contains(&"clock") {
-        println!("torture: NO CLOCK IS MOVED: there is no libfaketime here (the package of that name)");
-        options.faults.retain(|name| *name != "clock");
-    }
+    let clock = environment.faketime.map(|library| (library, folder.join("clock")));
     let plan = schedule::plan(options.seed, options.minutes, &options.faults, CLIENTS);
     let digest = format!("{:016x}", schedule::digest(&plan));
     println!("torture: seed {}, {} faults, plan {digest}", options.seed, plan.len());
@@ -94,7 +92,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     };
     let mut history = History {
         lease_ns: LEASE.as_nanos() as u64,
-        clients: clients.iter().map(|client| client.label).collect(),
+        clients: clients.iter().map(|client| history::kept(&client.label)).collect(),
         ..History::default()
     };
     let port = server.port;
@@ -143,8 +141,10 @@ fn torment(
             history
                 .windows
                 .push(stage.inflict(fault).map_err(|problem| format!("{}: {problem}", fault.kind))?);
-            if let Some(ended) = stage.clients.iter_mut().find_map(|c| c.has_ended().then_some(c.label)) {
-                return Err(format!("{ended} ended by itself, at {}", fault.kind));
+            for client in &mut stage.clients {
+                if client.has_ended() {
+                    return Err(format!("{} ended by itself, at {}", client.label, fault.kind));
+                }
             }
         }
         if began.elapsed() >= told + PROGRESS {

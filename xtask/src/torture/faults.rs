@@ -9,9 +9,10 @@ use rustix::process::Signal;
 
 use super::history::{Window, kept};
 use super::now;
-use super::processes::{PASSWORD, Process, Recipe};
+use super::processes::{PASSWORD, Recipe};
 use super::random::Random;
 use super::schedule::Fault;
+use crate::process::Process;
 use crate::server::Server;
 
 /// How long the server may take for an answer.
@@ -152,13 +153,13 @@ impl Stage {
                 self.tell(&format!("ACL SETUSER torture >{PASSWORD}"))?;
             }
             "stop-client" => {
-                window.process = Some(self.clients[one].label);
+                window.process = Some(kept(&self.clients[one].label));
                 self.clients[one].signal(Signal::STOP)?;
                 self.wait(&mut window, lasts);
                 self.clients[one].signal(Signal::CONT)?;
             }
             "kill-client" => {
-                window.process = Some(self.clients[one].label);
+                window.process = Some(kept(&self.clients[one].label));
                 self.clients[one].kill()?;
                 self.clients[one] = self.recipe.client(one, self.started, self.ports[one])?;
                 self.started += 1;
@@ -184,11 +185,28 @@ impl Stage {
                 drop(endless);
             }
             "clock" => {
-                window.process = Some(self.clients[0].label);
+                window.process = Some(kept(&self.clients[0].label));
                 let by = if fault.choice.is_multiple_of(2) { 3600 } else { -86_400 };
                 self.move_clock(by)?;
                 self.wait(&mut window, lasts);
                 self.move_clock(0)?;
+            }
+            "starve" => {
+                window.process = Some(kept(&self.clients[one].label));
+                window.begun = now();
+                self.clients[one].say(&format!("starve {}", fault.lasts_ms))?;
+                self.clients[one].hear("starved", PATIENCE)?;
+                window.ending = now();
+            }
+            "drop-runtime" => {
+                self.clients[one].say(&format!("drop-runtime {}", 1 + fault.choice % 40))?;
+                self.clients[one].hear("dropped", PATIENCE)?;
+            }
+            "evict" => {
+                window.resets = true;
+                self.tell("CONFIG SET maxmemory-policy allkeys-random")?;
+                self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?;
+                self.tell("CONFIG SET maxmemory-policy noeviction")?;
             }
             other => return Err(format!("no such fault: {other}")),
         }

@@ -14,7 +14,7 @@ const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
 }
 
 /// Those above 2,000 outlast the lease.
-pub const KINDS: [Kind; 26] = [
+pub const KINDS: [Kind; 29] = [
     kind("kill-server", 0, 300),
     kind("stop-server", 2500, 3500),
     kind("stop-server-short", 50, 900),
@@ -41,6 +41,9 @@ pub const KINDS: [Kind; 26] = [
     kind("force-unlock", 0, 0),
     kind("busy", 300, 2500),
     kind("clock", 500, 2000),
+    kind("starve", 2200, 2600),
+    kind("drop-runtime", 0, 0),
+    kind("evict", 20, 200),
 ];
 
 /// Before the first fault, and after the last.

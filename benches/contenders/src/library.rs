@@ -1,0 +1,184 @@
+//! The libraries, each in the way that its own README shows.
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Script};
+use redisson_lock::{Client, Lock, LockGuard, Owner};
+use rlock::async_lock::{RLock, RLockGuard};
+use rslock::LockManager;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
+use tokio_stream::StreamExt;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// What a lock on a hash costs at least where nobody thought about it.
+const RAW_ACQUIRE: &str = "
+if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
+    redis.call('hincrby', KEYS[1], ARGV[1], 1)
+    redis.call('pexpire', KEYS[1], ARGV[2])
+    return nil
+end
+return redis.call('pttl', KEYS[1])";
+const RAW_RELEASE: &str = "
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    return nil
+end
+if redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0 then
+    redis.call('del', KEYS[1])
+    redis.call('publish', ARGV[2], 0)
+    return 1
+end
+return 0";
+const RAW_CHANNEL: &str = "raw-unlocked";
+
+pub enum Library {
+    Ours(Client),
+    Raw(Raw),
+    Rlock(RLock),
+    Rslock(LockManager),
+    /// No Redis: the ceiling.
+    Tokio(Arc<Mutex<()>>),
+}
+
+#[derive(Clone)]
+pub struct Raw {
+    connection: MultiplexedConnection,
+    acquire: Arc<str>,
+    release: Arc<str>,
+    released: broadcast::Sender<()>,
+}
+
+/// One worker's lock.
+pub enum Handle {
+    Ours(Lock),
+    Raw { raw: Raw, key: String, owner: String },
+    Rlock { lock: RLock, key: String },
+    Rslock { manager: LockManager, key: String },
+    Tokio(Arc<Mutex<()>>),
+}
+
+pub enum Guard<'a> {
+    Ours(LockGuard),
+    Raw(&'a Handle),
+    Rlock(RLockGuard),
+    Rslock(rslock::LockGuard),
+    Tokio(#[allow(dead_code)] OwnedMutexGuard<()>),
+}
+
+impl Library {
+    pub async fn connect(name: &str, url: &str) -> Self {
+        match name {
+            "ours" => Self::Ours(Client::connect(url).await.expect("a server")),
+            "raw" => Self::Raw(Raw::connect(url).await),
+            "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),
+            "rslock" => {
+                let mut manager = LockManager::new(vec![url.to_owned()]);
+                // Until it is got, as fast as others are.
+                manager.set_retry(u32::MAX, Duration::from_millis(1));
+                Self::Rslock(manager)
+            }
+            "tokio" => Self::Tokio(Arc::default()),
+            other => panic!("no such library: {other}"),
+        }
+    }
+
+    pub fn handle(&self, worker: usize, key: &str) -> Handle {
+        match self {
+            Self::Ours(client) => {
+                let owner = Owner::new(format!("worker-{worker}")).expect("an owner");
+                Handle::Ours(client.lock(key).with_owner(&owner))
+            }
+            Self::Raw(raw) => {
+                let owner = format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}");
+                Handle::Raw { raw: raw.clone(), key: key.to_owned(), owner }
+            }
+            Self::Rlock(lock) => Handle::Rlock { lock: lock.clone(), key: key.to_owned() },
+            Self::Rslock(manager) => Handle::Rslock { manager: manager.clone(), key: key.to_owned() },
+            Self::Tokio(mutex) => Handle::Tokio(mutex.clone()),
+        }
+    }
+}
+
+impl Raw {
+    async fn connect(url: &str) -> Self {
+        let client = redis::Client::open(url).expect("a URL");
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let mut connection =
+            client.get_multiplexed_async_connection_with_config(&config).await.expect("a server");
+        let load = async |connection: &mut MultiplexedConnection, source: &str| -> Arc<str> {
+            Script::new(source).prepare_invoke().load_async(connection).await.expect("a script").into()
+        };
+        let acquire = load(&mut connection, RAW_ACQUIRE).await;
+        let release = load(&mut connection, RAW_RELEASE).await;
+        let released = broadcast::Sender::new(1024);
+        let mut listening = client.get_async_pubsub().await.expect("a server");
+        listening.subscribe(RAW_CHANNEL).await.expect("a subscription");
+        let telling = released.clone();
+        tokio::spawn(async move {
+            let mut messages = listening.into_on_message();
+            while messages.next().await.is_some() {
+                let _ = telling.send(());
+            }
+        });
+        Self { connection, acquire, release, released }
+    }
+
+    async fn take(&self, key: &str, owner: &str) -> Option<i64> {
+        redis::cmd("EVALSHA")
+            .arg(&*self.acquire)
+            .arg(1)
+            .arg(key)
+            .arg(owner)
+            .arg(LEASE.as_millis() as u64)
+            .query_async(&mut self.connection.clone())
+            .await
+            .expect("an answer")
+    }
+
+    async fn leave(&self, key: &str, owner: &str) {
+        let freed: Option<i64> = redis::cmd("EVALSHA")
+            .arg(&*self.release)
+            .arg(1)
+            .arg(key)
+            .arg(owner)
+            .arg(RAW_CHANNEL)
+            .query_async(&mut self.connection.clone())
+            .await
+            .expect("an answer");
+        assert!(freed.is_some(), "released what was not held");
+    }
+}
+
+impl Handle {
+    pub async fn lock(&self) -> Guard<'_> {
+        match self {
+            Self::Ours(lock) => Guard::Ours(lock.lock().await.expect("the lock")),
+            Self::Raw { raw, key, owner } => {
+                if raw.take(key, owner).await.is_some() {
+                    let mut released = raw.released.subscribe();
+                    while raw.take(key, owner).await.is_some() {
+                        let _ = released.recv().await;
+                    }
+                }
+                Guard::Raw(self)
+            }
+            Self::Rlock { lock, key } => Guard::Rlock(lock.acquire_mutex(key).await.expect("the lock")),
+            Self::Rslock { manager, key } => Guard::Rslock(manager.acquire(key.as_str(), LEASE).await.expect("the lock")),
+            Self::Tokio(mutex) => Guard::Tokio(mutex.clone().lock_owned().await),
+        }
+    }
+}
+
+impl Guard<'_> {
+    pub async fn unlock(self) {
+        match self {
+            Self::Ours(guard) => guard.unlock().await.expect("a release"),
+            Self::Raw(Handle::Raw { raw, key, owner }) => raw.leave(key, owner).await,
+            Self::Raw(_) => unreachable!("made by a raw handle"),
+            Self::Rlock(mut guard) => guard.release().await.expect("a release"),
+            Self::Rslock(guard) => guard.release().await,
+            Self::Tokio(guard) => drop(guard),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! What is measured.
+
+use crate::allocator;
+use crate::library::{Guard, Handle, Library};
+use crate::measure::{cpu, memory, monotonic_ns};
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// Before what is measured.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// Of those that take turns.
+const HELD: Duration = Duration::from_micros(200);
+
+/// Workers take and leave a lock, all the same one or each its own.
+pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: bool) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
+    let mut tasks = Vec::new();
+    for worker in 0..workers {
+        let handle = library.handle(worker, &if contended { "bench".into() } else { format!("bench:{worker}") });
+        let (stop, counts) = (stop.clone(), counts.clone());
+        let alone = !contended || workers == 1;
+        tasks.push(tokio::spawn(async move {
+            while !stop.load(Relaxed) {
+                let guard = handle.lock().await;
+                counts[worker].fetch_add(1, Relaxed);
+                guard.unlock().await;
+                if !alone && matches!(handle, Handle::Tokio(_)) {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }));
+    }
+    tokio::time::sleep(WARM_UP).await;
+    let read = || counts.iter().map(|count| count.load(Relaxed)).collect::<Vec<_>>();
+    allocator::COUNT.store(0, Relaxed);
+    allocator::BYTES.store(0, Relaxed);
+    println!("begin");
+    let (before, spent, began) = (read(), cpu(), Instant::now());
+    allocator::COUNTING.store(true, Relaxed);
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    allocator::COUNTING.store(false, Relaxed);
+    let (after, spent, took) = (read(), cpu() - spent, began.elapsed());
+    let each: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
+    let holds: u64 = each.iter().sum();
+    println!(
+        "end holds={holds} seconds={} cpu={} least={} most={} allocations={} allocated={}",
+        took.as_secs_f64(),
+        spent.as_secs_f64(),
+        each.iter().min().expect("a worker"),
+        each.iter().max().expect("a worker"),
+        allocator::COUNT.load(Relaxed),
+        allocator::BYTES.load(Relaxed),
+    );
+    stop.store(true, Relaxed);
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+/// One worker that wants the lock all the time, beside one of another process. Writes a line a hold: when the lock
+/// returned, when the unlock began and when it returned.
+pub async fn turns(library: &Library, seconds: f64, file: &str) {
+    let handle = library.handle(std::process::id() as usize, "bench");
+    let mut log = String::new();
+    let began = Instant::now();
+    println!("begin");
+    while began.elapsed().as_secs_f64() < seconds {
+        let guard = handle.lock().await;
+        let held = Instant::now();
+        let locked = monotonic_ns();
+        while held.elapsed() < HELD {
+            tokio::task::yield_now().await;
+        }
+        let unlocking = monotonic_ns();
+        guard.unlock().await;
+        let _ = writeln!(log, "{locked} {unlocking} {}", monotonic_ns());
+    }
+    std::fs::write(file, log).expect("a file");
+    println!("end");
+}
+
+/// Does nothing, and tells what that costs.
+pub async fn idle(seconds: f64) {
+    println!("begin");
+    let (spent, began) = (cpu(), Instant::now());
+    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+    let (spent, took) = (cpu() - spent, began.elapsed());
+    println!("end seconds={} cpu={} memory={}", took.as_secs_f64(), spent.as_secs_f64(), memory());
+}
+
+/// Locks that are held, and tasks that wait, until they are dropped.
+#[derive(Default)]
+pub struct Kept {
+    guards: Vec<Guard<'static>>,
+    waiters: Vec<JoinHandle<()>>,
+}
+
+impl Kept {
+    /// Takes `count` more locks.
+    pub async fn hold(&mut self, library: &Library, count: usize) {
+        println!("begin");
+        let before = memory();
+        let mut taking = Vec::new();
+        let first = self.guards.len();
+        self.guards.reserve_exact(count);
+        for lane in 0..64 {
+            let handles = (first + lane..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
+            let handles: Vec<_> = handles.collect();
+            taking.push(tokio::spawn(async move {
+                let mut guards = Vec::with_capacity(handles.len());
+                for handle in handles {
+                    match handle.lock().await {
+                        Guard::Ours(guard) => guards.push(Guard::Ours(guard)),
+                        _ => unreachable!("only ours and Redisson hold many"),
+                    }
+                }
+                guards
+            }));
+        }
+        for taking in taking {
+            self.guards.extend(taking.await.expect("no panic"));
+        }
+        println!("end memory={} before={before}", memory().saturating_sub(before));
+    }
+
+    /// Tasks that wait each for a lock that another process holds.
+    pub async fn wait(&mut self, library: &Library, count: usize) {
+        println!("begin");
+        let before = memory();
+        for n in 0..count {
+            let handle = library.handle(1, &format!("held:{n}"));
+            self.waiters.push(tokio::spawn(async move {
+                handle.lock().await.unlock().await;
+            }));
+        }
+        println!("end memory={} before={before}", memory().saturating_sub(before));
+    }
+
+    pub async fn drop(&mut self) {
+        for waiter in self.waiters.drain(..) {
+            waiter.abort();
+        }
+        for guard in self.guards.drain(..) {
+            guard.unlock().await;
+        }
+    }
+}

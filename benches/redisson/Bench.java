@@ -1,0 +1,204 @@
+import com.sun.management.OperatingSystemMXBean;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.lang.management.ManagementFactory;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import java.util.StringJoiner;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
+import java.util.logging.LogManager;
+import org.redisson.Redisson;
+import org.redisson.api.RLock;
+import org.redisson.api.RedissonClient;
+import org.redisson.config.Config;
+
+/**
+ * Redisson with its default settings, at the command of `cargo xtask bench`: the same commands and answers as
+ * benches/contenders has. The argument is the server's URL.
+ */
+public final class Bench {
+    private static final long WARM_UP_MS = 300;
+    private static final long HELD_NS = 200_000;
+
+    private static final OperatingSystemMXBean SYSTEM =
+            (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
+
+    private final RedissonClient client;
+    private final List<Thread> holders = new ArrayList<>();
+    private volatile CountDownLatch dropped = new CountDownLatch(1);
+
+    private Bench(RedissonClient client) {
+        this.client = client;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        LogManager.getLogManager().reset();
+        Config config = new Config();
+        config.useSingleServer().setAddress(arguments[0]);
+        Bench bench = new Bench(Redisson.create(config));
+        System.out.println("ready");
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String[] words = line.split(" ");
+            switch (words[0]) {
+                case "uncontended" -> bench.rounds(Integer.parseInt(words[1]), seconds(words[2]), false);
+                case "contended" -> bench.rounds(Integer.parseInt(words[1]), seconds(words[2]), true);
+                case "turns" -> bench.turns(seconds(words[1]), Path.of(words[2]));
+                case "hold" -> bench.hold(Integer.parseInt(words[1]));
+                case "idle" -> idle(seconds(words[1]));
+                case "drop" -> bench.drop();
+                default -> throw new IllegalArgumentException("no such command: " + line);
+            }
+            System.out.println("done");
+        }
+        // The client's threads would go on.
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static double seconds(String word) {
+        return Double.parseDouble(word);
+    }
+
+    /** Workers take and leave a lock, all the same one or each its own. */
+    private void rounds(int workers, double seconds, boolean contended) throws InterruptedException {
+        AtomicBoolean stop = new AtomicBoolean();
+        AtomicLong[] counts = new AtomicLong[workers];
+        List<Thread> threads = new ArrayList<>();
+        for (int worker = 0; worker < workers; worker++) {
+            AtomicLong count = counts[worker] = new AtomicLong();
+            RLock lock = client.getLock(contended ? "bench" : "bench:" + worker);
+            threads.add(started(() -> {
+                while (!stop.get()) {
+                    lock.lock();
+                    count.incrementAndGet();
+                    lock.unlock();
+                }
+            }));
+        }
+        Thread.sleep(WARM_UP_MS);
+        System.out.println("begin");
+        long[] before = read(counts);
+        long spent = SYSTEM.getProcessCpuTime();
+        long began = System.nanoTime();
+        Thread.sleep((long) (seconds * 1000));
+        long[] after = read(counts);
+        double took = (System.nanoTime() - began) / 1e9;
+        double cpu = (SYSTEM.getProcessCpuTime() - spent) / 1e9;
+        long holds = 0;
+        long least = Long.MAX_VALUE;
+        long most = 0;
+        for (int worker = 0; worker < workers; worker++) {
+            long own = after[worker] - before[worker];
+            holds += own;
+            least = Math.min(least, own);
+            most = Math.max(most, own);
+        }
+        System.out.printf(
+                Locale.ROOT, "end holds=%d seconds=%f cpu=%f least=%d most=%d%n", holds, took, cpu, least, most);
+        stop.set(true);
+        for (Thread thread : threads) {
+            thread.join();
+        }
+    }
+
+    private static long[] read(AtomicLong[] counts) {
+        long[] values = new long[counts.length];
+        for (int i = 0; i < values.length; i++) {
+            values[i] = counts[i].get();
+        }
+        return values;
+    }
+
+    private static Thread started(Runnable work) {
+        Thread thread = new Thread(work);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** One worker that wants the lock all the time, beside one of another process. */
+    private void turns(double seconds, Path file) {
+        RLock lock = client.getLock("bench");
+        StringJoiner log = new StringJoiner("\n", "", "\n");
+        long began = System.nanoTime();
+        System.out.println("begin");
+        while (System.nanoTime() - began < seconds * 1e9) {
+            lock.lock();
+            long locked = System.nanoTime();
+            while (System.nanoTime() - locked < HELD_NS) {
+                Thread.onSpinWait();
+            }
+            long unlocking = System.nanoTime();
+            lock.unlock();
+            log.add(locked + " " + unlocking + " " + System.nanoTime());
+        }
+        try {
+            Files.writeString(file, log.toString());
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        System.out.println("end");
+    }
+
+    private static void idle(double seconds) throws InterruptedException {
+        System.gc();
+        System.out.println("begin");
+        long spent = SYSTEM.getProcessCpuTime();
+        long began = System.nanoTime();
+        Thread.sleep((long) (seconds * 1000));
+        double took = (System.nanoTime() - began) / 1e9;
+        double cpu = (SYSTEM.getProcessCpuTime() - spent) / 1e9;
+        System.out.printf(Locale.ROOT, "end seconds=%f cpu=%f memory=%d%n", took, cpu, memory());
+    }
+
+    private static long memory() {
+        Runtime runtime = Runtime.getRuntime();
+        return runtime.totalMemory() - runtime.freeMemory();
+    }
+
+    /** Takes so many more locks, on threads that stay, since a hold is a thread's. */
+    private void hold(int count) throws InterruptedException {
+        System.gc();
+        System.out.println("begin");
+        long before = memory();
+        int threads = 64;
+        CountDownLatch taken = new CountDownLatch(threads);
+        CountDownLatch end = dropped;
+        int first = holders.size() / threads;
+        for (int lane = 0; lane < threads; lane++) {
+            int from = lane;
+            holders.add(started(() -> {
+                for (int n = from; n < count; n += threads) {
+                    client.getLock("held:" + first + ":" + n).lock();
+                }
+                taken.countDown();
+                while (end.getCount() > 0) {
+                    LockSupport.parkNanos(100_000_000);
+                }
+                for (int n = from; n < count; n += threads) {
+                    client.getLock("held:" + first + ":" + n).unlock();
+                }
+            }));
+        }
+        taken.await();
+        System.gc();
+        System.out.printf(Locale.ROOT, "end memory=%d%n", Math.max(0, memory() - before));
+    }
+
+    private void drop() throws InterruptedException {
+        dropped.countDown();
+        for (Thread holder : holders) {
+            holder.join();
+        }
+        holders.clear();
+        dropped = new CountDownLatch(1);
+    }
+}

@@ -1,0 +1,63 @@
+//! The benchmark: ours, raw redis-rs, Redisson and the Rust crates beside each other, in turn, at one server that it
+//! starts. Every claim is a ratio to a peer of the same run.
+
+mod report;
+mod sample;
+mod scenarios;
+mod stage;
+
+use std::fs;
+use std::process::ExitCode;
+
+use report::Report;
+use stage::Stage;
+
+use crate::setup::{self, Clock};
+
+/// The Redisson that is measured.
+const REDISSON: &str = "4.7.0";
+
+/// How much of everything.
+pub struct Effort {
+    pub rounds: usize,
+    pub seconds: f64,
+    /// Locks held at a time.
+    pub held: &'static [usize],
+    /// For how long what does nothing is watched.
+    pub idle: f64,
+}
+
+const FULL: Effort =
+    Effort { rounds: 5, seconds: 2.0, held: &[1_000, 10_000, 100_000, 1_000_000], idle: 32.0 };
+const QUICK: Effort = Effort { rounds: 2, seconds: 0.7, held: &[1_000, 10_000, 100_000], idle: 12.0 };
+
+pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
+    let (mut effort, mut folder, mut only) = (FULL, setup::root().join("docs/bench"), Vec::new());
+    for word in arguments {
+        match *word {
+            "--quick" => (effort, folder) = (QUICK, setup::target().join("bench")),
+            name if scenarios::ALL.iter().any(|scenario| scenario.name == name) => only.push(name),
+            _ => {
+                let names: Vec<_> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+                return Err(format!("bench: {word:?} is neither --quick nor one of {}", names.join(", ")));
+            }
+        }
+    }
+    let environment = setup::run(&[], Clock::Left)?;
+    let java = setup::build_java(&setup::BENCH, REDISSON)?;
+    let contenders = stage::build()?;
+    let mut stage = Stage::start(&environment.server, contenders, java)?;
+    let mut report = Report::new(arguments);
+    for scenario in scenarios::ALL {
+        if only.is_empty() || only.contains(&scenario.name) {
+            println!("\n# {}", scenario.title);
+            let table = (scenario.run)(&mut stage, &effort)?;
+            report.add(scenario, table);
+        }
+    }
+    drop(stage);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    report.write(&folder)?;
+    println!("\nreport: {}", folder.join("README.md").display());
+    Ok(ExitCode::SUCCESS)
+}

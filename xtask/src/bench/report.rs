@@ -1,0 +1,178 @@
+//! Tables, targets and plots.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::scenarios::Scenario;
+
+/// What one scenario came to.
+pub struct Table {
+    /// Of the bars.
+    unit: &'static str,
+    head: Vec<&'static str>,
+    rows: Vec<Vec<String>>,
+    bars: Vec<(String, String, f64)>,
+    targets: Vec<Target>,
+}
+
+/// What ours is to reach.
+pub struct Target {
+    what: String,
+    aim: f64,
+    at_least: bool,
+    measured: f64,
+}
+
+impl Target {
+    pub fn least(what: String, aim: f64, measured: f64) -> Self {
+        Self { what, aim, at_least: true, measured }
+    }
+
+    pub fn most(what: String, aim: f64, measured: f64) -> Self {
+        Self { what, aim, at_least: false, measured }
+    }
+
+    fn is_met(&self) -> bool {
+        if self.at_least { self.measured >= self.aim } else { self.measured <= self.aim }
+    }
+}
+
+impl Table {
+    pub fn new(unit: &'static str, head: &[&'static str]) -> Self {
+        Self { unit, head: head.to_vec(), rows: Vec::new(), bars: Vec::new(), targets: Vec::new() }
+    }
+
+    /// Shown at once.
+    pub fn row(&mut self, cells: &[String]) {
+        let pairs = self.head.iter().zip(cells).filter(|(_, cell)| !cell.is_empty() && *cell != "NaN");
+        println!("{}", pairs.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join("; "));
+        self.rows.push(cells.to_vec());
+    }
+
+    pub fn bar(&mut self, group: &str, name: &str, value: f64) {
+        self.bars.push((group.to_owned(), name.to_owned(), value));
+    }
+
+    pub fn target(&mut self, target: Target) {
+        self.targets.push(target);
+    }
+}
+
+pub struct Report {
+    page: String,
+    plots: BTreeMap<&'static str, String>,
+    met: usize,
+    targets: usize,
+}
+
+impl Report {
+    pub fn new(arguments: &[&str]) -> Self {
+        let cores = std::thread::available_parallelism().map_or(0, usize::from);
+        let page = format!(
+            "# cargo xtask bench {}\n\nWritten by that command, on {cores} cores, with the server on the same machine. A \
+             hold is a lock and an unlock. Figures are medians of rounds that were run in turn; only the ratios say \
+             anything about another machine.\n",
+            arguments.join(" ")
+        );
+        Self { page, plots: BTreeMap::new(), met: 0, targets: 0 }
+    }
+
+    pub fn add(&mut self, scenario: &Scenario, table: Table) {
+        let page = &mut self.page;
+        let _ = write!(page, "\n## {}\n\n![{}]({}.svg)\n\n", scenario.title, table.unit, scenario.name);
+        let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+        let head: Vec<String> = table.head.iter().map(ToString::to_string).collect();
+        *page += &line(&head);
+        *page += &line(&vec!["---".to_owned(); head.len()]);
+        for row in &table.rows {
+            let row: Vec<String> =
+                row.iter().map(|cell| if cell == "NaN" { String::new() } else { cell.clone() }).collect();
+            *page += &line(&row);
+        }
+        *page += "\n| target | aim | measured | |\n| --- | --- | --- | --- |\n";
+        for target in &table.targets {
+            let sign = if target.at_least { "≥" } else { "≤" };
+            let verdict = if target.is_met() { "met" } else { "**not met**" };
+            let Target { what, aim, measured, .. } = target;
+            let _ = writeln!(page, "| {what} | {sign} {aim} | {measured:.2} | {verdict} |");
+            println!("target: {what}: {sign} {aim}: {measured:.2}: {verdict}");
+        }
+        self.met += table.targets.iter().filter(|target| target.is_met()).count();
+        self.targets += table.targets.len();
+        self.plots.insert(scenario.name, plot(scenario.title, &table));
+    }
+
+    pub fn write(mut self, folder: &Path) -> Result<(), String> {
+        let _ = write!(self.page, "\n{} of {} targets met.\n", self.met, self.targets);
+        println!("\n{} of {} targets met", self.met, self.targets);
+        let files = self.plots.iter().map(|(name, plot)| (format!("{name}.svg"), plot));
+        for (name, text) in files.chain([("README.md".to_owned(), &self.page)]) {
+            fs::write(folder.join(&name), text).map_err(|error| format!("{name}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+const COLOURS: [&str; 8] =
+    ["#188038", "#7cb342", "#1a73e8", "#c5221f", "#f9ab00", "#9334e6", "#5f6368", "#00acc1"];
+const HEIGHT: f64 = 280.0;
+const LEFT: f64 = 20.0;
+const TOP: f64 = 60.0;
+const WIDE: f64 = 30.0;
+
+/// Bars in groups, on a logarithmic scale, each with its value on top.
+fn plot(title: &str, table: &Table) -> String {
+    let bars: Vec<_> = table.bars.iter().filter(|(_, _, value)| *value > 0.0).collect();
+    let mut names: Vec<&str> = Vec::new();
+    let mut groups: Vec<&str> = Vec::new();
+    for (group, name, _) in &bars {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+        if !groups.contains(&group.as_str()) {
+            groups.push(group);
+        }
+    }
+    let logs = bars.iter().map(|(_, _, value)| value.log10());
+    let (low, high) =
+        (logs.clone().fold(f64::INFINITY, f64::min) - 0.3, logs.fold(f64::NEG_INFINITY, f64::max));
+    let group_width = WIDE * (names.len() as f64 + 1.0);
+    let width = (LEFT * 2.0 + group_width * groups.len() as f64).max(110.0 * names.len() as f64 + LEFT);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{:.0}\" font-family=\"sans-serif\" \
+         font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n<text x=\"{LEFT}\" y=\"18\" \
+         font-size=\"14\">{title}: {} (logarithmic)</text>\n",
+        TOP + HEIGHT + 30.0,
+        table.unit,
+    );
+    for (at, name) in names.iter().enumerate() {
+        let x = LEFT + 110.0 * at as f64;
+        let colour = COLOURS[at % COLOURS.len()];
+        let _ = writeln!(
+            text,
+            "<rect x=\"{x}\" y=\"28\" width=\"10\" height=\"10\" fill=\"{colour}\"/><text x=\"{}\" y=\"37\">{name}</text>",
+            x + 14.0
+        );
+    }
+    for (number, group) in groups.iter().enumerate() {
+        let left = LEFT + group_width * number as f64;
+        let _ = writeln!(text, "<text x=\"{left}\" y=\"{}\">{group}</text>", TOP + HEIGHT + 18.0);
+        for (_, name, value) in bars.iter().filter(|(of, _, _)| of == group) {
+            let at = names.iter().position(|one| one == name).unwrap_or_default();
+            let tall = HEIGHT * (value.log10() - low) / (high - low).max(0.1) * 0.95;
+            let (x, y) = (left + WIDE * at as f64, TOP + HEIGHT - tall);
+            let shown = if *value >= 1e4 { format!("{:.0}k", value / 1e3) } else { format!("{value:.0}") };
+            let colour = COLOURS[at % COLOURS.len()];
+            let _ = writeln!(
+                text,
+                "<rect x=\"{x:.0}\" y=\"{y:.0}\" width=\"{}\" height=\"{tall:.0}\" fill=\"{colour}\"/>\
+                 <text x=\"{x:.0}\" y=\"{:.0}\" font-size=\"9\">{shown}</text>",
+                WIDE - 4.0,
+                y - 3.0
+            );
+        }
+    }
+    text + "</svg>\n"
+}

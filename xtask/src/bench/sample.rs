@@ -1,0 +1,66 @@
+//! One measurement, and what many of the same thing come to.
+
+use std::collections::BTreeMap;
+
+/// Figures by name: those of a contender's `end` line, and what the server spent meanwhile.
+#[derive(Clone, Debug, Default)]
+pub struct Sample(pub BTreeMap<String, f64>);
+
+impl Sample {
+    pub fn read(line: &str) -> Self {
+        let pairs = line.split(' ').filter_map(|pair| pair.split_once('='));
+        Self(pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+    }
+
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(f64::NAN)
+    }
+
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    pub fn per_hold(&self, name: &str) -> f64 {
+        self.get(name) / self.get("holds")
+    }
+}
+
+/// Measurements of one thing, of different rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(pub Vec<Sample>);
+
+impl Samples {
+    /// The middle one of what `figure` makes of each.
+    pub fn median(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        let all = self.sorted(figure);
+        match all.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => all[n / 2],
+            n => f64::midpoint(all[n / 2 - 1], all[n / 2]),
+        }
+    }
+
+    /// How far the extremes are from the middle, as a part of it.
+    pub fn spread(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
+        let all = self.sorted(&figure);
+        let middle = self.median(figure);
+        let far = |value: Option<&f64>| value.map_or(f64::NAN, |value| (value / middle - 1.0).abs());
+        far(all.first()).max(far(all.last()))
+    }
+
+    fn sorted(&self, figure: impl Fn(&Sample) -> f64) -> Vec<f64> {
+        let mut all: Vec<f64> = self.0.iter().map(figure).filter(|value| !value.is_nan()).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    }
+}
+
+pub fn percentile(sorted: &[f64], part: f64) -> f64 {
+    let at = (sorted.len() as f64 * part) as usize;
+    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+}
+
+/// Holds a second.
+pub fn rate(sample: &Sample) -> f64 {
+    sample.per_hold("seconds").recip()
+}

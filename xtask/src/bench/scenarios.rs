@@ -1,0 +1,443 @@
+//! What is measured, and what ours is to reach.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Effort;
+use super::report::{Table, Target};
+use super::sample::{Sample, Samples, percentile, rate};
+use super::stage::Stage;
+use crate::setup;
+
+pub struct Scenario {
+    pub name: &'static str,
+    pub title: &'static str,
+    pub run: fn(&mut Stage, &Effort) -> Result<Table, String>,
+}
+
+pub const ALL: &[Scenario] = &[
+    Scenario { name: "uncontended", title: "Each worker its own key", run: uncontended },
+    Scenario { name: "contended", title: "One key, one process", run: contended },
+    Scenario { name: "turns", title: "Two processes taking turns on one key", run: turns },
+    Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: mixed },
+    Scenario { name: "held", title: "Locks held and renewed", run: held },
+    Scenario { name: "waiting", title: "10,000 tasks waiting for 10,000 keys held elsewhere", run: waiting },
+];
+
+type Measured = BTreeMap<(usize, &'static str), Samples>;
+
+/// Every library at every number of workers, in turn, as many rounds as there are.
+fn rounds(
+    stage: &mut Stage,
+    effort: &Effort,
+    command: &str,
+    workers: &[usize],
+    libraries: &[&'static str],
+) -> Result<Measured, String> {
+    let mut measured = Measured::new();
+    for round in 0..effort.rounds {
+        for &workers in workers {
+            for &library in libraries {
+                // Compiled first.
+                if round == 0 && library == "Redisson" {
+                    stage.measure(library, &format!("{command} {workers} 1"))?;
+                }
+                let sample = stage.measure(library, &format!("{command} {workers} {}", effort.seconds))?;
+                measured.entry((workers, library)).or_default().0.push(sample);
+            }
+        }
+    }
+    Ok(measured)
+}
+
+/// The middle of what `figure` is for one to what it is for the other, round by round.
+fn ratio(
+    measured: &Measured,
+    workers: usize,
+    (one, other): (&'static str, &'static str),
+    figure: impl Fn(&Sample) -> f64,
+) -> f64 {
+    let (Some(one), Some(other)) = (measured.get(&(workers, one)), measured.get(&(workers, other))) else {
+        return f64::NAN;
+    };
+    let pairs = one.0.iter().zip(&other.0);
+    let ratios = pairs.map(|(one, other)| {
+        let mut sample = Sample::default();
+        sample.set("ratio", figure(one) / figure(other));
+        sample
+    });
+    Samples(ratios.collect()).median(|sample| sample.get("ratio"))
+}
+
+fn scripts(sample: &Sample) -> f64 {
+    ["server.evalsha", "server.eval"].map(|name| sample.get(name)).iter().filter(|n| !n.is_nan()).sum::<f64>()
+        / sample.get("holds")
+}
+
+fn publishes(sample: &Sample) -> f64 {
+    let calls = sample.get("server.publish");
+    if calls.is_nan() { 0.0 } else { calls / sample.get("holds") }
+}
+
+/// The rows that both of the scenarios with workers have.
+fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
+    let mut table = Table::new(
+        "holds a second",
+        &[
+            "workers",
+            "library",
+            "holds a second",
+            "±",
+            "client us a hold",
+            "server us a hold",
+            "scripts",
+            "publishes",
+            "to raw",
+            "to Redisson",
+            "most / least",
+            "allocations",
+        ],
+    );
+    let mut counts: Vec<usize> = measured.keys().map(|(workers, _)| *workers).collect();
+    counts.dedup();
+    for workers in counts {
+        for &library in libraries {
+            let Some(samples) = measured.get(&(workers, library)) else { continue };
+            let to = |other| ratio(measured, workers, (library, other), rate);
+            table.bar(&format!("{workers}"), library, samples.median(rate));
+            table.row(&[
+                format!("{workers}"),
+                library.to_owned(),
+                format!("{:.0}", samples.median(rate)),
+                format!("{:.0} %", samples.spread(rate) * 100.0),
+                format!("{:.1}", samples.median(|s| s.per_hold("cpu")) * 1e6),
+                format!("{:.1}", samples.median(|s| s.per_hold("server.cpu")) * 1e6),
+                format!("{:.2}", samples.median(scripts)),
+                format!("{:.2}", samples.median(publishes)),
+                format!("{:.2}", to("raw")),
+                format!("{:.2}", to("Redisson")),
+                format!("{:.1}", samples.median(|s| s.get("most") / s.get("least"))),
+                format!("{:.1}", samples.median(|s| s.per_hold("allocations"))),
+            ]);
+        }
+    }
+    table
+}
+
+fn uncontended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    const LIBRARIES: [&str; 6] = ["ours", "ours, scripts", "raw", "Redisson", "rlock", "rslock"];
+    let counts = [1, 16, 64, 256];
+    let measured = rounds(stage, effort, "uncontended", &counts, &LIBRARIES)?;
+    let mut table = tabulate(&measured, &LIBRARIES);
+    for workers in counts {
+        let rate = redis_benchmark(stage, workers)?;
+        table.bar(&format!("{workers}"), "redis-benchmark", rate);
+        let mut row =
+            vec![format!("{workers}"), "redis-benchmark, one script".to_owned(), format!("{rate:.0}")];
+        row.resize(12, String::new());
+        table.row(&row);
+    }
+    for (workers, raw, rslock, redisson) in
+        [(1, 0.95, 1.0, 1.5), (16, 1.2, 1.1, 10.0), (64, 1.2, 1.1, 12.0), (256, 1.2, 1.1, 12.0)]
+    {
+        let to = |other| ratio(&measured, workers, ("ours", other), rate);
+        table.target(Target::least(format!("{workers} workers, to raw"), raw, to("raw")));
+        table.target(Target::least(format!("{workers} workers, to rslock"), rslock, to("rslock")));
+        table.target(Target::least(format!("{workers} workers, to Redisson"), redisson, to("Redisson")));
+        let client = ratio(&measured, workers, ("raw", "ours"), |s| s.per_hold("cpu"));
+        table.target(Target::least(format!("{workers} workers, holds per client CPU, to raw"), 0.75, client));
+        let server = ratio(&measured, workers, ("ours", "raw"), |s| s.per_hold("server.cpu"));
+        table.target(Target::most(format!("{workers} workers, server CPU a hold, to raw"), 0.55, server));
+        let scripts = ratio(&measured, workers, ("ours, scripts", "raw"), rate);
+        table.target(Target::least(format!("{workers} workers, scripts only, to raw"), 1.0, scripts));
+    }
+    Ok(table)
+}
+
+/// How many calls a second of a script that takes and re-enters a lock.
+fn redis_benchmark(stage: &Stage, clients: usize) -> Result<f64, String> {
+    let script = "redis.call('hincrby', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2])";
+    let sha = stage.ask(&["SCRIPT", "LOAD", script])?.concat();
+    let requests = if clients == 1 { "10000" } else { "50000" };
+    let output = std::process::Command::new("redis-benchmark")
+        .args(["-p", &stage.server.port.to_string(), "-c", &clients.to_string(), "-n", requests, "--csv"])
+        .args(["EVALSHA", &sha, "1", "benchmark", "owner", "30000"])
+        .output()
+        .map_err(|error| format!("redis-benchmark: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rate =
+        text.lines().last().and_then(|line| line.split("\",\"").nth(1)?.trim_matches('"').parse().ok());
+    rate.ok_or_else(|| format!("redis-benchmark says {text}"))
+}
+
+fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    const LIBRARIES: [&str; 5] = ["ours", "Redisson", "rlock", "rslock", "tokio"];
+    let counts = [2, 16, 64, 256];
+    let measured = rounds(stage, effort, "contended", &counts, &LIBRARIES)?;
+    let mut table = tabulate(&measured, &LIBRARIES);
+    // Two round trips a hold, so twice the rate of one.
+    let alone = rounds(stage, effort, "uncontended", &[1], &["raw"])?;
+    let one_trip = 2.0 * alone[&(1, "raw")].median(rate);
+    for (workers, redisson) in [(2, 3.2), (16, 3.5), (64, 3.5), (256, 3.5)] {
+        let samples = &measured[&(workers, "ours")];
+        let to = |other| ratio(&measured, workers, ("ours", other), rate);
+        table.target(Target::most(
+            format!("{workers} workers, scripts a hold"),
+            1.1,
+            samples.median(scripts),
+        ));
+        let trips = samples.median(rate) / one_trip;
+        table.target(Target::least(format!("{workers} workers, to one round trip a hold"), 0.9, trips));
+        table.target(Target::least(format!("{workers} workers, to Redisson"), redisson, to("Redisson")));
+        let fair = samples.median(|s| s.get("most") / s.get("least"));
+        table.target(Target::most(format!("{workers} workers, most / least holds of a worker"), 1.5, fair));
+    }
+    Ok(table)
+}
+
+/// Times in us of one library's hand-overs between two processes, and of its unlocks.
+fn hand_overs(stage: &mut Stage, library: &str, seconds: f64) -> Result<(Vec<f64>, Vec<f64>), String> {
+    let names = [library.to_owned(), format!("{library}/2")];
+    let files: Vec<_> = (0..2).map(|n| setup::target().join(format!("bench-turns-{n}"))).collect();
+    for name in &names {
+        stage.process(name)?;
+    }
+    for (name, file) in names.iter().zip(&files) {
+        stage.say(name, &format!("turns {seconds} {}", file.display()))?;
+    }
+    for name in &names {
+        stage.hear(name, "done")?;
+    }
+    let mut holds = Vec::new();
+    for (process, file) in files.iter().enumerate() {
+        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        for line in text.lines() {
+            let times: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+            let [locked, unlocking, unlocked] = times[..] else { return Err(format!("turns: {line}")) };
+            holds.push((locked, process, unlocking, unlocked));
+        }
+    }
+    holds.sort_unstable();
+    let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
+    let between = holds.windows(2).filter(|two| two[0].1 != two[1].1);
+    let mut turns: Vec<f64> = between.map(|two| us(two[0].2, two[1].0)).collect();
+    let mut unlocks: Vec<f64> = holds.iter().map(|hold| us(hold.2, hold.3)).collect();
+    turns.sort_by(f64::total_cmp);
+    unlocks.sort_by(f64::total_cmp);
+    Ok((turns, unlocks))
+}
+
+fn turns(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    let mut table =
+        Table::new("us, p50", &["library", "turns", "p50 us", "p90 us", "p99 us", "p50 of unlock us"]);
+    let mut all: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for round in 0..effort.rounds {
+        for library in ["ours", "raw", "Redisson"] {
+            if round == 0 && library == "Redisson" {
+                hand_overs(stage, library, 1.0)?;
+            }
+            let (turns, unlocks) = hand_overs(stage, library, effort.seconds)?;
+            let both = all.entry(library).or_default();
+            both.0.extend(turns);
+            both.1.extend(unlocks);
+        }
+    }
+    let mut p = BTreeMap::new();
+    for (library, (turns, unlocks)) in &mut all {
+        turns.sort_by(f64::total_cmp);
+        unlocks.sort_by(f64::total_cmp);
+        let at = |part| percentile(turns, part);
+        p.insert(*library, (at(0.5), at(0.99)));
+        table.bar("p50", library, at(0.5));
+        table.bar("p99", library, at(0.99));
+        table.row(&[
+            (*library).to_owned(),
+            turns.len().to_string(),
+            format!("{:.0}", at(0.5)),
+            format!("{:.0}", at(0.9)),
+            format!("{:.0}", at(0.99)),
+            format!("{:.0}", percentile(unlocks, 0.5)),
+        ]);
+    }
+    let (ours, raw, redisson) = (p["ours"], p["raw"], p["Redisson"]);
+    table.target(Target::most("p50, to raw".into(), 1.15, ours.0 / raw.0));
+    table.target(Target::most("p50, to Redisson".into(), 0.5, ours.0 / redisson.0));
+    table.target(Target::most("p99, to Redisson".into(), 0.5, ours.1 / redisson.1));
+    stage.stop("ours/2");
+    stage.stop("raw/2");
+    stage.stop("Redisson/2");
+    Ok(table)
+}
+
+fn mixed(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    let mut table =
+        Table::new("holds a second", &["library", "workers", "holds a second", "share", "fair share"]);
+    let seconds = effort.seconds.max(2.0);
+    let sides = [("ours", 16_usize), ("Redisson", 8)];
+    for (name, workers) in sides {
+        stage.say(name, &format!("contended {workers} {seconds}"))?;
+    }
+    let mut rates = Vec::new();
+    for (name, _) in sides {
+        stage.hear(name, "begin")?;
+        let sample = Sample::read(&stage.hear(name, "end")?);
+        rates.push(rate(&sample));
+    }
+    for (name, _) in sides {
+        stage.hear(name, "done")?;
+    }
+    let all: f64 = rates.iter().sum();
+    for ((name, workers), rate) in sides.into_iter().zip(rates) {
+        let fair = workers as f64 / 24.0;
+        table.bar("", name, rate);
+        table.row(&[
+            name.to_owned(),
+            workers.to_string(),
+            format!("{rate:.0}"),
+            format!("{:.0} %", rate / all * 100.0),
+            format!("{:.0} %", fair * 100.0),
+        ]);
+        table.target(Target::least(format!("{name}: share, to the fair one"), 0.25, rate / all / fair));
+    }
+    Ok(table)
+}
+
+fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    let mut table = Table::new(
+        "% of a core of the client",
+        &[
+            "library",
+            "held",
+            "client CPU",
+            "server CPU",
+            "bytes each",
+            "least TTL s",
+            "scripts over 1 ms",
+            "renewal scripts a second, most / mean",
+        ],
+    );
+    for &count in effort.held {
+        let libraries: &[&str] = if count <= 100_000 { &["ours", "Redisson"] } else { &["ours"] };
+        for &library in libraries {
+            // A process of its own, whose memory nothing used before.
+            let name = format!("{library}/held");
+            let taken = stage.measure(&name, &format!("hold {count}"))?;
+            stage.ask(&["SLOWLOG", "RESET"])?;
+            let (sample, least, uneven) = watch(stage, &name, count, library, effort.idle)?;
+            let slow: f64 = stage.ask(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
+            let part = |cpu: &str| sample.get(cpu) / sample.get("seconds") * 100.0;
+            let bytes = taken.get("memory") / count as f64;
+            table.bar(&count.to_string(), library, part("cpu"));
+            table.row(&[
+                library.to_owned(),
+                count.to_string(),
+                format!("{:.2} %", part("cpu")),
+                format!("{:.2} %", part("server.cpu")),
+                format!("{bytes:.0}"),
+                format!("{least:.1}"),
+                format!("{slow:.0}"),
+                format!("{uneven:.1}"),
+            ]);
+            if library == "ours" {
+                // Two thirds of the lease are left when the renewal is due; a second of that may be slack.
+                table.target(Target::least(format!("{count} held, least TTL s"), 19.0, least));
+                table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, slow));
+            }
+            if library == "ours" && count == 100_000 {
+                table.target(Target::most("100000 held, % of a core of the client".into(), 1.0, part("cpu")));
+                table.target(Target::most("100000 held, bytes each".into(), 300.0, bytes));
+            }
+            stage.stop(&name);
+            stage.ask(&["FLUSHALL"])?;
+        }
+    }
+    Ok(table)
+}
+
+/// What a process spends on holding, the least expiry that a record was seen with, and how uneven the renewals were.
+fn watch(
+    stage: &mut Stage,
+    name: &str,
+    count: usize,
+    library: &str,
+    seconds: f64,
+) -> Result<(Sample, f64, f64), String> {
+    stage.say(name, &format!("idle {seconds}"))?;
+    stage.hear(name, "begin")?;
+    let began = Instant::now();
+    let before = stage.spent()?;
+    let calls = |spent: &BTreeMap<String, f64>| spent.get("server.evalsha").copied().unwrap_or_default();
+    let mut steps = vec![calls(&before)];
+    let mut least = f64::INFINITY;
+    while began.elapsed().as_secs_f64() < seconds - 1.0 {
+        thread::sleep(
+            Duration::from_secs(1)
+                .saturating_sub(Duration::from_nanos((began.elapsed().as_nanos() % 1_000_000_000) as u64)),
+        );
+        steps.push(calls(&stage.spent()?));
+        for at in 0..20 {
+            let n = at * count / 20;
+            let key = match library {
+                "Redisson" => format!("held:0:{n}"),
+                _ => format!("held:{n}"),
+            };
+            let left: f64 = stage.ask(&["PTTL", &key])?.concat().parse().unwrap_or(f64::NAN);
+            least = least.min(left / 1e3);
+        }
+    }
+    let mut sample = Sample::read(&stage.hear(name, "end")?);
+    for (key, value) in stage.spent()? {
+        sample.set(&key, value - before.get(&key).copied().unwrap_or_default());
+    }
+    stage.hear(name, "done")?;
+    let each: Vec<f64> = steps.windows(2).map(|two| two[1] - two[0]).collect();
+    let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
+    let most = each.iter().copied().fold(0.0, f64::max);
+    Ok((sample, least, most / mean))
+}
+
+fn waiting(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+    const COUNT: usize = 10_000;
+    let mut table = Table::new(
+        "bytes a waiter",
+        &["library", "waiters", "bytes each", "idle client CPU", "subscriptions", "scripts to begin, each"],
+    );
+    stage.measure("ours/held", &format!("hold {COUNT}"))?;
+    let before = stage.spent()?;
+    let taken = stage.measure("ours/waiting", &format!("wait {COUNT}"))?;
+    // Until all of them wait: the last subscription is in force, and nothing more is asked.
+    let mut calls = f64::NAN;
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        thread::sleep(Duration::from_millis(500));
+        let now = stage.spent()?.get("server.evalsha").copied().unwrap_or_default();
+        if now == calls || Instant::now() > until {
+            break;
+        }
+        calls = now;
+    }
+    let sample = stage.measure("ours/waiting", &format!("idle {}", effort.idle.min(12.0)))?;
+    let channels = stage.ask(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
+    let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / COUNT as f64;
+    let idle = sample.get("cpu") / sample.get("seconds") * 100.0;
+    // Memory once they wait, and not only once they were begun.
+    let bytes = (sample.get("memory") - taken.get("before")) / COUNT as f64;
+    table.bar("", "ours", bytes);
+    table.row(&[
+        "ours".to_owned(),
+        COUNT.to_string(),
+        format!("{bytes:.0}"),
+        format!("{idle:.2} %"),
+        channels.to_string(),
+        format!("{asked:.2}"),
+    ]);
+    table.target(Target::most("bytes each".into(), 1024.0, bytes));
+    table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
+    table.target(Target::most("subscriptions a key".into(), 1.0, channels as f64 / COUNT as f64));
+    stage.stop("ours/waiting");
+    stage.stop("ours/held");
+    stage.ask(&["FLUSHALL"])?;
+    Ok(table)
+}

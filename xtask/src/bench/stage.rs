@@ -1,0 +1,138 @@
+//! The server and the contenders, which stay from scenario to scenario: a JVM is fast only after a while.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::sample::Sample;
+use crate::process::Process;
+use crate::server::Server;
+use crate::setup;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// May not use RESTORE, so that ours uses scripts only.
+const WITHOUT_RESTORE: &str = "scripts";
+
+pub struct Stage {
+    pub server: Server,
+    contenders: PathBuf,
+    java: PathBuf,
+    processes: BTreeMap<String, Process>,
+}
+
+/// Builds `benches/contenders`, and returns its program.
+pub fn build() -> Result<PathBuf, String> {
+    println!("bench: building benches/contenders");
+    let target = setup::target().join("contenders");
+    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--quiet", "--release", "--locked", "--target-dir"])
+        .arg(&target)
+        .current_dir(setup::root().join("benches/contenders"))
+        .status()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err("bench: benches/contenders does not build".to_owned());
+    }
+    Ok(target.join("release/contenders"))
+}
+
+impl Stage {
+    pub fn start(server: &Path, contenders: PathBuf, java: PathBuf) -> Result<Self, String> {
+        let server = Server::start(server, &["--slowlog-log-slower-than", "1000", "--maxclients", "20000"])?;
+        let stage = Self { server, contenders, java, processes: BTreeMap::new() };
+        stage.ask(&["ACL", "SETUSER", WITHOUT_RESTORE, "on", ">pw", "~*", "&*", "+@all", "-restore"])?;
+        Ok(stage)
+    }
+
+    pub fn ask(&self, words: &[&str]) -> Result<Vec<String>, String> {
+        self.server.ask(words, PATIENCE)
+    }
+
+    /// The process of that name: a library, with a `/` and a number behind it where there is more than one.
+    pub fn process(&mut self, name: &str) -> Result<&mut Process, String> {
+        if !self.processes.contains_key(name) {
+            let process = self.spawn(name)?;
+            self.processes.insert(name.to_owned(), process);
+        }
+        Ok(self.processes.get_mut(name).expect("it was put there"))
+    }
+
+    fn spawn(&self, name: &str) -> Result<Process, String> {
+        let port = self.server.port;
+        let library = name.split('/').next().unwrap_or(name);
+        let mut command = match library {
+            "Redisson" => {
+                let mut command = Command::new("java");
+                command.arg(format!("@{}", self.java.display())).arg(format!("redis://127.0.0.1:{port}"));
+                command
+            }
+            _ => {
+                let mut command = Command::new(&self.contenders);
+                match library {
+                    "ours, scripts" => {
+                        command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
+                    }
+                    _ => command.args([library, &format!("redis://127.0.0.1:{port}")]),
+                };
+                command
+            }
+        };
+        let mut process = Process::start(name, &mut command)?;
+        process.hear("ready", PATIENCE)?;
+        Ok(process)
+    }
+
+    pub fn stop(&mut self, name: &str) {
+        self.processes.remove(name);
+    }
+
+    pub fn say(&mut self, name: &str, command: &str) -> Result<(), String> {
+        self.process(name)?.say(command)
+    }
+
+    pub fn hear(&mut self, name: &str, word: &str) -> Result<String, String> {
+        self.process(name)?.hear(word, PATIENCE)
+    }
+
+    /// What `name` tells of `command`, and what the server spent on it.
+    pub fn measure(&mut self, name: &str, command: &str) -> Result<Sample, String> {
+        self.say(name, command)?;
+        self.hear(name, "begin")?;
+        let before = self.spent()?;
+        let mut sample = Sample::read(&self.hear(name, "end")?);
+        self.spent()?.into_iter().for_each(|(key, value)| {
+            sample.set(&key, value - before.get(&key).copied().unwrap_or_default());
+        });
+        self.hear(name, "done")?;
+        Ok(sample)
+    }
+
+    /// The server's CPU time in seconds, and the calls of each command.
+    pub fn spent(&self) -> Result<BTreeMap<String, f64>, String> {
+        let mut spent = BTreeMap::new();
+        for section in ["cpu", "commandstats"] {
+            let text = self.ask(&["INFO", section])?.concat();
+            for line in text.lines() {
+                let Some((name, value)) = line.split_once(':') else { continue };
+                match name.strip_prefix("cmdstat_") {
+                    Some(command) => {
+                        let calls = value.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+                        spent.insert(format!("server.{command}"), parsed(calls.unwrap_or_default()));
+                    }
+                    None if name == "used_cpu_user" || name == "used_cpu_sys" => {
+                        *spent.entry("server.cpu".to_owned()).or_default() += parsed(value);
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(spent)
+    }
+}
+
+fn parsed(text: &str) -> f64 {
+    text.trim().parse().unwrap_or_default()
+}
