@@ -222,10 +222,8 @@ fn hand_overs(stage: &mut Stage, library: &str, seconds: f64) -> Result<(Vec<f64
     holds.sort_unstable();
     let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
     let between = holds.windows(2).filter(|two| two[0].1 != two[1].1);
-    let mut turns: Vec<f64> = between.map(|two| us(two[0].2, two[1].0)).collect();
-    let mut unlocks: Vec<f64> = holds.iter().map(|hold| us(hold.2, hold.3)).collect();
-    turns.sort_by(f64::total_cmp);
-    unlocks.sort_by(f64::total_cmp);
+    let turns = between.map(|two| us(two[0].2, two[1].0)).collect();
+    let unlocks = holds.iter().map(|hold| us(hold.2, hold.3)).collect();
     Ok((turns, unlocks))
 }
 
