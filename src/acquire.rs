@@ -4,7 +4,7 @@
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
-use crate::lane::{Contend, Level, Outcome};
+use crate::lane::{Contend, Lane, Level, Outcome};
 use crate::options::Lease;
 use crate::owner::OwnerId;
 use crate::session::Session;
@@ -47,13 +47,14 @@ pub(crate) async fn acquire(
         };
         loop {
             let (reply, outcome) = oneshot::channel();
-            let ticket = session.submit(kind, |work| work.enqueue(owner.clone(), lease, once, reply))?;
-            let mut place = Place { session, kind, ticket, outcome };
+            let (ticket, lane, mut turn) =
+                session.submit(kind, |work| work.enqueue(owner.clone(), lease, once, reply))?;
+            let mut place = Place { session, lane, ticket, outcome, left: false };
             let told = match limit {
-                None => (&mut place.outcome).await.ok(),
+                None => turn.wait(&mut place.outcome).await.ok(),
                 Some(limit) => {
                     let left = limit.saturating_sub(Moment::now().since(started));
-                    match time::timeout(left, &mut place.outcome).await {
+                    match time::timeout(left, turn.wait(&mut place.outcome)).await {
                         Ok(told) => told.ok(),
                         // The answer may have come with the end of the time.
                         Err(_) => match place.outcome.try_recv() {
@@ -63,6 +64,7 @@ pub(crate) async fn acquire(
                     }
                 }
             };
+            place.left = told.is_some();
             match told {
                 Some(Outcome::Granted(mut level, attempts)) => {
                     level.take();
@@ -88,22 +90,23 @@ pub(crate) async fn acquire(
 /// A place in the queue, left when dropped.
 struct Place<'a> {
     session: &'a Arc<Session>,
-    kind: &'a Arc<dyn Contend>,
+    lane: Arc<Lane>,
     ticket: u64,
     outcome: oneshot::Receiver<Outcome>,
+    /// Taken out of the queue by whoever told the outcome.
+    left: bool,
 }
 
 impl Place<'_> {
     /// The time is over. Busy if another held the lock meanwhile, by what is known, or it was the others' turn; else
     /// nobody knows.
     fn give_up<T>(&self, owner: &OwnerId, started: Moment, once: bool) -> Result<Option<T>> {
-        let lane = self.session.existing_lane(&**self.kind);
-        let (heard, hold) = lane.map_or((false, None), |lane| {
-            let work = lane.work();
+        let (heard, hold) = {
+            let work = self.lane.work();
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
             let away = work.away_until.is_some_and(|until| until >= started);
             (busy || away, work.current.as_ref().map(|current| current.hold.clone()))
-        });
+        };
         let held_here = hold.filter(|hold| hold.state() == HoldState::Held);
         let busy = match held_here {
             // For an owner who holds the lock it is not busy.
@@ -123,11 +126,12 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if let Some(lane) = self.session.existing_lane(&**self.kind) {
-            let left = lane.work().take(self.ticket);
-            if left.is_some() {
-                lane.signal.nudge();
-            }
+        if self.left {
+            return;
+        }
+        let waiter = self.lane.work().take(self.ticket);
+        if waiter.is_some() {
+            self.lane.signal.nudge();
         }
     }
 }

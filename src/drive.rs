@@ -14,6 +14,7 @@ use crate::clock::Moment;
 use crate::connection::Answer;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
+use crate::in_place;
 use crate::lane::{Busy, Current, Lane, Level, Outcome, Release, Run};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Told};
@@ -89,6 +90,7 @@ impl Driver {
             Step::Glance => self.glance().await,
             Step::Check => self.check().await,
             Step::Wait(until) => {
+                in_place::settle().await;
                 select! {
                     () = self.lane.signal.woken() => {}
                     () = time::sleep(until.remaining()) => {}
@@ -144,6 +146,7 @@ impl Driver {
                 return Step::Wait(until);
             }
             work.driven = false;
+            work.place = None;
             if work.current.is_none() {
                 work.removed = true;
                 drop(work);
@@ -191,6 +194,10 @@ impl Driver {
         let text = owner.text(&session.id, session.era());
         let length = session.length(lease);
         let mut request = lane.kind.acquire(&text, millis(length));
+        if once || self.told.is_some() {
+            // It may well be busy, and then only the script says for how long.
+            request.shortcut = None;
+        }
         lane.work().waiters.iter_mut().filter(|w| w.ticket == ticket).for_each(|w| w.attempts += 1);
         loop {
             let failure = match session.connection.call(&mut request, session.options.response_timeout).await
@@ -379,7 +386,6 @@ impl Driver {
                 let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
             }
         }
-        self.session.watchdog.watch(hold);
     }
 
     fn tell(&self, ticket: u64, outcome: Outcome) {

@@ -54,14 +54,12 @@ impl LockGuard {
     /// Dropping the future does not take the release back: it goes on in the background.
     pub async fn unlock(self) -> Result<()> {
         entered()?;
-        let (session, kind) = (self.level.session.clone(), self.level.kind.clone());
-        session.check_process()?;
-        let name = kind.record().to_string();
+        let (session, lane) = (self.level.session.clone(), self.level.lane.clone());
         let timeout = session.options.response_timeout;
         let until = Moment::now() + timeout;
         let outcome = if self.state().is_live() {
-            let outcome = self.level.release()?;
-            match time::timeout(timeout, outcome).await {
+            let (mut outcome, mut turn) = self.level.release()?;
+            match time::timeout(timeout, turn.wait(&mut outcome)).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(session.closed_error(Phase::Release)),
                 Err(_) => {
@@ -69,15 +67,16 @@ impl LockGuard {
                 }
             }
         } else {
-            Err(Error::NotHeld { name, holder: None })
+            session.check_process()?;
+            Err(Error::NotHeld { name: lane.kind.record().to_string(), holder: None })
         };
         match outcome {
             Err(Error::NotHeld { name, .. }) => {
-                let holder = ask_holder(&session, &*kind, until).await;
+                let holder = ask_holder(&session, &*lane.kind, until).await;
                 Err(Error::NotHeld { name, holder })
             }
             Err(Error::Lost { name, reason, .. }) => {
-                let holder = ask_holder(&session, &*kind, until).await;
+                let holder = ask_holder(&session, &*lane.kind, until).await;
                 Err(Error::Lost { name, reason, holder })
             }
             outcome => outcome,

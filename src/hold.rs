@@ -70,6 +70,8 @@ struct Status {
     renewing: u32,
     /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
     unanswered: u32,
+    /// When the watchdog looks at it next, if it does.
+    due: Option<Moment>,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
     unrenewed: LossReason,
 }
@@ -95,6 +97,7 @@ impl Hold {
                 deadline,
                 renewing: 0,
                 unanswered: 0,
+                due: None,
                 unrenewed: LossReason::Expired,
             }),
             followers: OnceLock::new(),
@@ -129,6 +132,11 @@ impl Hold {
         let mut status = self.lock();
         status.renewing = status.renewing.saturating_sub(1);
         status.renewing > 0
+    }
+
+    /// Notes when the watchdog looks at it next, and tells when it was to. Under the watchdog's lock only.
+    pub(crate) fn plan(&self, due: Option<Moment>) -> Option<Moment> {
+        std::mem::replace(&mut self.lock().due, due)
     }
 
     pub(crate) fn renewal_sent(&self) {

@@ -12,10 +12,11 @@
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, Observer};
+use crate::in_place::Place;
 use crate::options::Lease;
 use crate::owner::OwnerId;
 use crate::script::Request;
-use crate::session::Session;
+use crate::session::{Driving, Session, Turn};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::Signal;
 use std::collections::VecDeque;
@@ -60,6 +61,8 @@ pub(crate) struct Work {
     pub releasing: bool,
     /// Somebody drives the lane.
     pub driven: bool,
+    /// The driver, while it is in the hands of a caller.
+    pub place: Option<Arc<Place<Driving>>>,
     /// The lane has left the session's table: use another.
     pub removed: bool,
     pub busy: Option<Busy>,
@@ -214,7 +217,7 @@ impl Work {
 /// One level of a hold: given back when dropped.
 pub(crate) struct Level {
     pub session: Arc<Session>,
-    pub kind: Arc<dyn Contend>,
+    pub lane: Arc<Lane>,
     pub hold: Arc<Hold>,
     lease: Lease,
     /// The watchdog renews for it.
@@ -223,10 +226,10 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    pub(crate) fn new(session: &Arc<Session>, lane: &Lane, hold: &Arc<Hold>, lease: Lease) -> Self {
+    pub(crate) fn new(session: &Arc<Session>, lane: &Arc<Lane>, hold: &Arc<Hold>, lease: Lease) -> Self {
         Self {
             session: session.clone(),
-            kind: lane.kind.clone(),
+            lane: lane.clone(),
             hold: hold.clone(),
             lease,
             renewing: false,
@@ -234,27 +237,31 @@ impl Level {
         }
     }
 
-    /// Its owner has it: from now on it is renewed. One that nobody takes ends with its lease.
+    /// Its owner has it: from now on it is watched, and renewed. One that nobody takes ends with its lease.
     pub(crate) fn take(&mut self) {
         if self.lease == Lease::Watchdog {
             self.hold.begin_renewal();
             self.renewing = true;
-            self.session.watchdog.watch(&self.hold);
+        }
+        self.session.watchdog.watch(&self.hold);
+    }
+
+    /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile.
+    pub(crate) fn release(mut self) -> Result<(oneshot::Receiver<Result<()>>, Turn)> {
+        let (reply, outcome) = oneshot::channel();
+        match self.send(Some(reply)) {
+            Ok(turn) => Ok((outcome, turn)),
+            Err(fork @ Error::Misuse { .. }) => Err(fork),
+            Err(_) => Err(self.session.closed_error(Phase::Release)),
         }
     }
 
-    /// Gives the level back, and returns where the outcome will be told.
-    pub(crate) fn release(mut self) -> Result<oneshot::Receiver<Result<()>>> {
-        let (reply, outcome) = oneshot::channel();
-        self.send(Some(reply)).map_err(|_| self.session.closed_error(Phase::Release))?;
-        Ok(outcome)
-    }
-
-    fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<()> {
+    fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<Turn> {
         self.released = true;
         let (hold, renewing) = (self.hold.clone(), self.renewing);
         self.session
-            .submit(&self.kind, |work| work.releases.push_back(Release::Level { hold, renewing, reply }))
+            .submit_to(&self.lane, |work| work.releases.push_back(Release::Level { hold, renewing, reply }))
+            .map(|((), turn)| turn)
     }
 }
 
@@ -277,11 +284,11 @@ impl Observer for Lane {
 
     /// Those who wait behind a hold that is no longer certain look for themselves.
     fn doubted(&self, hold: &Arc<Hold>) {
-        let Some(session) = self.session.upgrade() else { return };
+        let (Some(session), Some(lane)) = (self.session.upgrade(), self.this.upgrade()) else { return };
         if !hold.state().is_live() {
             tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
-            let _ = session.submit(&self.kind, |work| {
+            let _ = session.submit_to(&lane, |work| {
                 work.releases.push_back(Release::Text(hold.text.clone(), until));
             });
         }

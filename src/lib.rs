@@ -9,12 +9,14 @@ mod client;
 mod clock;
 mod connection;
 mod drive;
+mod dump;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
 mod hold;
+mod in_place;
 mod keys;
 mod lane;
 mod lock;

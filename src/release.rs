@@ -215,6 +215,7 @@ impl Driver {
     /// Makes sure that `text` does not hold the record.
     pub(crate) async fn clear(&mut self, text: &Arc<str>, until: Moment) {
         let mut request = self.lane.kind.release(text);
+        request.shortcut = None;
         let answer = self.session.connection.call(&mut request, until.remaining()).await;
         debug!(lock = ?self.lane.kind.record(), owner = %text, cleared = answer.is_ok(), "retired text released");
     }

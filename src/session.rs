@@ -6,6 +6,7 @@
 
 use crate::connection::{Address, Connection};
 use crate::error::{Error, LossReason, Phase, Result};
+use crate::in_place::{self, Place};
 use crate::lane::{Contend, Lane, Work};
 use crate::options::{Lease, Options};
 use crate::pubsub::PubSub;
@@ -17,10 +18,12 @@ use dashmap::DashMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
-pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Driver;
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Session {
     /// The client's uuid as text.
@@ -78,45 +81,68 @@ impl Session {
         Err(Error::misuse("this client was made before a fork: make a new one in the child process"))
     }
 
-    /// Gives work to the lane of a key, and sees to it that the lane is driven. Not in a fork: its lanes' tasks are the
-    /// parent's.
+    /// Gives work to the lane of a key. A lane that nobody drives is driven by whoever polls the turn that is returned,
+    /// or by a task once that is dropped. Not in a fork: the lanes' tasks are the parent's.
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
         kind: &Arc<dyn Contend>,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<T> {
+    ) -> Result<(T, Arc<Lane>, Turn)> {
+        self.check_open()?;
+        self.give(self.lane(kind), add)
+    }
+
+    /// The same for a lane that is known; or for its successor, if it has gone.
+    pub(crate) fn submit_to<T>(
+        self: &Arc<Self>,
+        lane: &Arc<Lane>,
+        add: impl FnOnce(&mut Work) -> T,
+    ) -> Result<(T, Turn)> {
+        self.check_open()?;
+        self.give(lane.clone(), add).map(|(added, _, turn)| (added, turn))
+    }
+
+    fn check_open(&self) -> Result<()> {
         self.check_process()?;
-        loop {
-            if self.closed.load(Ordering::Acquire) {
-                return Err(self.closed_error(Phase::Acquire));
-            }
-            let lane = self.lane(kind);
+        if self.is_closed() { Err(self.closed_error(Phase::Acquire)) } else { Ok(()) }
+    }
+
+    fn give<T>(
+        self: &Arc<Self>,
+        mut lane: Arc<Lane>,
+        add: impl FnOnce(&mut Work) -> T,
+    ) -> Result<(T, Arc<Lane>, Turn)> {
+        let (added, turn) = loop {
             let mut work = lane.work();
-            if work.removed {
+            if !work.removed {
+                let added = add(&mut work);
+                if !std::mem::replace(&mut work.driven, true) {
+                    let driving = Driving::new(self, lane.clone(), (self.drive)(self.clone(), lane.clone()));
+                    let place = Place::new(driving, self.runtime.clone());
+                    work.place = Some(place.clone());
+                    break (added, Turn::new(Some(place)));
+                }
+                let place = work.place.take();
                 drop(work);
-                self.remove(&lane);
-                continue;
-            }
-            let added = add(&mut work);
-            let start = !std::mem::replace(&mut work.driven, true);
-            drop(work);
-            if start {
-                self.runtime.spawn(Driving::new(self, lane.clone()).run((self.drive)(self.clone(), lane)));
-            } else {
+                if let Some(place) = place {
+                    place.want();
+                }
                 lane.signal.nudge();
+                break (added, Turn::new(None));
             }
-            if self.closed.load(Ordering::Acquire) {
-                // Closed meanwhile: what was added may have come after the lanes were emptied.
-                self.close();
-            }
-            return Ok(added);
+            drop(work);
+            self.remove(&lane);
+            self.check_open()?;
+            lane = self.lane(&lane.kind);
+        };
+        if self.is_closed() {
+            // Closed meanwhile: what was added may have come after the lanes were emptied.
+            self.close();
         }
+        Ok((added, lane, turn))
     }
 
     fn lane(self: &Arc<Self>, kind: &Arc<dyn Contend>) -> Arc<Lane> {
-        if let Some(lane) = self.lanes.get(kind.record()) {
-            return lane.clone();
-        }
         let fresh = || Lane::new(Arc::downgrade(self), kind.clone());
         self.lanes.entry(kind.record().clone()).or_insert_with(fresh).clone()
     }
@@ -229,21 +255,29 @@ impl Drop for CloseOnDrop {
     }
 }
 
+/// What a caller drives of what it gave to a lane.
+pub(crate) type Turn = in_place::Turn<Driving>;
+
 /// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
-struct Driving {
+pub(crate) struct Driving {
     session: Weak<Session>,
     lane: Arc<Lane>,
+    driver: Driver,
     done: bool,
 }
 
 impl Driving {
-    fn new(session: &Arc<Session>, lane: Arc<Lane>) -> Self {
-        Self { session: Arc::downgrade(session), lane, done: false }
+    fn new(session: &Arc<Session>, lane: Arc<Lane>, driver: Driver) -> Self {
+        Self { session: Arc::downgrade(session), lane, driver, done: false }
     }
+}
 
-    async fn run(mut self, driver: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        driver.await;
-        self.done = true;
+impl Future for Driving {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.done = self.driver.as_mut().poll(cx).is_ready();
+        if self.done { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

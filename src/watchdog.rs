@@ -16,7 +16,7 @@ use crate::hold::{Hold, HoldState};
 use crate::options::millis;
 use crate::script::{self, Renewed};
 use crate::sync::{Mutex, MutexGuard, select, task, time};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -41,16 +41,15 @@ struct Shared {
 /// What comes next for each hold, by time and generation.
 #[derive(Debug)]
 struct Schedule {
+    /// Each hold knows when it is due, to be found again.
     next: BTreeMap<(Moment, u64), Arc<Hold>>,
-    /// When each hold is due, to find it again.
-    due: HashMap<u64, Moment>,
     /// Until when the task sleeps.
     asleep_until: Moment,
 }
 
 impl Watchdog {
     pub(crate) fn new(lease: Duration) -> Self {
-        let schedule = Schedule { next: BTreeMap::new(), due: HashMap::new(), asleep_until: Moment::FAR };
+        let schedule = Schedule { next: BTreeMap::new(), asleep_until: Moment::FAR };
         Self(Arc::new(Shared { lease, schedule: Mutex::new(schedule), earlier: Notify::new() }))
     }
 
@@ -66,14 +65,14 @@ impl Watchdog {
     /// No longer watches over `hold`.
     pub(crate) fn forget(&self, hold: &Hold) {
         let mut schedule = self.lock();
-        if let Some(due) = schedule.due.remove(&hold.generation) {
+        if let Some(due) = hold.plan(None) {
             schedule.next.remove(&(due, hold.generation));
         }
     }
 
     fn plan(&self, hold: &Arc<Hold>, due: Moment) {
         let mut schedule = self.lock();
-        if let Some(old) = schedule.due.insert(hold.generation, due) {
+        if let Some(old) = hold.plan(Some(due)) {
             schedule.next.remove(&(old, hold.generation));
         }
         schedule.next.insert((due, hold.generation), hold.clone());
@@ -126,7 +125,7 @@ impl Watchdog {
         let later = schedule.next.split_off(&(until, u64::MAX));
         let due: Vec<_> = std::mem::replace(&mut schedule.next, later).into_values().collect();
         for hold in &due {
-            schedule.due.remove(&hold.generation);
+            hold.plan(None);
         }
         due
     }

@@ -7,15 +7,18 @@
 //! 6. Every call ends by its deadline, whatever the connection does.
 
 use super::server::{self, Server};
-use super::{Address, Backoff, Meaning, first_error, meaning};
+use super::shortcuts::Shortcuts;
+use super::{Address, Backoff, Meaning, meaning, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
+use crate::in_place::{self, in_callers_hands};
+use crate::keys;
 use crate::options::Options;
 use crate::script::{Arg, Reply, Request, Undecodable, Verb};
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{select, time};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
+use redis::{Cmd, RedisError, Value};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -41,7 +44,14 @@ struct Live {
     epoch: u64,
     /// Of the server's data, as far as can be told: grows when another server, or this one started anew, answers.
     life: u64,
+    link: Link,
+}
+
+/// A connection, and what is permitted over it.
+#[derive(Clone, Debug)]
+struct Link {
     connection: MultiplexedConnection,
+    shortcuts: Shortcuts,
 }
 
 /// What came back for a request.
@@ -94,8 +104,8 @@ impl Failure {
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<(Self, JoinHandle<()>)> {
-        let (connection, server, driver) = open(&address, options).await?;
-        let live = Live { epoch: 1, life: 1, connection };
+        let (link, server, driver) = open(&address, options).await?;
+        let live = Live { epoch: 1, life: 1, link };
         let mut supervisor = Supervisor {
             driver,
             server,
@@ -144,24 +154,33 @@ impl Connection {
         let started = Instant::now();
         let until = Moment::now() + limit;
         let patience = if request.may_wait() { until } else { Moment::now() };
+        if limit < self.response_timeout {
+            in_place::settle().await;
+        }
         let mut status = self.status.clone();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         let (mut by_source, mut dead) = (false, 0);
         loop {
             let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
-            let Live { epoch, life, mut connection } = match up(&mut status, dead, patience).await {
+            let Live { epoch, life, link } = match up(&mut status, dead, patience).await {
                 Ok(live) => live,
                 Err(reason) => return fail(Cause::Unreachable { reason }),
             };
             let sent = Moment::now();
-            let command = encode(request, by_source);
-            let answer = connection.send_packed_command(&command);
-            let meaning = match time::timeout(self.response_timeout.min(until.remaining()), answer).await {
-                Ok(Ok(value)) => match first_error(&value) {
-                    None => return Ok(Answer { reply: decode(value), sent, life }),
-                    Some(error) => meaning(&error),
-                },
+            let answer = link.exchange(request, by_source);
+            // No timer in the hands of a caller: a connection that does not answer is ended by its heartbeat.
+            let answer = if in_callers_hands() {
+                Ok(answer.await)
+            } else {
+                time::timeout(self.response_timeout.min(until.remaining()), answer).await
+            };
+            let meaning = match answer {
+                Ok(Ok(Some(reply))) => return Ok(Answer { reply, sent, life }),
+                Ok(Ok(None)) => {
+                    request.shortcut = None;
+                    continue;
+                }
                 Ok(Err(error)) => {
                     if error.is_unrecoverable_error() {
                         dead = epoch;
@@ -179,6 +198,7 @@ impl Connection {
                 }
                 Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
                 Meaning::NotNow { code, message } => {
+                    in_place::settle().await;
                     if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
                         return fail(Cause::NotNow { code, message });
                     }
@@ -242,6 +262,7 @@ async fn up(status: &mut watch::Receiver<Status>, dead: u64, until: Moment) -> R
             Status::Up(_) => "the connection dropped".into(),
             Status::Down { reason } => reason.to_string(),
         };
+        in_place::settle().await;
         match time::timeout(until.remaining(), status.changed()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err("the client is closed".into()),
@@ -273,21 +294,21 @@ impl Supervisor {
             while !self.driver.is_finished() {
                 task::yield_now().await;
             }
-            let connection = self.reopen().await;
+            let link = self.reopen().await;
             info!(node = self.address.node(), epoch = self.epoch, life = self.life, "reconnected");
-            self.status.send_replace(Status::Up(Live { epoch: self.epoch, life: self.life, connection }));
+            self.status.send_replace(Status::Up(Live { epoch: self.epoch, life: self.life, link }));
         }
     }
 
     /// Ends when the connection drops, or does not answer a PING in time: a half-open link tells nothing else.
     async fn until_broken(&mut self) -> &'static str {
-        let Status::Up(Live { mut connection, .. }) = self.status.borrow().clone() else {
+        let Status::Up(Live { link: Link { mut connection, .. }, .. }) = self.status.borrow().clone() else {
             return "not connected";
         };
         let timeout = self.options.response_timeout;
         let heartbeat = async {
             loop {
-                time::sleep(timeout.min(Duration::from_secs(1))).await;
+                time::sleep((timeout / 4).min(Duration::from_secs(1))).await;
                 let ping = redis::cmd("PING");
                 match time::timeout(timeout, connection.send_packed_command(&ping)).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
@@ -302,11 +323,11 @@ impl Supervisor {
         }
     }
 
-    async fn reopen(&mut self) -> MultiplexedConnection {
+    async fn reopen(&mut self) -> Link {
         let mut backoff = Backoff::new(self.options.reconnect_min, self.options.reconnect_max);
         loop {
             match open(&self.address, &self.options).await {
-                Ok((connection, server, driver)) => {
+                Ok((link, server, driver)) => {
                     self.driver = driver;
                     self.epoch += 1;
                     if server.run_id.is_some() && server != self.server {
@@ -314,7 +335,7 @@ impl Supervisor {
                         self.life += 1;
                         self.server = server;
                     }
-                    return connection;
+                    return link;
                 }
                 Err(error) => {
                     debug!(node = self.address.node(), %error, "could not reconnect");
@@ -333,21 +354,36 @@ impl Drop for Supervisor {
 }
 
 /// A new connection, the server at its end, and the task that drives it.
-async fn open(
-    address: &Address,
-    options: &Options,
-) -> Result<(MultiplexedConnection, Server, JoinHandle<()>)> {
+async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
     let until = Moment::now() + options.connect_timeout;
     let (connection, driver) = address.open(options).await?;
     let mut driver = Box::pin(driver);
-    let server = select! {
-        server = server::meet(connection.clone(), address.node(), until, options.connect_timeout) => server?,
+    let meeting = async {
+        let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
+        let nobody = keys::nobodys();
+        let probing = Shortcuts::probe(connection.clone(), &nobody);
+        let shortcuts = time::timeout(until.remaining(), probing).await.unwrap_or_default();
+        Ok::<_, Error>((server, shortcuts))
+    };
+    let (server, shortcuts) = select! {
+        met = meeting => met?,
         () = &mut driver => {
             let (phase, node) = (Phase::Connect, address.node().to_owned());
             return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
         }
     };
-    Ok((connection, server, task::spawn(driver)))
+    Ok((Link { connection, shortcuts }, server, task::spawn(driver)))
+}
+
+impl Link {
+    /// Sends `request` once. `None` if its shortcut did nothing.
+    async fn exchange(mut self, request: &Request, by_source: bool) -> Result<Option<Reply>, RedisError> {
+        if let Some(shortcut) = &request.shortcut {
+            return self.shortcuts.take(shortcut, &mut self.connection, &request.keys[0]).await;
+        }
+        let command = encode(request, by_source);
+        told(self.connection.send_packed_command(&command).await).map(|value| Some(decode(value)))
+    }
 }
 
 fn encode(request: &Request, by_source: bool) -> Cmd {

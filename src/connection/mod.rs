@@ -9,6 +9,7 @@ mod commands;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod server;
+mod shortcuts;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/socket.rs")]
 mod socket;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
@@ -64,11 +65,11 @@ fn meaning(error: &RedisError) -> Meaning {
     }
 }
 
-/// An error that the server sent in the place of a value.
-fn first_error(value: &Value) -> Option<RedisError> {
-    match value {
-        Value::ServerError(error) => Some(error.clone().into()),
-        _ => None,
+/// With an error that the server sent in the place of a value as an error.
+fn told(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
+    match answer {
+        Ok(Value::ServerError(error)) => Err(error.into()),
+        answer => answer,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a new connection learns of its server before it is used: whether it is new enough, which life of it this is,
 //! and what about it would break locks. What may be meant is a warning and not an error.
 
-use super::{Meaning, connect_error, first_error, meaning};
+use super::{Meaning, connect_error, meaning, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::sync::time;
@@ -26,9 +26,8 @@ pub(super) async fn meet(
 ) -> Result<Server> {
     let info = redis::cmd("INFO");
     let answer = time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
-    let answer = answer.map(|answer| answer.and_then(|value| first_error(&value).map_or(Ok(value), Err)));
     let (phase, name) = (Phase::Connect, node.to_owned());
-    let text = match answer {
+    let text = match answer.map(told) {
         Err(_) => return Err(Error::TimedOut { phase, node: name, waited: limit }),
         Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Ok(_)) => return Ok(Server::default()),

@@ -89,7 +89,8 @@ async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     assert!(deadline <= paused + LEASE, "the server lets go before we do");
     let started = Instant::now();
     let error = client.lock("m").try_lock().await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    // By then the heartbeat may have given the connection up.
+    assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));

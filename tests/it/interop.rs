@@ -368,13 +368,22 @@ impl Watch {
             if line.contains(END) {
                 break;
             }
-            let Some((_, command)) = line.trim_end().split_once(" lua] ") else { continue };
+            let Some((_, command)) = line.trim_end().split_once("] ") else { continue };
             let words: Vec<String> = words(command).iter().map(|word| word.replace(owner, "OWNER")).collect();
-            let verb = words[0].to_lowercase();
-            // A hash is written by more than one command; the latch is Redisson's own device for its retries.
-            let verb = match verb.as_str() {
-                "hset" => "hincrby",
-                "hincrby" | "pexpire" | "del" | "publish" => verb.as_str(),
+            // A hash is written by more than one command, and what one script deletes with its key another deletes
+            // by its only field; the latch is Redisson's own device for its retries.
+            let verb = match words[0].to_lowercase().as_str() {
+                "restore" => {
+                    written.insert(["hincrby", &words[1], "OWNER", "1"].map(str::to_owned).to_vec());
+                    written.insert(["pexpire", &words[1], &words[2]].map(str::to_owned).to_vec());
+                    continue;
+                }
+                "hdel" => {
+                    written.insert(["del", &words[1]].map(str::to_owned).to_vec());
+                    continue;
+                }
+                "hset" => "hincrby".to_owned(),
+                verb @ ("hincrby" | "pexpire" | "del" | "publish") => verb.to_owned(),
                 _ => continue,
             };
             // Redisson counts to zero before it deletes.
@@ -404,29 +413,10 @@ impl Watch {
     }
 }
 
-/// The words of a line of MONITOR, still escaped.
+/// The words of a line of MONITOR, still escaped but for quotes, which Valkey 8.1 does not escape.
 fn words(line: &str) -> Vec<String> {
-    let (mut words, mut word, mut inside, mut escaped) = (Vec::new(), String::new(), false, false);
-    for c in line.chars() {
-        match c {
-            _ if escaped => {
-                word.push(c);
-                escaped = false;
-            }
-            '\\' => {
-                word.push(c);
-                escaped = true;
-            }
-            '"' if inside => {
-                words.push(std::mem::take(&mut word));
-                inside = false;
-            }
-            '"' => inside = true,
-            _ if inside => word.push(c),
-            _ => {}
-        }
-    }
-    words
+    let inside = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).expect("words in quotes");
+    inside.split("\" \"").map(|word| word.replace("\\\"", "\"")).collect()
 }
 
 /// Who contends, and for how long each time.

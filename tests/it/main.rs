@@ -14,6 +14,7 @@ mod model_api;
 mod operations;
 mod peer_smoke;
 mod schedules;
+mod shortcuts;
 mod structure;
 mod support;
 mod threads;

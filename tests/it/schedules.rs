@@ -1,7 +1,7 @@
 //! Schedules that broke an earlier version, each kept as a test.
 
 use crate::support::{Server, eventually, subscribers};
-use redisson_lock::{Client, Error, HoldState, LockGuard};
+use redisson_lock::{Client, Error, HoldState, LockGuard, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -239,7 +239,7 @@ async fn a_forbidden_channel_is_told_apart_from_a_broken_connection() {
 async fn an_expiry_that_is_refused_leaves_no_record() {
     let server = Server::start();
     redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-pexpire"])
+        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-restore", "-pexpire"])
         .exec(&mut server.cli())
         .unwrap();
     let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
@@ -331,15 +331,43 @@ async fn a_grant_that_nobody_takes_ends_with_its_lease() {
     let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();
     let lock = client.lock("n");
+    // Scripts are known from here on, so that a request is one send.
+    lock.lock().await.unwrap().unlock().await.unwrap();
     let mut forgotten = Box::pin(lock.lock());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    // No answer may come in the midst of the poll.
+    server.stop_signal();
     assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    server.cont();
     eventually(|| exists(&server, "n")).await;
     let guard = other.lock("n").try_lock_for(lease * 4).await.unwrap().expect("the grant outlives its lease");
     // Looked at after all, it waits anew.
     assert!(forgotten.as_mut().poll(&mut context).is_pending());
     guard.unlock().await.unwrap();
     forgotten.await.unwrap().unlock().await.unwrap();
+}
+
+/// Whoever unlocks drives the release in place, and may be left alone with it. Others of its client do not wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unlock_that_is_left_alone_keeps_nobody_waiting() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let lock = client.lock("n");
+    for _ in 0..20 {
+        let guard = lock.lock().await.unwrap();
+        server.stop_signal();
+        let mut left_alone = Box::pin(guard.unlock());
+        assert!(left_alone.as_mut().poll(&mut context).is_pending());
+        server.cont();
+        // The same task, and another owner.
+        let again = lock.lock().await.unwrap();
+        again.unlock().await.unwrap();
+        let owner = Owner::new("another").unwrap();
+        lock.with_owner(&owner).lock().await.unwrap().unlock().await.unwrap();
+        left_alone.await.unwrap();
+    }
+    assert!(!exists(&server, "n"));
 }
 
 /// An owner who holds the lock is not told that it is busy.

@@ -153,6 +153,7 @@ impl Server {
 
     async fn serve(&self, mut stream: DuplexStream) {
         let mut buffer = Vec::new();
+        let mut queued: Option<Vec<Vec<String>>> = None;
         loop {
             while let Some(words) = next_command(&mut buffer) {
                 let loss = self.lock().loss;
@@ -160,7 +161,23 @@ impl Server {
                 if fate == 0 {
                     return;
                 }
-                let answer = self.lock().run(&words);
+                let answer = match (words[0].as_str(), &mut queued) {
+                    ("MULTI", _) => {
+                        queued = Some(Vec::new());
+                        "+OK\r\n".to_owned()
+                    }
+                    ("EXEC", _) => {
+                        let mut data = self.lock();
+                        let answers: Vec<_> =
+                            queued.take().unwrap_or_default().iter().map(|words| data.run(words)).collect();
+                        format!("*{}\r\n{}", answers.len(), answers.concat())
+                    }
+                    (_, Some(queue)) => {
+                        queue.push(words);
+                        "+QUEUED\r\n".to_owned()
+                    }
+                    _ => self.lock().run(&words),
+                };
                 if fate == 1 {
                     return;
                 }
@@ -201,6 +218,30 @@ impl Data {
                 self.known.insert(script.sha().to_owned());
                 self.script(script, rest)
             }
+            ["RESTORE", _, _, ""] => "-ERR DUMP payload version or checksum are wrong\r\n".into(),
+            ["RESTORE", key, ..] if self.records.contains_key(*key) => {
+                "-BUSYKEY Target key name already exists.\r\n".into()
+            }
+            ["RESTORE", key, lease, payload] => {
+                // See `src/dump.rs`: the length of a short owner is in one byte, and then comes the owner.
+                let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
+                let expires = now + Duration::from_millis(lease.parse().expect("a number"));
+                let record = Record { counts: BTreeMap::from([(owner, 1)]), expires };
+                self.records.insert((*key).to_owned(), record);
+                self.freed.remove(*key);
+                "+OK\r\n".into()
+            }
+            ["HDEL", key, owner] => {
+                let Some(record) = self.records.get_mut(*key).filter(|r| r.counts.contains_key(*owner))
+                else {
+                    return ":0\r\n".into();
+                };
+                record.counts.remove(*owner);
+                self.records.retain(|_, record| !record.counts.is_empty());
+                self.freed.insert((*key).to_owned(), now);
+                ":1\r\n".into()
+            }
+            ["PUBLISH", channel, _] => format!(":{}\r\n", self.publish(channel)),
             ["HGETALL", key] => {
                 let missed = self.freed.get(*key).is_some_and(|&freed| freed < now);
                 self.found_by_looking |= !self.records.contains_key(*key) && missed;
@@ -325,8 +366,11 @@ fn next_command(buffer: &mut Vec<u8>) -> Option<Vec<String>> {
         let (length, start) = number(b'$', skip)?;
         end = start + length + 2;
         skip = length + 2;
-        words.push(String::from_utf8(buffer.get(start..start + length)?.to_vec()).expect("text"));
+        words.push(String::from_utf8_lossy(buffer.get(start..start + length)?).into_owned());
     }
-    buffer.drain(..end.min(buffer.len()));
+    if buffer.len() < end {
+        return None;
+    }
+    buffer.drain(..end);
     Some(words)
 }

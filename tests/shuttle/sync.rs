@@ -2,6 +2,7 @@
 
 pub(crate) use super::time;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
+pub(crate) use shuttle::thread_local;
 
 /// As tokio's with `biased`: which branch is polled first is not left to a random number that nobody can repeat.
 macro_rules! select {

@@ -1,4 +1,5 @@
-//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those of `tests/shuttle`.
+//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those with a server once
+//! more, without the way around Lua, and those of `tests/shuttle`.
 
 use std::env;
 use std::process::{Command, ExitCode, ExitStatus};
@@ -28,9 +29,21 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     if !status.success() || !cargo_arguments.is_empty() {
         return Ok(exit_code(status));
     }
-    println!("test: the client's own code, scheduled at random");
-    let status = schedules(&mut cargo(), &["shuttled", "--show-output"]).status();
-    Ok(exit_code(status.map_err(|error| format!("cargo: {error}"))?))
+    let mut scripts = cargo();
+    scripts.args(["test", "--all-features", "--test", "it"]).env("REDISSON_LOCK_SCRIPTS_ONLY", "1");
+    environment.tell(&mut scripts);
+    let mut random = cargo();
+    schedules(&mut random, &["shuttled", "--show-output"]);
+    let what =
+        ["the same where the server permits only scripts", "the client's own code, scheduled at random"];
+    for (what, mut tests) in what.into_iter().zip([scripts, random]) {
+        println!("test: {what}");
+        let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
+        if !status.success() {
+            return Ok(exit_code(status));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The tests of `tests/shuttle`, which are a build of their own.

@@ -397,7 +397,8 @@ pub fn not_a_heartbeat(words: &Words) -> bool {
 }
 
 fn changes_record(words: &Words) -> bool {
-    of_the_lock(words) && words[0].starts_with(b"EVAL")
+    const CHANGES: [&[u8]; 4] = [b"EVAL", b"EVALSHA", b"RESTORE", b"HDEL"];
+    of_the_lock(words) && CHANGES.contains(&words[0].as_slice())
 }
 
 /// How often futures were dropped, by function and position.

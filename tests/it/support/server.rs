@@ -32,6 +32,15 @@ impl Server {
     /// `arguments` follow the usual ones, and win over them: `&["--maxmemory", "2mb"]`. The log must keep going to
     /// stdout at its usual level: it tells when the server is ready.
     pub fn with_args(arguments: &[&str]) -> Self {
+        Self::launch(&[scripts_only(), arguments].concat())
+    }
+
+    /// On which a client may take the way around Lua in any case.
+    pub fn unrestricted() -> Self {
+        Self::launch(&[])
+    }
+
+    fn launch(arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let port = free_port();
@@ -167,6 +176,14 @@ impl Drop for Running {
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("no port is free");
     listener.local_addr().expect("it is bound").port()
+}
+
+/// With `REDISSON_LOCK_SCRIPTS_ONLY` the client may not take the way around Lua, so that every test is one of the scripts.
+fn scripts_only() -> &'static [&'static str] {
+    match std::env::var_os("REDISSON_LOCK_SCRIPTS_ONLY") {
+        Some(_) => &["--rename-command", "RESTORE", "", "--rename-command", "MULTI", ""],
+        None => &[],
+    }
 }
 
 /// From 7.0 on DEBUG has to be asked for, and before that the question is an error.

@@ -1,0 +1,102 @@
+//! The way around Lua (see [`Shortcut`]), and whether the server at the end of a connection lets this client take it.
+//!
+//! Invariant 3: a shortcut that answers with an error, or that nothing was done, has done nothing, so that the script
+//! may follow with no more said about an earlier send than before.
+
+use super::{Meaning, meaning, told};
+use crate::script::{Reply, Shortcut, deleted, restored};
+use redis::aio::MultiplexedConnection;
+use redis::{Pipeline, RedisError, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::debug;
+
+/// What is permitted over one connection. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shortcuts(Arc<Permitted>);
+
+#[derive(Debug, Default)]
+struct Permitted {
+    restore: AtomicBool,
+    transactions: AtomicBool,
+}
+
+impl Shortcuts {
+    /// Tries both ways without doing anything: an empty transaction, because one that is not permitted would run in
+    /// part; and `RESTORE` of what it cannot read, at `nobody`, a key that there is not.
+    pub(super) async fn probe(mut connection: MultiplexedConnection, nobody: &str) -> Self {
+        let mut tries = redis::pipe();
+        tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(0).arg("");
+        let replies = connection.send_packed_commands(&tries, 0, 3).await.unwrap_or_default();
+        let [multi, exec, restore] = replies.as_slice() else { return Self::default() };
+        let transactions = [multi, exec].iter().all(|reply| !matches!(reply, Value::ServerError(_)));
+        // One that may not use this key may still use others.
+        let refused = |error: &str| {
+            ["unknown command", "run this command", "permissions to run"].iter().any(|no| error.contains(no))
+        };
+        let restore = match restore {
+            Value::ServerError(error) => !refused(error.details().unwrap_or_default()),
+            _ => false,
+        };
+        Self(Arc::new(Permitted { restore: restore.into(), transactions: transactions.into() }))
+    }
+
+    /// `None` where nothing was done.
+    pub(super) async fn take(
+        &self,
+        shortcut: &Shortcut,
+        connection: &mut MultiplexedConnection,
+        key: &str,
+    ) -> Result<Option<Reply>, RedisError> {
+        match shortcut {
+            Shortcut::Restore { lease_ms, payload } if self.0.restore.load(Ordering::Relaxed) => {
+                let mut command = redis::cmd("RESTORE");
+                command.arg(key).arg(*lease_ms).arg(payload.as_slice());
+                match told(connection.send_packed_command(&command).await) {
+                    Ok(_) => Ok(Some(restored())),
+                    Err(error) => self.refused(&self.0.restore, error),
+                }
+            }
+            Shortcut::Transaction { owner, channel } if self.0.transactions.load(Ordering::Relaxed) => {
+                let mut commands = Pipeline::with_capacity(4);
+                commands.cmd("MULTI").cmd("HDEL").arg(key).arg(owner.as_bytes());
+                commands.cmd("PUBLISH").arg(channel.as_bytes()).arg("0").cmd("EXEC");
+                match connection.send_packed_commands(&commands, 0, 4).await?.as_slice() {
+                    [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
+                        [Value::Int(1), Value::Int(subscribers)] => Some(deleted(*subscribers)),
+                        _ => None,
+                    }),
+                    // The server became ready for commands in their midst, so each was run by itself.
+                    [Value::ServerError(_), Value::Int(1), published, _] => {
+                        Ok(Some(deleted(if let Value::Int(subscribers) = published {
+                            *subscribers
+                        } else {
+                            0
+                        })))
+                    }
+                    replies => {
+                        let error = replies.iter().find_map(|reply| match reply {
+                            Value::ServerError(error) => Some(error.clone().into()),
+                            _ => None,
+                        });
+                        error.map_or(Ok(None), |error| self.refused(&self.0.transactions, error))
+                    }
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A refusal that is not of the moment is final.
+    fn refused(&self, permitted: &AtomicBool, error: RedisError) -> Result<Option<Reply>, RedisError> {
+        let code = match meaning(&error) {
+            Meaning::Unknown { .. } => return Err(error),
+            Meaning::Refused { code, .. } => code,
+            Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
+        };
+        if (code == "NOPERM" || code == "ERR") && permitted.swap(false, Ordering::Relaxed) {
+            debug!(%error, "no way around Lua here: scripts only");
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,36 @@
+//! The serialized form of a record that one owner holds once, as `RESTORE` reads it.
+//!
+//! It is the plain old form of a hash in an RDB file (type 4: the number of fields, then each field and its value as
+//! strings), followed by the version of that format and a CRC-64 of all before, as `DUMP` of Redis writes it
+//! (`createDumpPayload` in its `cluster.c`). Version 6 is understood by every Redis from 2.6 on, and by Valkey.
+
+use crc::{CRC_64_REDIS, Crc};
+
+const CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
+const HASH: u8 = 4;
+const RDB_VERSION: u16 = 6;
+
+/// The record of `owner`, with a count of 1.
+pub(crate) fn held_once(owner: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(owner.len() + 20);
+    bytes.extend([HASH, 1]);
+    put_length(&mut bytes, owner.len());
+    bytes.extend(owner.as_bytes());
+    bytes.extend([1, b'1']);
+    bytes.extend(RDB_VERSION.to_le_bytes());
+    bytes.extend(CHECKSUM.checksum(&bytes).to_le_bytes());
+    bytes
+}
+
+/// In one, two or five bytes, the first of which says so.
+fn put_length(bytes: &mut Vec<u8>, length: usize) {
+    match u32::try_from(length) {
+        Ok(short @ 0..0x40) => bytes.push(short as u8),
+        Ok(short @ 0x40..0x4000) => bytes.extend((short as u16 | 0x4000).to_be_bytes()),
+        Ok(long) => {
+            bytes.push(0x80);
+            bytes.extend(long.to_be_bytes());
+        }
+        Err(_) => unreachable!("a text of an owner is shorter than Redis' 512 MB"),
+    }
+}

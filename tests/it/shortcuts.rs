@@ -1,0 +1,146 @@
+//! The way around Lua: a first acquire by RESTORE and a last release by MULTI. What it leaves in Redis is what the
+//! scripts leave, and where it is not permitted the scripts do all of it.
+
+#[path = "../../src/dump.rs"]
+mod dump;
+
+use crate::support::Server;
+use proptest::test_runner::TestRunner;
+use redisson_lock::Client;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// For any owner, what RESTORE makes is what HSET makes, to the byte.
+#[test]
+fn a_restored_record_is_what_a_written_one_is() {
+    let server = Server::unrestricted();
+    let cli = RefCell::new(server.cli());
+    let check = |owner: &str| {
+        let mut cli = cli.borrow_mut();
+        let cli = &mut *cli;
+        redis::cmd("FLUSHALL").exec(cli).unwrap();
+        let payload = dump::held_once(owner);
+        redis::cmd("RESTORE").arg("restored").arg(30_000).arg(payload).exec(cli).unwrap();
+        redis::cmd("HSET").arg("written").arg(owner).arg("1").exec(cli).unwrap();
+        let mut both = |command: &[&str]| {
+            ["restored", "written"].map(|key| {
+                let mut request = redis::cmd(command[0]);
+                command[1..].iter().for_each(|word| _ = request.arg(word));
+                request.arg(key).query::<redis::Value>(cli).unwrap()
+            })
+        };
+        for command in [["DUMP"].as_slice(), &["OBJECT", "ENCODING"], &["HGETALL"], &["TYPE"]] {
+            let [restored, written] = both(command);
+            assert_eq!(restored, written, "{command:?} of {} bytes", owner.len());
+        }
+        let left: u64 = redis::cmd("PTTL").arg("restored").query(cli).unwrap();
+        assert!((29_000..=30_000).contains(&left), "{left}");
+        let count: u64 = redis::cmd("HINCRBY").arg("restored").arg(owner).arg(1).query(cli).unwrap();
+        assert_eq!(count, 2);
+    };
+    // Every length, those at which the form of a length changes among them.
+    for length in (1..=300).chain([0x3fff, 0x4000, 70_000]) {
+        check(&"x".repeat(length));
+    }
+    let owners = "[^\0]{1,300}";
+    TestRunner::default()
+        .run(&owners, |owner| {
+            check(&owner);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_nobody_contends_for_runs_no_script() {
+    let server = Server::unrestricted();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    server.commandstats_reset();
+    for _ in 0..3 {
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(record(&server), HashMap::from([(guard.owner().to_owned(), 1)]));
+        guard.unlock().await.unwrap();
+        assert_eq!(record(&server), HashMap::new());
+    }
+    let calls = ["restore", "multi", "hdel", "publish", "exec"].map(|command| server.calls(command));
+    assert_eq!((server.scripts(), calls), (0, [3; 5]));
+}
+
+/// Each in its own way is not permitted: what is held and told is the same, by scripts.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_permission_the_scripts_do_it() {
+    for refused in ["-restore", "-multi", "-exec", "-hdel", "-restore -multi"] {
+        let server = Server::unrestricted();
+        let user = format!("ACL SETUSER app on >secret ~* &* +@all {refused}");
+        let words: Vec<&str> = user.split(' ').collect();
+        redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
+        let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+        let mut messages = Messages::of(&server);
+        let lock = client.lock("n");
+        for round in 0..3 {
+            if round == 1 {
+                server.commandstats_reset();
+            }
+            let guard = lock.lock().await.unwrap();
+            assert_eq!(record(&server), HashMap::from([(guard.owner().to_owned(), 1)]), "{refused}");
+            guard.unlock().await.unwrap();
+            assert_eq!(record(&server), HashMap::new(), "{refused}");
+            assert_eq!(messages.next(), "0", "{refused}");
+        }
+        // What was refused once is not asked for again.
+        let again = if refused.contains("restore") { server.calls("restore") } else { server.calls("multi") };
+        assert_eq!(again, 0, "{refused}");
+    }
+}
+
+/// A permission that is taken away in the middle, when it was there at connect: a transaction that is not one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_is_withdrawn_costs_no_hold() {
+    for refused in ["-multi", "-exec", "-restore", "-hdel", "-multi -hdel"] {
+        let server = Server::unrestricted();
+        let acl = |rules: &str| {
+            let words: Vec<&str> = rules.split(' ').collect();
+            redis::cmd("ACL").arg("SETUSER").arg("app").arg(&words).exec(&mut server.cli()).unwrap();
+        };
+        acl("on >secret ~* &* +@all");
+        let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+        let lock = client.lock("n");
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        let held = lock.lock().await.unwrap();
+        acl(refused);
+        let mut messages = Messages::of(&server);
+        held.unlock().await.unwrap();
+        assert_eq!(record(&server), HashMap::new(), "{refused}");
+        assert_eq!(messages.next(), "0", "{refused}");
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        assert_eq!(messages.next(), "0", "{refused}");
+    }
+}
+
+fn record(server: &Server) -> HashMap<String, u64> {
+    redis::cmd("HGETALL").arg("n").query(&mut server.cli()).unwrap()
+}
+
+/// What is published on the lock's channel.
+struct Messages(redis::Connection);
+
+impl Messages {
+    /// By hand, because `as_pubsub` would end the subscription when it is dropped.
+    fn of(server: &Server) -> Self {
+        let mut connection = server.cli();
+        connection.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut subscribe = redis::cmd("SUBSCRIBE");
+        subscribe.arg("redisson_lock__channel:{n}");
+        connection.send_packed_command(&subscribe.get_packed_command()).unwrap();
+        connection.recv_response().unwrap();
+        Self(connection)
+    }
+
+    fn next(&mut self) -> String {
+        let (_, _, text): (String, String, String) =
+            redis::from_redis_value(self.0.recv_response().unwrap()).unwrap();
+        text
+    }
+}
