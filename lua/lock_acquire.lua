@@ -4,25 +4,23 @@
 -- ARGV[1] owner
 -- ARGV[2] lease in ms
 -- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   {'TAKEN'} | {'BUSY', ttl} another owner holds | {'STALE', ttl} the owner text is in use by
+-- Reply   1 taken | {'BUSY', ttl} another owner holds | {'STALE', ttl} the owner text is in use by
 --         somebody unknown; ttl in ms, -1 where the record has no expiry
 local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
-    if type(expires) == 'table' then
+    if expires ~= 1 then
         -- Without an expiry the lock would be taken for ever.
         redis.call('del', KEYS[1])
-        return expires
     end
-    return {'TAKEN'}
+    return expires
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
     return {'BUSY', ttl}
 end
 if held == '1' and ARGV[3] == '1' then
-    redis.call('pexpire', KEYS[1], ARGV[2])
-    return {'TAKEN'}
+    return redis.call('pexpire', KEYS[1], ARGV[2])
 end
 return {'STALE', ttl}

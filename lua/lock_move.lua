@@ -5,7 +5,7 @@
 -- ARGV[3] lease in ms of the new owner
 -- ARGV[4] channel
 -- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   {'MOVED', n} n subscriptions to the channel, -1 where that cannot be known
+-- Reply   n moved, and the channel has n subscriptions, -1 where that cannot be known
 --         | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH'} another count
 local held = redis.call('hget', KEYS[1], ARGV[1])
 local moved = not held and ARGV[5] == '1' and redis.call('hget', KEYS[1], ARGV[2]) == '1'
@@ -22,5 +22,4 @@ end
 redis.call('pexpire', KEYS[1], ARGV[3])
 -- Behind the writes: before Redis 5 none may follow it.
 local reply = redis.pcall('pubsub', 'numsub', ARGV[4])
-local subscriptions = reply.err and -1 or tonumber(reply[2])
-return {'MOVED', subscriptions}
+return reply.err and -1 or tonumber(reply[2])

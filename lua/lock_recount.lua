@@ -6,7 +6,7 @@
 -- ARGV[3] count wanted, at least 1
 -- ARGV[4] lease in ms that the record must have at least, 0 to leave it
 -- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   {'OK'} | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH', n} the count is n
+-- Reply   1 done | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH', n} the count is n
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
@@ -19,4 +19,4 @@ end
 if ARGV[4] ~= '0' and redis.call('pttl', KEYS[1]) < tonumber(ARGV[4]) then
     redis.call('pexpire', KEYS[1], ARGV[4])
 end
-return {'OK'}
+return 1

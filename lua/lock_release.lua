@@ -3,10 +3,10 @@
 -- KEYS[1] record (hash: owner -> hold count)
 -- ARGV[1] owner
 -- ARGV[2] channel
--- Reply   {'FREED', n} n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
+-- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
 if not redis.call('hget', KEYS[1], ARGV[1]) then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
 local told = redis.call('publish', ARGV[2], '0')
 redis.call('del', KEYS[1])
-return {'FREED', told}
+return told

@@ -72,8 +72,12 @@ pub(crate) async fn acquire(
                     if !level.hold.state().is_live() {
                         continue;
                     }
-                    let waited = Moment::now().since(started);
-                    recording.record("attempts", attempts).record("waited", tracing::field::debug(waited));
+                    if !recording.is_disabled() {
+                        let waited = Moment::now().since(started);
+                        recording
+                            .record("attempts", attempts)
+                            .record("waited", tracing::field::debug(waited));
+                    }
                     debug!(owner = %level.hold.text, "acquired");
                     return Ok(Some(level));
                 }

@@ -11,20 +11,19 @@
 //! 5. The epoch is read before an attempt is sent, so that a message that overtakes the reply is not lost.
 
 use crate::clock::Moment;
-use crate::connection::Answer;
+use crate::connection::{Answer, Limit};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::in_place;
-use crate::lane::{Busy, Current, Lane, Level, Outcome, Release, Run};
+use crate::lane::{Busy, Current, Lane, Level, Outcome, Release, Run, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Told};
 use crate::owner::OwnerId;
 use crate::pubsub::Subscription;
 use crate::script::{self, Acquired, Recounted};
-use crate::session::Session;
-use crate::sync::{select, time};
+use crate::session::{self, Session};
+use crate::sync::{MutexGuard, select, time};
 use crate::wakeup::Mark;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -33,8 +32,12 @@ use tracing::{debug, warn};
 const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// Drives `lane` until there is nothing left to do.
-pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    Box::pin(async move {
+pub(crate) fn drive(
+    session: Arc<Session>,
+    lane: Arc<Lane>,
+    ended: Option<session::Driver>,
+) -> session::Driver {
+    let driving = async move {
         let mut driver = Driver {
             session,
             lane,
@@ -45,7 +48,14 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Futur
             pause: None,
         };
         while driver.step().await {}
-    })
+    };
+    match ended {
+        Some(mut driver) => {
+            driver.set(driving);
+            driver
+        }
+        None => session::Driver::new(driving),
+    }
 }
 
 pub(crate) struct Driver {
@@ -102,13 +112,24 @@ impl Driver {
     }
 
     fn next(&mut self) -> Step {
+        let lane = self.lane.clone();
+        let mut work = lane.work();
+        if let Some(release) = work.next_release() {
+            return Step::Release(release);
+        }
+        if work.waiters.is_empty() && self.pause.is_none() {
+            // A hold whose end nobody has noticed yet comes back here when somebody does.
+            work.current.take_if(|current| current.hold.is_over());
+            return self.finish(work);
+        }
+        drop(work);
         let now = Moment::now();
         // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
         let hold = self.lane.work().current.as_ref().map(|current| current.hold.clone());
         let state = hold.as_ref().map(Hold::state);
         let Mark { epoch, messages } = self.lane.signal.mark();
         let away = self.away(messages, now);
-        let mut work = self.lane.work();
+        let mut work = lane.work();
         if away.is_some() {
             work.away_until = away;
         }
@@ -116,9 +137,8 @@ impl Driver {
             work.current = None;
             self.told = None;
         }
-        let release = work.releases.pop_front();
-        work.releasing = release.is_some();
-        if let Some(release) = release {
+        // What came meanwhile.
+        if let Some(release) = work.next_release() {
             return Step::Release(release);
         }
         let owner = if work.current.is_some() { hold.as_ref().map(|hold| &hold.owner) } else { None };
@@ -142,17 +162,10 @@ impl Driver {
         let Some(first) = work.waiters.front() else {
             self.subscription = None;
             self.told = None;
-            if let Some(until) = away {
-                return Step::Wait(until);
-            }
-            work.driven = false;
-            work.place = None;
-            if work.current.is_none() {
-                work.removed = true;
-                drop(work);
-                self.session.remove(&self.lane);
-            }
-            return Step::Finish;
+            return match away {
+                Some(until) => Step::Wait(until),
+                None => self.finish(work),
+            };
         };
         let ours = state == Some(HoldState::Held) && work.current.is_some();
         let listen_from = work.current.as_ref().map(|current| current.since + LISTEN_AFTER).unwrap_or(now);
@@ -187,27 +200,39 @@ impl Driver {
         }
     }
 
+    /// There is nothing left to do.
+    fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
+        self.subscription = None;
+        self.told = None;
+        work.driven = false;
+        work.place = None;
+        if work.current.is_none() {
+            work.removed = true;
+            drop(work);
+            self.session.remove(&self.lane);
+        }
+        Step::Finish
+    }
+
     /// Asks for the lock for the waiter of `ticket`.
     async fn attempt(&mut self, ticket: u64, owner: &OwnerId, lease: Lease, once: bool) {
-        let (session, lane) = (self.session.clone(), self.lane.clone());
-        let before = lane.signal.mark();
-        let text = owner.text(&session.id, session.era());
-        let length = session.length(lease);
-        let mut request = lane.kind.acquire(&text, millis(length));
+        let before = self.lane.signal.mark();
+        let text = owner.text(&self.session.id, self.session.era());
+        let length = self.session.length(lease);
+        let mut request = self.lane.kind.acquire(&text, millis(length));
         if once || self.told.is_some() {
             // It may well be busy, and then only the script says for how long.
-            request.shortcut = None;
+            request.go_by_script();
         }
-        lane.work().waiters.iter_mut().filter(|w| w.ticket == ticket).for_each(|w| w.attempts += 1);
+        self.lane.work().waiters.iter_mut().filter(|w| w.ticket == ticket).for_each(|w| w.attempts += 1);
         loop {
-            let failure = match session.connection.call(&mut request, session.options.response_timeout).await
-            {
-                Ok(answer) => {
-                    if request.repeated {
-                        session.retire_texts();
-                    }
-                    return self.attempted(&answer, before, ticket, owner, text, length);
-                }
+            let answer = self.session.connection.call(&mut request).await;
+            if answer.is_ok() && request.repeated {
+                self.session.retire_texts();
+            }
+            let (session, lane) = (&self.session, &self.lane);
+            let failure = match answer {
+                Ok(answer) => return self.attempted(&answer, before, ticket, owner, text, length),
                 Err(failure) => failure,
             };
             let refused = failure.code().is_some();
@@ -244,7 +269,7 @@ impl Driver {
                 self.told = None;
                 self.pause = None;
                 self.checked = Some(before.epoch);
-                let run = Run::new(self.gone_unheard.take());
+                let run = Run::new(answer.sent, self.gone_unheard.take());
                 let hold = self.begin(owner, text, answer, length, run);
                 return self.grant(&hold, &[ticket]);
             }
@@ -293,7 +318,7 @@ impl Driver {
         let connection = self.session.connection.clone();
         let mut request = self.lane.kind.recount(&hold.text, from, to, millis(lease));
         loop {
-            let answer = connection.call(&mut request, hold.deadline().remaining()).await;
+            let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
             if request.repeated {
                 self.session.retire_texts();
                 self.with_current(hold, |current| current.unsure = true);
@@ -356,12 +381,12 @@ impl Driver {
         }
         let record = self.lane.kind.record().clone();
         let hold =
-            Hold::new(record, owner.clone(), text, answer.life, answer.sent + length, self.lane.observer());
+            Hold::new(record, owner.clone(), text, answer.life, answer.sent, length, self.lane.observer());
         let mut work = self.lane.work();
-        work.busy = Busy::now(Some(hold.owner.clone()));
+        work.busy = Busy::at(answer.sent, Some(hold.owner.clone()));
         work.current = Some(Current {
             hold: hold.clone(),
-            since: Moment::now(),
+            since: answer.sent,
             recorded: 1,
             levels: 0,
             unsure: false,

@@ -1,6 +1,5 @@
 //! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
 
-use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Level;
@@ -54,31 +53,28 @@ impl LockGuard {
     /// Dropping the future does not take the release back: it goes on in the background.
     pub async fn unlock(self) -> Result<()> {
         entered()?;
-        let (session, lane) = (self.level.session.clone(), self.level.lane.clone());
-        let timeout = session.options.response_timeout;
-        let until = Moment::now() + timeout;
-        let outcome = if self.state().is_live() {
-            let (mut outcome, mut turn) = self.level.release()?;
-            match time::timeout(timeout, turn.wait(&mut outcome)).await {
+        let Self { mut level, .. } = self;
+        let timeout = level.session.options.response_timeout;
+        let until = time::Instant::now() + timeout;
+        let outcome = if level.hold.is_over() {
+            level.session.check_process()?;
+            Err(Error::NotHeld { name: level.lane.kind.record().to_string(), holder: None })
+        } else {
+            let (mut outcome, mut turn) = level.release()?;
+            match time::timeout_at(until, turn.wait(&mut outcome)).await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => Err(session.closed_error(Phase::Release)),
+                Ok(Err(_)) => Err(level.session.closed_error(Phase::Release)),
                 Err(_) => {
-                    Err(Error::Ambiguous { phase: Phase::Release, node: session.connection.node().into() })
+                    let node = level.session.connection.node().into();
+                    Err(Error::Ambiguous { phase: Phase::Release, node })
                 }
             }
-        } else {
-            session.check_process()?;
-            Err(Error::NotHeld { name: lane.kind.record().to_string(), holder: None })
         };
+        // Seldom asked, and large.
+        let ask = || Box::pin(ask_holder(&level.session, &*level.lane.kind, until));
         match outcome {
-            Err(Error::NotHeld { name, .. }) => {
-                let holder = ask_holder(&session, &*lane.kind, until).await;
-                Err(Error::NotHeld { name, holder })
-            }
-            Err(Error::Lost { name, reason, .. }) => {
-                let holder = ask_holder(&session, &*lane.kind, until).await;
-                Err(Error::Lost { name, reason, holder })
-            }
+            Err(Error::NotHeld { name, .. }) => Err(Error::NotHeld { name, holder: ask().await }),
+            Err(Error::Lost { name, reason, .. }) => Err(Error::Lost { name, reason, holder: ask().await }),
             outcome => outcome,
         }
     }
@@ -190,8 +186,8 @@ impl fmt::Debug for Holding {
 pub(crate) async fn ask_holder(
     session: &crate::session::Session,
     kind: &dyn crate::lane::Contend,
-    until: Moment,
+    until: time::Instant,
 ) -> Option<crate::error::Holder> {
     let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
-    time::timeout(until.remaining(), asked).await.ok()?.ok().flatten()
+    time::timeout_at(until, asked).await.ok()?.ok().flatten()
 }

@@ -66,6 +66,8 @@ pub(crate) struct Hold {
 struct Status {
     state: HoldState,
     deadline: Moment,
+    /// When the last confirmed request was sent.
+    confirmed: Moment,
     /// The levels that the watchdog renews for.
     renewing: u32,
     /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
@@ -82,7 +84,8 @@ impl Hold {
         owner: OwnerId,
         text: Arc<str>,
         life: u64,
-        deadline: Moment,
+        sent: Moment,
+        lease: Duration,
         observer: Weak<dyn Observer>,
     ) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -94,7 +97,8 @@ impl Hold {
             life,
             status: Mutex::new(Status {
                 state: HoldState::Held,
-                deadline,
+                deadline: sent + lease,
+                confirmed: sent,
                 renewing: 0,
                 unanswered: 0,
                 due: None,
@@ -114,8 +118,18 @@ impl Hold {
         self.lock().deadline
     }
 
+    /// When the last confirmed request was sent.
+    pub(crate) fn confirmed(&self) -> Moment {
+        self.lock().confirmed
+    }
+
     pub(crate) fn is_released(&self) -> bool {
         self.lock().state == HoldState::Released
+    }
+
+    /// Whether it has ended, and that is known.
+    pub(crate) fn is_over(&self) -> bool {
+        !self.lock().state.is_live()
     }
 
     pub(crate) fn is_renewed(&self) -> bool {
@@ -157,6 +171,7 @@ impl Hold {
         self.change(|status| {
             status.state = HoldState::Held;
             status.unrenewed = LossReason::Expired;
+            status.confirmed = status.confirmed.max(sent);
             status.deadline = status.deadline.max(sent + lease);
         })
     }
@@ -181,9 +196,10 @@ impl Hold {
 
     /// Gives the hold back: nobody renews it from now on. Tells what it was.
     pub(crate) fn release(self: &Arc<Self>) -> HoldState {
-        let before = self.state();
-        self.change(|status| status.state = HoldState::Released);
-        before
+        let mut before = None;
+        let after =
+            self.change(|status| before = Some(std::mem::replace(&mut status.state, HoldState::Released)));
+        before.unwrap_or(after)
     }
 
     /// The states from now on.

@@ -7,7 +7,7 @@
 //! - A driver makes no timer in the hands of a caller, whose runtime may end before it: it moves first ([`settle`]).
 
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Handle, Mutex, MutexGuard, thread_local};
+use crate::sync::{Mutex, MutexGuard, thread_local};
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -47,17 +47,27 @@ pub(crate) async fn settle() {
     .await;
 }
 
+/// A driver, which can go on in a task of its own.
+pub(crate) trait Spawn: Future<Output = ()> {
+    fn spawn(self);
+}
+
+fn spawn(driver: Option<impl Spawn>) {
+    if let Some(driver) = driver {
+        driver.spawn();
+    }
+}
+
 /// Where a driver is that a caller has.
 pub(crate) struct Place<D> {
     driver: Mutex<Option<D>>,
     /// Somebody else needs the lane.
     wanted: AtomicBool,
-    runtime: Handle,
 }
 
-impl<D: Future<Output = ()> + Send + Unpin + 'static> Place<D> {
-    pub(crate) fn new(driver: D, runtime: Handle) -> Arc<Self> {
-        Arc::new(Self { driver: Mutex::new(Some(driver)), wanted: AtomicBool::new(false), runtime })
+impl<D: Spawn + Unpin> Place<D> {
+    pub(crate) fn new(driver: D) -> Arc<Self> {
+        Arc::new(Self { driver: Mutex::new(Some(driver)), wanted: AtomicBool::new(false) })
     }
 
     /// Moves the driver to a task, now or as soon as the caller's poll of it is over.
@@ -65,13 +75,7 @@ impl<D: Future<Output = ()> + Send + Unpin + 'static> Place<D> {
         self.wanted.store(true, Ordering::SeqCst);
         // Held by a poll: that looks at `wanted` when it has let go.
         let driver = self.driver.try_lock().ok().and_then(|mut driver| driver.take());
-        self.move_out(driver);
-    }
-
-    fn move_out(&self, driver: Option<D>) {
-        if let Some(driver) = driver {
-            self.runtime.spawn(driver);
-        }
+        spawn(driver);
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<D>> {
@@ -80,9 +84,9 @@ impl<D: Future<Output = ()> + Send + Unpin + 'static> Place<D> {
 }
 
 /// A caller's part in the work that it gave to a lane.
-pub(crate) struct Turn<D: Future<Output = ()> + Send + Unpin + 'static>(Option<Arc<Place<D>>>);
+pub(crate) struct Turn<D: Spawn + Unpin>(Option<Arc<Place<D>>>);
 
-impl<D: Future<Output = ()> + Send + Unpin + 'static> Turn<D> {
+impl<D: Spawn + Unpin> Turn<D> {
     pub(crate) fn new(place: Option<Arc<Place<D>>>) -> Self {
         Self(place)
     }
@@ -115,7 +119,7 @@ impl<D: Future<Output = ()> + Send + Unpin + 'static> Turn<D> {
             let driver = slot.take();
             drop(slot);
             if polled.is_pending() {
-                place.move_out(driver);
+                spawn(driver);
             }
             self.0 = None;
             return;
@@ -123,17 +127,17 @@ impl<D: Future<Output = ()> + Send + Unpin + 'static> Turn<D> {
         drop(slot);
         if place.wanted.load(Ordering::SeqCst) {
             let driver = place.lock().take();
-            place.move_out(driver);
+            spawn(driver);
             self.0 = None;
         }
     }
 }
 
-impl<D: Future<Output = ()> + Send + Unpin + 'static> Drop for Turn<D> {
+impl<D: Spawn + Unpin> Drop for Turn<D> {
     fn drop(&mut self) {
         if let Some(place) = &self.0 {
             let driver = place.lock().take();
-            place.move_out(driver);
+            spawn(driver);
         }
     }
 }

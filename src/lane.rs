@@ -85,8 +85,8 @@ impl Busy {
     /// What was known so shortly before one came counts for him, too: the server is not asked anew for each.
     const FRESH: Duration = Duration::from_millis(15);
 
-    pub(crate) fn now(by: Option<OwnerId>) -> Option<Self> {
-        Some(Self { at: Moment::now(), by, still: true })
+    pub(crate) fn at(at: Moment, by: Option<OwnerId>) -> Option<Self> {
+        Some(Self { at, by, still: true })
     }
 
     /// Whether the lock was busy for `owner` while it waited since `started`.
@@ -122,8 +122,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(unheard: Option<u64>) -> Self {
-        Self { since: Moment::now(), count: 0, others: None, unheard }
+    pub(crate) fn new(since: Moment, unheard: Option<u64>) -> Self {
+        Self { since, count: 0, others: None, unheard }
     }
 }
 
@@ -190,6 +190,13 @@ impl Work {
         ticket
     }
 
+    /// Takes what is to be given back next.
+    pub(crate) fn next_release(&mut self) -> Option<Release> {
+        let release = self.releases.pop_front();
+        self.releasing = release.is_some();
+        release
+    }
+
     /// Whether anything is still to be given back.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing || !self.releases.is_empty()
@@ -201,9 +208,9 @@ impl Work {
     }
 
     /// The hold is being given back.
-    pub(crate) fn end_hold(&mut self) -> Option<Run> {
+    pub(crate) fn end_hold(&mut self, now: Moment) -> Option<Run> {
         let current = self.current.take()?;
-        self.busy = Busy::now(Some(current.hold.owner.clone()));
+        self.busy = Busy::at(now, Some(current.hold.owner.clone()));
         Some(current.run)
     }
 
@@ -247,7 +254,7 @@ impl Level {
     }
 
     /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile.
-    pub(crate) fn release(mut self) -> Result<(oneshot::Receiver<Result<()>>, Turn)> {
+    pub(crate) fn release(&mut self) -> Result<(oneshot::Receiver<Result<()>>, Turn)> {
         let (reply, outcome) = oneshot::channel();
         match self.send(Some(reply)) {
             Ok(turn) => Ok((outcome, turn)),

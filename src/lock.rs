@@ -10,9 +10,9 @@ use crate::options::{Lease, check_wait};
 use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
 use crate::session::Session;
-use crate::sync::select;
+use crate::sync::{Mutex, select};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// Redisson's reentrant lock. A handle: cheap to make and to clone, no I/O, no state of a hold.
@@ -43,7 +43,8 @@ enum Who {
 
 impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let kind = LockKeys::new(session.options.map(name)).map(|keys| Arc::new(keys) as Arc<dyn Contend>);
+        let kind = LockKeys::new(session.options.map(name))
+            .map(|keys| Arc::new(Plain { keys, last: Mutex::default() }) as Arc<dyn Contend>);
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current }
     }
 
@@ -173,7 +174,7 @@ impl Lock {
     pub async fn hold_count(&self) -> Result<u64> {
         let kind = self.kind()?;
         let owner = self.owner()?;
-        let own = self.session.existing_lane(&**kind).and_then(|lane| {
+        let own = self.session.existing_lane(kind.record()).and_then(|lane| {
             let work = lane.work();
             let current = work.current.as_ref()?;
             (current.hold.owner == owner).then(|| current.hold.text.clone())
@@ -222,7 +223,7 @@ impl Lock {
         self.session.check_process()?;
         let connection = &self.session.connection;
         let mut request = script::force_unlock(kind.record(), kind.channel());
-        match connection.call(&mut request, self.session.options.response_timeout).await {
+        match connection.call(&mut request).await {
             Ok(answer) => script::yes(&answer.reply).map_err(|_| connection.strange(Phase::ForceUnlock)),
             Err(failure) if failure.unanswered => {
                 Err(Error::Ambiguous { phase: Phase::ForceUnlock, node: connection.node().into() })
@@ -262,17 +263,46 @@ impl Lock {
     }
 }
 
-impl Contend for LockKeys {
+/// The kind. The lane of its key asks one thing after another, so what it keeps is not contended for.
+struct Plain {
+    keys: LockKeys,
+    last: Mutex<Option<Last>>,
+}
+
+/// What was asked for the last owner who took the lock: the next time it need not be made anew.
+struct Last {
+    owner: Arc<str>,
+    lease_ms: u64,
+    acquire: Request,
+    release: Request,
+}
+
+impl Plain {
+    /// What `pick` chooses of what was asked for `owner`, if that was the last.
+    fn last(&self, owner: &str, pick: impl FnOnce(&Last) -> Option<Request>) -> Option<Request> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|last| *last.owner == *owner).and_then(pick)
+    }
+}
+
+impl Contend for Plain {
     fn record(&self) -> &Arc<str> {
-        self.record()
+        self.keys.record()
     }
 
     fn channel(&self) -> &Arc<str> {
-        self.channel()
+        self.keys.channel()
     }
 
     fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
-        script::acquire(self.record(), owner, lease_ms)
+        let known = self.last(owner, |last| (last.lease_ms == lease_ms).then(|| last.acquire.clone()));
+        known.unwrap_or_else(|| {
+            let acquire = script::acquire(self.record(), owner, lease_ms);
+            let release = script::release(self.record(), owner, self.channel());
+            let last = Last { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
+            acquire
+        })
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
@@ -280,7 +310,8 @@ impl Contend for LockKeys {
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
-        script::release(self.record(), owner, self.channel())
+        let known = self.last(owner, |last| Some(last.release.clone()));
+        known.unwrap_or_else(|| script::release(self.record(), owner, self.channel()))
     }
 
     fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {

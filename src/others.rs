@@ -98,7 +98,7 @@ impl Driver {
         let (since, holder) = earlier.map_or((now, None), |told| (told.since, told.holder));
         let attempt_at = now + if polling { look.min(step) } else { look };
         let mut work = self.lane.work();
-        work.busy = Busy::now(None);
+        work.busy = Busy::at(now, None);
         let newest = work.newest();
         drop(work);
         let glance_at = now + step;
@@ -109,7 +109,7 @@ impl Driver {
     pub(crate) async fn glance(&mut self) {
         let Some(mut told) = self.told.take() else { return };
         let mut request = script::holder(self.lane.kind.record());
-        let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
+        let answer = self.session.connection.call(&mut request).await;
         let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
@@ -124,7 +124,7 @@ impl Driver {
         let mut work = self.lane.work();
         (told.at, told.newest) = (now, work.newest());
         if let Some(Some(holder)) = holder {
-            work.busy = Busy::now(None);
+            work.busy = Busy::at(now, None);
             drop(work);
             self.undo_a_ghost(holder.owner());
             let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
@@ -149,7 +149,7 @@ impl Driver {
             return;
         };
         let mut request = script::holder(self.lane.kind.record());
-        let answer = self.session.connection.call(&mut request, self.session.options.response_timeout).await;
+        let answer = self.session.connection.call(&mut request).await;
         let Ok(answer) = answer else { return };
         match script::held_by(&answer.reply) {
             Ok(Some(holder)) if holder.owner() == &*hold.text => {}

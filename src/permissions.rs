@@ -1,7 +1,7 @@
 //! What the user of a new client may not do, found out before a lock needs it. Told as warnings, because a user may be
 //! granted commands for some keys only and not for the one that is tried; scripts at all are an error.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Limit};
 use crate::error::{Phase, Result};
 use crate::keys::LockKeys;
 use crate::script;
@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 /// [`Error::Refused`](crate::Error::Refused) if the server refuses to run scripts.
 pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Duration) -> Result<()> {
     let mut request = script::probe(keys.record(), keys.channel());
-    let answer = match connection.call(&mut request, limit).await {
+    let answer = match connection.call_within(&mut request, Limit::For(limit)).await {
         Ok(answer) => answer,
         Err(failure) if failure.code().is_some() => return Err(connection.error(failure, Phase::Connect)),
         Err(failure) => {

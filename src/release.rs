@@ -10,7 +10,7 @@
 //! - The record moves from owner to owner of this client in one script, so that it always names who holds.
 
 use crate::clock::Moment;
-use crate::connection::Failure;
+use crate::connection::{Failure, Limit};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
@@ -51,6 +51,7 @@ impl Driver {
         match current {
             None => Err(self.not_held()),
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
+            Some(_) if !hold.state().is_live() => Err(self.not_held()),
             Some((recorded, levels)) => {
                 // A level that only had a fixed lease adds nothing when it ends.
                 let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
@@ -78,14 +79,14 @@ impl Driver {
 
     /// Gives the lock back: to the next waiter of this client, or to everyone.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<()> {
-        let deadline = hold.deadline();
+        let (now, deadline) = (Moment::now(), hold.deadline());
         // From here on nobody renews it.
         let was = hold.release();
         self.session.watchdog.forget(hold);
         if hold.is_haunted() {
             self.session.retire_texts();
         }
-        let Some(mut run) = self.lane.work().end_hold().filter(|_| was.is_live()) else {
+        let Some(mut run) = self.lane.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(self.not_held());
         };
         self.listen_for_the_unheard(&mut run);
@@ -134,7 +135,7 @@ impl Driver {
         let text = owner.text(&self.session.id, self.session.era());
         let length = self.session.length(lease);
         let mut request = self.lane.kind.hand_over(&from.text, &text, millis(length));
-        let answer = match self.session.connection.call(&mut request, deadline.remaining()).await {
+        let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
                 // The record is the one's or the other's: both are cleared.
@@ -175,8 +176,8 @@ impl Driver {
         let before = self.lane.signal.mark();
         let own = self.own_subscriptions();
         let mut request = self.lane.kind.release(&hold.text);
-        let limit = deadline.remaining().max(self.session.options.response_timeout);
-        let answer = match self.session.connection.call(&mut request, limit).await {
+        let limit = Limit::Longer(deadline, self.session.options.response_timeout);
+        let answer = match self.session.connection.call_within(&mut request, limit).await {
             Ok(answer) => answer,
             Err(failure) => return Err(self.undecided(failure)),
         };
@@ -191,7 +192,7 @@ impl Driver {
                 }
                 let bounds = self.session.options.hand_off;
                 let pollers = self.pollers();
-                let ran_out = Moment::now().since(run.since) >= bounds.max_time_alone;
+                let ran_out = answer.sent.since(run.since) >= bounds.max_time_alone;
                 if told > own || pollers || ran_out {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
@@ -215,8 +216,8 @@ impl Driver {
     /// Makes sure that `text` does not hold the record.
     pub(crate) async fn clear(&mut self, text: &Arc<str>, until: Moment) {
         let mut request = self.lane.kind.release(text);
-        request.shortcut = None;
-        let answer = self.session.connection.call(&mut request, until.remaining()).await;
+        request.go_by_script();
+        let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
         debug!(lock = ?self.lane.kind.record(), owner = %text, cleared = answer.is_ok(), "retired text released");
     }
 

@@ -3,8 +3,8 @@
 //! A [`Request`] says with its arguments what it expects to find, so that sending it again is harmless; the one that
 //! is not ([`force_unlock`]) says so by [`Request::repeat`] being refused.
 
-use crate::dump;
 use crate::error::Holder;
+use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,72 +70,117 @@ enum Repeat {
     Afresh,
 }
 
-/// One thing asked of Redis.
+/// One thing asked of Redis, and how far that has come. Cheap to clone: to ask for the same anew.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub verb: Verb,
-    pub keys: Vec<Arc<str>>,
-    pub args: Vec<Arg>,
-    repeat: Repeat,
+    asked: Arc<Asked>,
     /// An earlier send of it went unanswered.
     pub repeated: bool,
-    /// To be tried before the script.
-    pub shortcut: Option<Shortcut>,
+    /// Whether its shortcut, if it has one, is still to be tried.
+    direct: bool,
+}
+
+#[derive(Debug)]
+struct Asked {
+    verb: Verb,
+    keys: Vec<Arc<str>>,
+    args: Vec<Arg>,
+    repeat: Repeat,
+    shortcut: Option<Shortcut>,
 }
 
 /// How a first send does without Lua what its script does, for half of what it costs the server. It does all of it or
 /// nothing, and nothing where the script would refuse: then the script is run, and tells why.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Shortcut {
+#[derive(Debug)]
+pub(crate) struct Shortcut {
+    pub way: Way,
+    packed: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Way {
     /// `RESTORE` makes the record with its expiry, if there is none.
-    Restore { lease_ms: u64, payload: Vec<u8> },
+    Restore { owner: Arc<str>, lease_ms: u64 },
     /// `MULTI`, `HDEL`, `PUBLISH`, `EXEC`.
     Transaction { owner: Arc<str>, channel: Arc<str> },
 }
 
+impl Shortcut {
+    fn new(way: Way) -> Option<Self> {
+        Some(Self { way, packed: OnceLock::new() })
+    }
+
+    /// What the connection makes of it once, and keeps for the next time it is asked for. Always of one type.
+    pub(crate) fn packed<T: Any + Send + Sync>(&self, pack: impl FnOnce() -> T) -> &T {
+        let packed = self.packed.get_or_init(|| Box::new(pack()));
+        packed.downcast_ref().unwrap_or_else(|| unreachable!("a shortcut is packed as one type"))
+    }
+}
+
 impl Request {
+    fn new(
+        verb: Verb,
+        keys: Vec<Arc<str>>,
+        args: Vec<Arg>,
+        repeat: Repeat,
+        shortcut: Option<Shortcut>,
+    ) -> Self {
+        let direct = shortcut.is_some();
+        Self { asked: Arc::new(Asked { verb, keys, args, repeat, shortcut }), repeated: false, direct }
+    }
+
     fn script(script: &'static Script, key: &Arc<str>, args: Vec<Arg>, repeat: Repeat) -> Self {
-        Self {
-            verb: Verb::Script(script),
-            keys: vec![key.clone()],
-            args,
-            repeat,
-            repeated: false,
-            shortcut: None,
-        }
+        Self::new(Verb::Script(script), vec![key.clone()], args, repeat, None)
     }
 
     fn read(command: &'static str, key: &Arc<str>, args: Vec<Arg>) -> Self {
-        Self {
-            verb: Verb::Command(command),
-            keys: vec![key.clone()],
-            args,
-            repeat: Repeat::Free,
-            repeated: false,
-            shortcut: None,
-        }
+        Self::new(Verb::Command(command), vec![key.clone()], args, Repeat::Free, None)
+    }
+
+    pub(crate) fn verb(&self) -> Verb {
+        self.asked.verb
+    }
+
+    pub(crate) fn keys(&self) -> &[Arc<str>] {
+        &self.asked.keys
+    }
+
+    /// The arguments for the next send.
+    pub(crate) fn args(&self) -> impl Iterator<Item = &Arg> {
+        let flagged = self.repeated && self.asked.repeat == Repeat::Flagged;
+        let last = self.asked.args.len().wrapping_sub(1);
+        self.asked
+            .args
+            .iter()
+            .enumerate()
+            .map(move |(at, arg)| if flagged && at == last { &REPEATED } else { arg })
+    }
+
+    /// What to try first.
+    pub(crate) fn shortcut(&self) -> Option<&Shortcut> {
+        self.asked.shortcut.as_ref().filter(|_| self.direct)
+    }
+
+    /// From now on only its script will do.
+    pub(crate) fn go_by_script(&mut self) {
+        self.direct = false;
     }
 
     /// Makes this the second send of a request whose first went unanswered. False where it must not be sent again.
     pub(crate) fn repeat(&mut self) -> bool {
-        if self.repeat == Repeat::Flagged
-            && let Some(flag) = self.args.last_mut()
-        {
-            *flag = REPEATED;
-        }
         self.repeated = true;
-        self.shortcut = None;
-        !matches!(self.repeat, Repeat::Never | Repeat::Afresh)
+        self.go_by_script();
+        !matches!(self.asked.repeat, Repeat::Never | Repeat::Afresh)
     }
 
     /// Whether it may be sent later than it was asked for: when there is a connection, or the server is ready for it.
     pub(crate) fn may_wait(&self) -> bool {
-        self.repeat != Repeat::Afresh
+        self.asked.repeat != Repeat::Afresh
     }
 }
 
 const FIRST: Arg = Arg::Literal("0");
-const REPEATED: Arg = Arg::Literal("1");
+static REPEATED: Arg = Arg::Literal("1");
 
 /// A value that came back, free of the client crate's types.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +197,14 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Undecodable;
 
+/// What a script that changes a record answers.
+enum Status<'a> {
+    /// A number alone, because that costs the server least.
+    Done(i64),
+    /// A word that says why not, and a number behind it, if there is one.
+    Not(&'a [u8], Option<i64>),
+}
+
 impl Reply {
     fn int(&self) -> Result<i64, Undecodable> {
         match self {
@@ -163,12 +216,12 @@ impl Reply {
         }
     }
 
-    /// A status word and the number behind it, if there is one.
-    fn status(&self) -> Result<(&[u8], Option<i64>), Undecodable> {
+    fn status(&self) -> Result<Status<'_>, Undecodable> {
         match self {
+            Self::Int(number) => Ok(Status::Done(*number)),
             Self::List(items) => match items.as_slice() {
-                [Self::Text(word)] => Ok((word, None)),
-                [Self::Text(word), number] => Ok((word, Some(number.int()?))),
+                [Self::Text(word)] => Ok(Status::Not(word, None)),
+                [Self::Text(word), number] => Ok(Status::Not(word, Some(number.int()?))),
                 _ => Err(Undecodable),
             },
             _ => Err(Undecodable),
@@ -181,14 +234,14 @@ fn ttl(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What [`Shortcut::Restore`] comes to when it made the record.
+/// What [`Way::Restore`] comes to when it made the record.
 pub(crate) fn restored() -> Reply {
-    Reply::List(vec![Reply::Text(b"TAKEN".to_vec())])
+    Reply::Int(1)
 }
 
-/// What [`Shortcut::Transaction`] comes to when it deleted the field and told `subscribers`.
+/// What [`Way::Transaction`] comes to when it deleted the field and told `subscribers`.
 pub(crate) fn deleted(subscribers: i64) -> Reply {
-    Reply::List(vec![Reply::Text(b"FREED".to_vec()), Reply::Int(subscribers)])
+    Reply::Int(subscribers)
 }
 
 /// Outcome of [`acquire`].
@@ -202,15 +255,15 @@ pub(crate) enum Acquired {
 /// The first hold of `owner`.
 pub(crate) fn acquire(record: &Arc<str>, owner: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), FIRST];
-    let shortcut = Some(Shortcut::Restore { lease_ms, payload: dump::held_once(owner) });
-    Request { shortcut, ..Request::script(&LOCK_ACQUIRE, record, args, Repeat::Flagged) }
+    let shortcut = Shortcut::new(Way::Restore { owner: owner.clone(), lease_ms });
+    Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
 }
 
 pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
     match reply.status()? {
-        (b"TAKEN", None) => Ok(Acquired::Taken),
-        (b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
-        (b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
+        Status::Done(1) => Ok(Acquired::Taken),
+        Status::Not(b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
+        Status::Not(b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
         _ => Err(Undecodable),
     }
 }
@@ -234,10 +287,10 @@ pub(crate) fn recount(record: &Arc<str>, owner: &Arc<str>, from: u64, to: u64, l
 
 pub(crate) fn recounted(reply: &Reply) -> Result<Recounted, Undecodable> {
     match reply.status()? {
-        (b"OK", None) => Ok(Recounted::Done),
-        (b"GONE", None) => Ok(Recounted::Gone),
-        (b"OTHER", None) => Ok(Recounted::Other),
-        (b"MISMATCH", n) => Ok(Recounted::Mismatch(n.and_then(|n| u64::try_from(n).ok()))),
+        Status::Done(1) => Ok(Recounted::Done),
+        Status::Not(b"GONE", None) => Ok(Recounted::Gone),
+        Status::Not(b"OTHER", None) => Ok(Recounted::Other),
+        Status::Not(b"MISMATCH", n) => Ok(Recounted::Mismatch(n.and_then(|n| u64::try_from(n).ok()))),
         _ => Err(Undecodable),
     }
 }
@@ -254,15 +307,15 @@ pub(crate) enum Released {
 /// The last release of `owner`.
 pub(crate) fn release(record: &Arc<str>, owner: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(channel.clone())];
-    let shortcut = Some(Shortcut::Transaction { owner: owner.clone(), channel: channel.clone() });
-    Request { shortcut, ..Request::script(&LOCK_RELEASE, record, args, Repeat::Free) }
+    let shortcut = Shortcut::new(Way::Transaction { owner: owner.clone(), channel: channel.clone() });
+    Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
 }
 
 pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
     match reply.status()? {
-        (b"FREED", Some(n)) => Ok(Released::Freed(u64::try_from(n).map_err(|_| Undecodable)?)),
-        (b"GONE", None) => Ok(Released::Gone),
-        (b"OTHER", None) => Ok(Released::Other),
+        Status::Done(n) => Ok(Released::Freed(u64::try_from(n).map_err(|_| Undecodable)?)),
+        Status::Not(b"GONE", None) => Ok(Released::Gone),
+        Status::Not(b"OTHER", None) => Ok(Released::Other),
         _ => Err(Undecodable),
     }
 }
@@ -297,10 +350,10 @@ pub(crate) fn hand_over(
 
 pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
     match reply.status()? {
-        (b"MOVED", Some(n)) => Ok(HandedOver::Moved(u64::try_from(n).ok())),
-        (b"GONE", None) => Ok(HandedOver::Gone),
-        (b"OTHER", None) => Ok(HandedOver::Other),
-        (b"MISMATCH", None) => Ok(HandedOver::Mismatch),
+        Status::Done(n @ -1..) => Ok(HandedOver::Moved(u64::try_from(n).ok())),
+        Status::Not(b"GONE", None) => Ok(HandedOver::Gone),
+        Status::Not(b"OTHER", None) => Ok(HandedOver::Other),
+        Status::Not(b"MISMATCH", None) => Ok(HandedOver::Mismatch),
         _ => Err(Undecodable),
     }
 }
@@ -325,14 +378,7 @@ pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) 
         keys.push(record);
         args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
     }
-    Request {
-        verb: Verb::Script(&LOCK_RENEW),
-        keys,
-        args,
-        repeat: Repeat::Afresh,
-        repeated: false,
-        shortcut: None,
-    }
+    Request::new(Verb::Script(&LOCK_RENEW), keys, args, Repeat::Afresh, None)
 }
 
 pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
@@ -360,7 +406,7 @@ pub(crate) fn force_unlock(record: &Arc<str>, channel: &Arc<str>) -> Request {
 /// Finds out what the user may not do. No lock is named `record`.
 pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
-    Request { keys: Vec::new(), ..Request::script(&PROBE, record, args, Repeat::Free) }
+    Request::new(Verb::Script(&PROBE), Vec::new(), args, Repeat::Free, None)
 }
 
 /// The commands that [`probe`] found refused, each with the server's words.
@@ -470,9 +516,9 @@ mod tests {
             hand_over(&k, &o, &o, 1, &k),
             force_unlock(&k, &k),
         ] {
-            let Verb::Script(script) = request.verb else { unreachable!() };
+            let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = indexes(script.source, "ARGV").len();
-            assert_eq!((request.keys.len(), request.args.len()), (1, used), "{}", script.name);
+            assert_eq!((request.keys().len(), request.args().count()), (1, used), "{}", script.name);
         }
     }
 
@@ -484,7 +530,8 @@ mod tests {
             Reply::Text(b"TAKEN".to_vec()),
             Reply::List(vec![]),
             Reply::List(vec![Reply::Text(b"BUSY".to_vec())]),
-            Reply::List(vec![Reply::Text(b"FREED".to_vec()), Reply::Int(-1)]),
+            Reply::List(vec![Reply::Text(b"".to_vec()), Reply::Int(1)]),
+            Reply::List(vec![Reply::Text(b"FREED".to_vec()), Reply::Int(1)]),
             Reply::List(vec![Reply::Nil, Reply::Strange]),
             Reply::Strange,
         ];

@@ -6,24 +6,34 @@
 
 use crate::connection::{Address, Connection};
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::in_place::{self, Place};
+use crate::in_place::{self, Place, Spawn};
 use crate::lane::{Contend, Lane, Work};
 use crate::options::{Lease, Options};
 use crate::pubsub::PubSub;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::task::AbortHandle;
-use crate::sync::{Handle, Mutex, time};
+use crate::sync::{Handle, Mutex, thread_local, time};
 use crate::watchdog::Watchdog;
 use dashmap::DashMap;
+use std::cell::RefCell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio_util::sync::ReusableBoxFuture;
 
-/// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
-pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Driver;
-pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// Drives a lane until there is nothing left to do, in a box that served before if there is one. The wait loop, handed
+/// in from where it lives.
+pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>, Option<Driver>) -> Driver;
+pub(crate) type Driver = ReusableBoxFuture<'static, ()>;
+
+thread_local! {
+    /// The boxes of drivers that have ended: too large for what the allocator keeps for a thread.
+    static ENDED: RefCell<Vec<Driver>> = const { RefCell::new(Vec::new()) };
+}
+/// So many are kept.
+const KEPT: usize = 16;
 
 pub(crate) struct Session {
     /// The client's uuid as text.
@@ -117,8 +127,7 @@ impl Session {
             if !work.removed {
                 let added = add(&mut work);
                 if !std::mem::replace(&mut work.driven, true) {
-                    let driving = Driving::new(self, lane.clone(), (self.drive)(self.clone(), lane.clone()));
-                    let place = Place::new(driving, self.runtime.clone());
+                    let place = Place::new(Driving::new(self, &lane));
                     work.place = Some(place.clone());
                     break (added, Turn::new(Some(place)));
                 }
@@ -148,8 +157,8 @@ impl Session {
     }
 
     /// The lane of a key, if there is something to do or held on it.
-    pub(crate) fn existing_lane(&self, kind: &dyn Contend) -> Option<Arc<Lane>> {
-        self.lanes.get(kind.record()).map(|lane| lane.clone())
+    pub(crate) fn existing_lane(&self, record: &str) -> Option<Arc<Lane>> {
+        self.lanes.get(record).map(|lane| lane.clone())
     }
 
     /// Takes a lane that has nothing left to do out of the table. Its `removed` is set, and its lock not held.
@@ -260,15 +269,25 @@ pub(crate) type Turn = in_place::Turn<Driving>;
 
 /// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
 pub(crate) struct Driving {
-    session: Weak<Session>,
     lane: Arc<Lane>,
-    driver: Driver,
+    driver: Option<Driver>,
     done: bool,
 }
 
 impl Driving {
-    fn new(session: &Arc<Session>, lane: Arc<Lane>, driver: Driver) -> Self {
-        Self { session: Arc::downgrade(session), lane, driver, done: false }
+    fn new(session: &Arc<Session>, lane: &Arc<Lane>) -> Self {
+        let ended = ENDED.try_with(|ended| ended.borrow_mut().pop()).ok().flatten();
+        let driver = (session.drive)(session.clone(), lane.clone(), ended);
+        Self { lane: lane.clone(), driver: Some(driver), done: false }
+    }
+}
+
+impl Spawn for Driving {
+    /// On the client's runtime. Were the session gone, there would be nothing to drive.
+    fn spawn(self) {
+        if let Some(session) = self.lane.session.upgrade() {
+            session.runtime.spawn(self);
+        }
     }
 }
 
@@ -276,7 +295,8 @@ impl Future for Driving {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.done = self.driver.as_mut().poll(cx).is_ready();
+        let Some(driver) = &mut self.driver else { return Poll::Ready(()) };
+        self.done = driver.poll(cx).is_ready();
         if self.done { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -285,9 +305,16 @@ impl Drop for Driving {
     fn drop(&mut self) {
         if !self.done {
             self.lane.work().driven = false;
-            if let Some(session) = self.session.upgrade() {
+            if let Some(session) = self.lane.session.upgrade() {
                 session.close();
             }
+        } else if let Some(driver) = self.driver.take() {
+            let _ = ENDED.try_with(|ended| {
+                let mut ended = ended.borrow_mut();
+                if ended.len() < KEPT {
+                    ended.push(driver);
+                }
+            });
         }
     }
 }

@@ -10,7 +10,7 @@
 //! every second, because timers stand still in a sleeping host.
 
 use crate::clock::Moment;
-use crate::connection::Connection;
+use crate::connection::{Connection, Limit};
 use crate::error::{Error, LossReason, Phase};
 use crate::hold::{Hold, HoldState};
 use crate::options::millis;
@@ -55,10 +55,7 @@ impl Watchdog {
 
     /// Watches over `hold` from now on.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        let deadline = hold.deadline();
-        let third = self.0.lease / 3;
-        let due =
-            if hold.is_renewed() { (deadline - third * 2).min(Moment::now() + third) } else { deadline };
+        let due = if hold.is_renewed() { hold.confirmed() + self.0.lease / 3 } else { hold.deadline() };
         self.plan(hold, due);
     }
 
@@ -158,7 +155,8 @@ impl Watchdog {
             (hold.record.clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
         }));
         holds.iter().for_each(|hold| hold.renewal_sent());
-        let answer = connection.call(&mut request, connection.response_timeout().min(lease / 3)).await;
+        let limit = Limit::For(connection.response_timeout().min(lease / 3));
+        let answer = connection.call_within(&mut request, limit).await;
         if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
             holds.iter().for_each(|hold| hold.renewal_answered());
         }

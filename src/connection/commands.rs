@@ -20,7 +20,7 @@ use crate::sync::{select, time};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -52,6 +52,25 @@ struct Live {
 struct Link {
     connection: MultiplexedConnection,
     shortcuts: Shortcuts,
+}
+
+/// How long a request is sent and sent again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    For(Duration),
+    Until(Moment),
+    /// The later of both.
+    Longer(Moment, Duration),
+}
+
+impl Limit {
+    fn end(self, now: Moment) -> Moment {
+        match self {
+            Self::For(time) => now + time,
+            Self::Until(end) => end,
+            Self::Longer(end, time) => end.max(now + time),
+        }
+    }
 }
 
 /// What came back for a request.
@@ -148,26 +167,37 @@ impl Connection {
         }
     }
 
+    /// [`call_within`](Self::call_within) the response timeout.
+    pub(crate) async fn call(&self, request: &mut Request) -> Result<Answer, Failure> {
+        self.call_within(request, Limit::For(self.response_timeout)).await
+    }
+
     /// Sends `request` until it is answered, within `limit`. A first send that went unanswered is repeated, unless
     /// the request forbids it. One that may not wait is answered at once where there is no connection.
-    pub(crate) async fn call(&self, request: &mut Request, limit: Duration) -> Result<Answer, Failure> {
-        let started = Instant::now();
-        let until = Moment::now() + limit;
-        let patience = if request.may_wait() { until } else { Moment::now() };
-        if limit < self.response_timeout {
+    pub(crate) async fn call_within(&self, request: &mut Request, limit: Limit) -> Result<Answer, Failure> {
+        let started = Moment::now();
+        let until = limit.end(started);
+        let patience = if request.may_wait() { until } else { started };
+        if until.since(started) < self.response_timeout {
             in_place::settle().await;
         }
-        let mut status = self.status.clone();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
-        let (mut by_source, mut dead) = (false, 0);
+        let (mut by_source, mut dead, mut first) = (false, 0, Some(started));
         loop {
             let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
-            let Live { epoch, life, link } = match up(&mut status, dead, patience).await {
+            let usable = usable(&self.status.borrow(), dead);
+            let Live { epoch, life, link } = match usable {
                 Ok(live) => live,
-                Err(reason) => return fail(Cause::Unreachable { reason }),
+                Err(_) => match self.up(dead, patience).await {
+                    Ok(live) => {
+                        first = None;
+                        live
+                    }
+                    Err(reason) => return fail(Cause::Unreachable { reason }),
+                },
             };
-            let sent = Moment::now();
+            let sent = first.take().unwrap_or_else(Moment::now);
             let answer = link.exchange(request, by_source);
             // No timer in the hands of a caller: a connection that does not answer is ended by its heartbeat.
             let answer = if in_callers_hands() {
@@ -178,7 +208,7 @@ impl Connection {
             let meaning = match answer {
                 Ok(Ok(Some(reply))) => return Ok(Answer { reply, sent, life }),
                 Ok(Ok(None)) => {
-                    request.shortcut = None;
+                    request.go_by_script();
                     continue;
                 }
                 Ok(Err(error)) => {
@@ -191,7 +221,7 @@ impl Connection {
             };
             match meaning {
                 Meaning::NoScript => {
-                    if let Verb::Script(script) = request.verb {
+                    if let Verb::Script(script) = request.verb() {
                         debug!(script = script.name, "not known to the server: sending its source");
                     }
                     by_source = true;
@@ -207,13 +237,30 @@ impl Connection {
                     let cause = if dead == epoch {
                         Cause::Unreachable { reason }
                     } else {
-                        Cause::NoAnswer { waited: started.elapsed() }
+                        Cause::NoAnswer { waited: Moment::now().since(started) }
                     };
                     let again = request.repeat();
                     if until.passed() || !again {
                         return Err(Failure { cause, unanswered: true });
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for a connection other than the one of epoch `dead`.
+    async fn up(&self, dead: u64, until: Moment) -> Result<Live, String> {
+        in_place::settle().await;
+        let mut status = self.status.clone();
+        loop {
+            let reason = match usable(&status.borrow_and_update(), dead) {
+                Ok(live) => return Ok(live),
+                Err(reason) => reason,
+            };
+            match time::timeout(until.remaining(), status.changed()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err("the client is closed".into()),
+                Err(_) => return Err(reason),
             }
         }
     }
@@ -247,27 +294,19 @@ impl Connection {
         decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
         phase: Phase,
     ) -> Result<T> {
-        match self.call(&mut request, self.response_timeout).await {
+        match self.call(&mut request).await {
             Ok(answer) => decoded(&answer.reply).map_err(|_| self.strange(phase)),
             Err(failure) => Err(self.error(failure, phase)),
         }
     }
 }
 
-/// Waits for a connection other than the one of epoch `dead`.
-async fn up(status: &mut watch::Receiver<Status>, dead: u64, until: Moment) -> Result<Live, String> {
-    loop {
-        let reason = match &*status.borrow_and_update() {
-            Status::Up(live) if live.epoch != dead => return Ok(live.clone()),
-            Status::Up(_) => "the connection dropped".into(),
-            Status::Down { reason } => reason.to_string(),
-        };
-        in_place::settle().await;
-        match time::timeout(until.remaining(), status.changed()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(_)) => return Err("the client is closed".into()),
-            Err(_) => return Err(reason),
-        }
+/// The connection, if it is another than the one of epoch `dead`; or why there is none.
+fn usable(status: &Status, dead: u64) -> Result<Live, String> {
+    match status {
+        Status::Up(live) if live.epoch != dead => Ok(live.clone()),
+        Status::Up(_) => Err("the connection dropped".to_owned()),
+        Status::Down { reason } => Err(reason.to_string()),
     }
 }
 
@@ -378,8 +417,8 @@ async fn open(address: &Address, options: &Options) -> Result<(Link, Server, Joi
 impl Link {
     /// Sends `request` once. `None` if its shortcut did nothing.
     async fn exchange(mut self, request: &Request, by_source: bool) -> Result<Option<Reply>, RedisError> {
-        if let Some(shortcut) = &request.shortcut {
-            return self.shortcuts.take(shortcut, &mut self.connection, &request.keys[0]).await;
+        if let Some(shortcut) = request.shortcut() {
+            return self.shortcuts.take(shortcut, &mut self.connection, &request.keys()[0]).await;
         }
         let command = encode(request, by_source);
         told(self.connection.send_packed_command(&command).await).map(|value| Some(decode(value)))
@@ -387,18 +426,18 @@ impl Link {
 }
 
 fn encode(request: &Request, by_source: bool) -> Cmd {
-    let mut command = match request.verb {
+    let mut command = match request.verb() {
         Verb::Command(name) => redis::cmd(name),
         Verb::Script(script) => {
             let mut command = redis::cmd(if by_source { "EVAL" } else { "EVALSHA" });
-            command.arg(if by_source { script.source } else { script.sha() }).arg(request.keys.len());
+            command.arg(if by_source { script.source } else { script.sha() }).arg(request.keys().len());
             command
         }
     };
-    for key in &request.keys {
+    for key in request.keys() {
         command.arg(key.as_bytes());
     }
-    for arg in &request.args {
+    for arg in request.args() {
         match arg {
             Arg::Text(text) => command.arg(text.as_bytes()),
             Arg::Number(number) => command.arg(*number),

@@ -16,7 +16,7 @@ mod socket;
 mod subscriber;
 
 pub(crate) use address::Address;
-pub(crate) use commands::{Answer, Connection, Failure};
+pub(crate) use commands::{Answer, Connection, Failure, Limit};
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};

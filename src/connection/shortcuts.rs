@@ -4,9 +4,10 @@
 //! may follow with no more said about an earlier send than before.
 
 use super::{Meaning, meaning, told};
-use crate::script::{Reply, Shortcut, deleted, restored};
+use crate::dump;
+use crate::script::{Reply, Shortcut, Way, deleted, restored};
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::debug;
@@ -48,20 +49,27 @@ impl Shortcuts {
         connection: &mut MultiplexedConnection,
         key: &str,
     ) -> Result<Option<Reply>, RedisError> {
-        match shortcut {
-            Shortcut::Restore { lease_ms, payload } if self.0.restore.load(Ordering::Relaxed) => {
-                let mut command = redis::cmd("RESTORE");
-                command.arg(key).arg(*lease_ms).arg(payload.as_slice());
-                match told(connection.send_packed_command(&command).await) {
+        match &shortcut.way {
+            Way::Restore { owner, lease_ms } if self.0.restore.load(Ordering::Relaxed) => {
+                let command = shortcut.packed(|| {
+                    let payload = dump::held_once(owner);
+                    let mut command = Cmd::with_capacity(4, key.len() + payload.len() + 40);
+                    command.arg("RESTORE").arg(key).arg(*lease_ms).arg(payload);
+                    command
+                });
+                match told(connection.send_packed_command(command).await) {
                     Ok(_) => Ok(Some(restored())),
                     Err(error) => self.refused(&self.0.restore, error),
                 }
             }
-            Shortcut::Transaction { owner, channel } if self.0.transactions.load(Ordering::Relaxed) => {
-                let mut commands = Pipeline::with_capacity(4);
-                commands.cmd("MULTI").cmd("HDEL").arg(key).arg(owner.as_bytes());
-                commands.cmd("PUBLISH").arg(channel.as_bytes()).arg("0").cmd("EXEC");
-                match connection.send_packed_commands(&commands, 0, 4).await?.as_slice() {
+            Way::Transaction { owner, channel } if self.0.transactions.load(Ordering::Relaxed) => {
+                let commands = shortcut.packed(|| {
+                    let mut commands = Pipeline::with_capacity(4);
+                    commands.cmd("MULTI").cmd("HDEL").arg(key).arg(owner.as_bytes());
+                    commands.cmd("PUBLISH").arg(channel.as_bytes()).arg("0").cmd("EXEC");
+                    commands
+                });
+                match connection.send_packed_commands(commands, 0, 4).await?.as_slice() {
                     [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
                         [Value::Int(1), Value::Int(subscribers)] => Some(deleted(*subscribers)),
                         _ => None,

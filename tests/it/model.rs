@@ -283,7 +283,7 @@ fn fits(request: &Request, outcomes: &[Outcome], reply: &Value, asked: Window) -
             *reply == Value::Array(numbers.collect())
         }
         (_, &[(_, expected)]) => match expected {
-            Reply::Number(number) => *reply == Value::Int(number),
+            Reply::Number(number) | Reply::Done(_, number) => *reply == Value::Int(number),
             Reply::Word(word) => *reply == Value::Array(vec![text(word)]),
             Reply::Count(word, number) => *reply == Value::Array(vec![text(word), Value::Int(number)]),
             // Before Redis 7 the code of an error inside a script stood in the text of an ERR.

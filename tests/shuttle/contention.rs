@@ -11,7 +11,6 @@ use crate::connection::Address;
 use crate::drive::drive;
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
-use crate::keys::LockKeys;
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::session::Session;
@@ -87,8 +86,7 @@ async fn undisturbed(clients: usize, tasks: usize) {
     // Time for the releases of dropped guards, and for turns that are owed.
     time::sleep(Duration::from_millis(50)).await;
     assert_eq!((server().records(), server().subscriptions()), (0, 0), "something stays at the server");
-    let keys = LockKeys::new("lock".into()).expect("a name");
-    assert!(sessions.iter().all(|session| session.existing_lane(&keys).is_none()), "a lane stays");
+    assert!(sessions.iter().all(|session| session.existing_lane("lock").is_none()), "a lane stays");
     assert!(!server().found_by_looking(), "a message came to nothing");
 }
 

@@ -39,7 +39,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
         let lease = Duration::from_millis(10);
         let sent = Moment::now();
         let hold =
-            Hold::new("lock".into(), OwnerId::Thread(1), "u:thread-1".into(), 1, sent + lease, observer);
+            Hold::new("lock".into(), OwnerId::Thread(1), "u:thread-1".into(), 1, sent, lease, observer);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (hold, told) = (hold.clone(), told.clone());

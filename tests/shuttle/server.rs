@@ -288,12 +288,12 @@ impl Data {
                 record.counts.insert((*owner).to_owned(), 1);
                 record.expires = now + ms(lease);
                 self.freed.remove(key);
-                status("TAKEN", None)
+                number(1)
             }
             ("lock_acquire", _, None) => status("BUSY", Some(left)),
             ("lock_acquire", [_, lease, _], Some(1)) if again => {
                 record.expires = now + ms(lease);
-                status("TAKEN", None)
+                number(1)
             }
             ("lock_acquire", _, Some(_)) => status("STALE", Some(left)),
             ("lock_move", [_, to, lease, channel, _], _)
@@ -303,7 +303,7 @@ impl Data {
                 record.expires = now + ms(lease);
                 let subscribed = |listener: &&Listener| listener.channels.contains(*channel);
                 let all = self.listeners.values().filter(subscribed).count();
-                status("MOVED", Some(all as i64))
+                number(all as u64)
             }
             ("lock_move", _, Some(_)) => status("MISMATCH", None),
             ("lock_recount", [owner, from, to, lease, _], Some(n)) => {
@@ -311,7 +311,7 @@ impl Data {
                 if n == from || n == to && again {
                     record.counts.insert((*owner).to_owned(), to);
                     record.expires = record.expires.max(now + ms(lease));
-                    status("OK", None)
+                    number(1)
                 } else {
                     status("MISMATCH", i64::try_from(n).ok())
                 }
@@ -320,7 +320,7 @@ impl Data {
                 self.records.remove(key);
                 let told = self.publish(channel);
                 self.freed.insert(key.to_owned(), now);
-                status("FREED", i64::try_from(told).ok())
+                number(told)
             }
             ("lock_move" | "lock_recount" | "lock_release", _, None) => {
                 status(if absent { "GONE" } else { "OTHER" }, None)
@@ -335,6 +335,10 @@ impl Data {
         let listening = self.listeners.values().filter(|listener| listener.channels.contains(channel));
         listening.filter(|listener| listener.messages.send(channel.to_owned()).is_ok()).count() as u64
     }
+}
+
+fn number(number: u64) -> String {
+    format!(":{number}\r\n")
 }
 
 fn status(word: &str, number: Option<i64>) -> String {

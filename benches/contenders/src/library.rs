@@ -47,6 +47,8 @@ pub struct Raw {
     acquire: Arc<str>,
     release: Arc<str>,
     released: broadcast::Sender<()>,
+    /// Takes and leaves without Lua: what is left to a library that does so, too.
+    native: bool,
 }
 
 /// One worker's lock.
@@ -70,7 +72,8 @@ impl Library {
     pub async fn connect(name: &str, url: &str) -> Self {
         match name {
             "ours" => Self::Ours(Client::connect(url).await.expect("a server")),
-            "raw" => Self::Raw(Raw::connect(url).await),
+            "raw" => Self::Raw(Raw::connect(url, false).await),
+            "native" => Self::Raw(Raw::connect(url, true).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),
             "rslock" => {
                 let mut manager = LockManager::new(vec![url.to_owned()]);
@@ -101,7 +104,7 @@ impl Library {
 }
 
 impl Raw {
-    async fn connect(url: &str) -> Self {
+    async fn connect(url: &str, native: bool) -> Self {
         let client = redis::Client::open(url).expect("a URL");
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut connection =
@@ -121,10 +124,16 @@ impl Raw {
                 let _ = telling.send(());
             }
         });
-        Self { connection, acquire, release, released }
+        Self { connection, acquire, release, released, native }
     }
 
     async fn take(&self, key: &str, owner: &str) -> Option<i64> {
+        if self.native {
+            let mut restore = redis::cmd("RESTORE");
+            restore.arg(key).arg(LEASE.as_millis() as u64).arg(self.payload(owner));
+            let taken: Result<(), _> = restore.query_async(&mut self.connection.clone()).await;
+            return taken.err().map(|_| 0);
+        }
         redis::cmd("EVALSHA")
             .arg(&*self.acquire)
             .arg(1)
@@ -137,6 +146,14 @@ impl Raw {
     }
 
     async fn leave(&self, key: &str, owner: &str) {
+        if self.native {
+            let mut transaction = redis::pipe();
+            transaction.atomic().hdel(key, owner).publish(RAW_CHANNEL, "0");
+            let (deleted, _): (u64, u64) =
+                transaction.query_async(&mut self.connection.clone()).await.expect("an answer");
+            assert_eq!(deleted, 1, "released what was not held");
+            return;
+        }
         let freed: Option<i64> = redis::cmd("EVALSHA")
             .arg(&*self.release)
             .arg(1)
@@ -147,6 +164,17 @@ impl Raw {
             .await
             .expect("an answer");
         assert!(freed.is_some(), "released what was not held");
+    }
+}
+
+impl Raw {
+    /// As `DUMP` has a hash of one field whose value is 1.
+    fn payload(&self, owner: &str) -> Vec<u8> {
+        let mut bytes = vec![4, 1, owner.len() as u8];
+        bytes.extend(owner.as_bytes());
+        bytes.extend([1, b'1', 6, 0]);
+        bytes.extend(crc::Crc::<u64>::new(&crc::CRC_64_REDIS).checksum(&bytes).to_le_bytes());
+        bytes
     }
 }
 
@@ -164,7 +192,9 @@ impl Handle {
                 Guard::Raw(self)
             }
             Self::Rlock { lock, key } => Guard::Rlock(lock.acquire_mutex(key).await.expect("the lock")),
-            Self::Rslock { manager, key } => Guard::Rslock(manager.acquire(key.as_str(), LEASE).await.expect("the lock")),
+            Self::Rslock { manager, key } => {
+                Guard::Rslock(manager.acquire(key.as_str(), LEASE).await.expect("the lock"))
+            }
             Self::Tokio(mutex) => Guard::Tokio(mutex.clone().lock_owned().await),
         }
     }

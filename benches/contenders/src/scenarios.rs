@@ -20,7 +20,8 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
     let mut tasks = Vec::new();
     for worker in 0..workers {
-        let handle = library.handle(worker, &if contended { "bench".into() } else { format!("bench:{worker}") });
+        let handle =
+            library.handle(worker, &if contended { "bench".into() } else { format!("bench:{worker}") });
         let (stop, counts) = (stop.clone(), counts.clone());
         let alone = !contended || workers == 1;
         tasks.push(tokio::spawn(async move {
@@ -34,26 +35,27 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
             }
         }));
     }
-    tokio::time::sleep(WARM_UP).await;
     let read = || counts.iter().map(|count| count.load(Relaxed)).collect::<Vec<_>>();
-    allocator::COUNT.store(0, Relaxed);
-    allocator::BYTES.store(0, Relaxed);
+    // Counting costs time, so it is over before that is measured.
+    let before: u64 = read().iter().sum();
+    allocator::COUNTING.store(true, Relaxed);
+    tokio::time::sleep(WARM_UP).await;
+    allocator::COUNTING.store(false, Relaxed);
+    let warm: u64 = read().iter().sum::<u64>() - before;
+    let a_hold = |count: &AtomicU64| count.swap(0, Relaxed) as f64 / warm as f64;
+    let (allocations, allocated) = (a_hold(&allocator::COUNT), a_hold(&allocator::BYTES));
     println!("begin");
     let (before, spent, began) = (read(), cpu(), Instant::now());
-    allocator::COUNTING.store(true, Relaxed);
     tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
-    allocator::COUNTING.store(false, Relaxed);
     let (after, spent, took) = (read(), cpu() - spent, began.elapsed());
     let each: Vec<u64> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
     let holds: u64 = each.iter().sum();
     println!(
-        "end holds={holds} seconds={} cpu={} least={} most={} allocations={} allocated={}",
+        "end holds={holds} seconds={} cpu={} least={} most={} allocations={allocations} allocated={allocated}",
         took.as_secs_f64(),
         spent.as_secs_f64(),
         each.iter().min().expect("a worker"),
         each.iter().max().expect("a worker"),
-        allocator::COUNT.load(Relaxed),
-        allocator::BYTES.load(Relaxed),
     );
     stop.store(true, Relaxed);
     for task in tasks {
@@ -108,7 +110,8 @@ impl Kept {
         let first = self.guards.len();
         self.guards.reserve_exact(count);
         for lane in 0..64 {
-            let handles = (first + lane..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
+            let handles =
+                (first + lane..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
             let handles: Vec<_> = handles.collect();
             taking.push(tokio::spawn(async move {
                 let mut guards = Vec::with_capacity(handles.len());

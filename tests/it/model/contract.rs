@@ -41,6 +41,8 @@ pub enum Request {
 /// An answer.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply {
+    /// Told by a number alone.
+    Done(&'static str, i64),
     Word(&'static str),
     Count(&'static str, i64),
     /// With the time that the record has left.
@@ -76,7 +78,9 @@ pub fn counts(from: Option<i64>, by: i64) -> (i64, i64) {
 impl Reply {
     pub fn word(&self) -> String {
         match self {
-            Self::Word(word) | Self::Count(word, _) | Self::Left(word, _) => (*word).to_owned(),
+            Self::Word(word) | Self::Done(word, _) | Self::Count(word, _) | Self::Left(word, _) => {
+                (*word).to_owned()
+            }
             Self::Number(number) => number.to_string(),
             Self::WrongType => "WRONGTYPE".to_owned(),
         }
@@ -180,7 +184,7 @@ impl Model {
         };
         record.set(OWNERS[owner], 1);
         record.lives(lease, asked);
-        (met, Reply::Word("TAKEN"))
+        (met, Reply::Done("TAKEN", 1))
     }
 
     fn recount(
@@ -207,7 +211,7 @@ impl Model {
         if lease > 0 {
             record.end = record.end.renewed(lease, asked);
         }
-        (met, Reply::Word("OK"))
+        (met, Reply::Done("OK", 1))
     }
 
     fn release(&mut self, key: usize, owner: usize) -> Outcome {
@@ -220,7 +224,7 @@ impl Model {
         };
         self.free(key);
         // The one who hears all channels was told, too.
-        (met, Reply::Count("FREED", SUBSCRIPTIONS[key] + 1))
+        (met, Reply::Done("FREED", SUBSCRIPTIONS[key] + 1))
     }
 
     fn hand_over(&mut self, key: usize, from: usize, lease: i64, repeated: bool, asked: Window) -> Outcome {
@@ -240,7 +244,7 @@ impl Model {
         }
         record.set(OWNERS[to], 1);
         record.lives(lease, asked);
-        (met, Reply::Count("MOVED", SUBSCRIPTIONS[key]))
+        (met, Reply::Done("MOVED", SUBSCRIPTIONS[key]))
     }
 
     fn renew(&mut self, key: usize, owner: usize, lease: i64, asked: Window) -> Outcome {

@@ -119,7 +119,7 @@ fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
                 format!("{:.2}", to("raw")),
                 format!("{:.2}", to("Redisson")),
                 format!("{:.1}", samples.median(|s| s.get("most") / s.get("least"))),
-                format!("{:.1}", samples.median(|s| s.per_hold("allocations"))),
+                format!("{:.1}", samples.median(|s| s.get("allocations"))),
             ]);
         }
     }
@@ -127,7 +127,8 @@ fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
 }
 
 fn uncontended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
-    const LIBRARIES: [&str; 6] = ["ours", "ours, scripts", "raw", "Redisson", "rlock", "rslock"];
+    const LIBRARIES: [&str; 7] =
+        ["ours", "ours, scripts", "raw", "raw, no Lua", "Redisson", "rlock", "rslock"];
     let counts = [1, 16, 64, 256];
     let measured = rounds(stage, effort, "uncontended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
