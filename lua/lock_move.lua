@@ -1,7 +1,7 @@
 -- Hands the record from an owner that holds it once to another owner of the same client, without freeing it.
 -- KEYS[1] record (hash: owner -> hold count)
 -- ARGV[1] owner that lets go
--- ARGV[2] owner that takes over
+-- ARGV[2] owner that takes over; the same one if others of its client held in between and are in no record
 -- ARGV[3] lease in ms of the new owner
 -- ARGV[4] channel
 -- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
@@ -15,7 +15,7 @@ end
 if held and held ~= '1' then
     return {'MISMATCH'}
 end
-if held then
+if held and ARGV[1] ~= ARGV[2] then
     redis.call('hset', KEYS[1], ARGV[2], '1')
     redis.call('hdel', KEYS[1], ARGV[1])
 end

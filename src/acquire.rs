@@ -4,8 +4,7 @@
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
-use crate::lane::{Contend, Lane, Level, Outcome};
-use crate::options::Lease;
+use crate::lane::{Contend, Lane, Level, Outcome, Terms};
 use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::sync::time;
@@ -32,7 +31,7 @@ pub(crate) async fn acquire(
     session: &Arc<Session>,
     kind: &Arc<dyn Contend>,
     owner: OwnerId,
-    lease: Lease,
+    terms: Terms,
     wait: Wait,
 ) -> Result<Option<Level>> {
     let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
@@ -48,7 +47,7 @@ pub(crate) async fn acquire(
         loop {
             let (reply, outcome) = oneshot::channel();
             let (ticket, lane, mut turn) =
-                session.submit(kind, |work| work.enqueue(owner.clone(), lease, once, reply))?;
+                session.submit(kind, |work| work.enqueue(owner.clone(), terms, once, reply))?;
             let mut place = Place { session, lane, ticket, outcome, left: false };
             let told = match limit {
                 None => turn.wait(&mut place.outcome).await.ok(),

@@ -83,6 +83,11 @@ impl Lock {
         Self { lock: self.lock.with_owner(owner), runtime: self.runtime.clone() }
     }
 
+    /// See [`crate::Lock::with_pipelined_hand_off`].
+    pub fn with_pipelined_hand_off(&self, on: bool) -> Self {
+        Self { lock: self.lock.with_pipelined_hand_off(on), runtime: self.runtime.clone() }
+    }
+
     /// See [`crate::Lock::lock`].
     ///
     /// # Errors

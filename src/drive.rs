@@ -83,7 +83,11 @@ enum Step {
     Glance,
     /// Look whether the hold that others wait behind is there still.
     Check,
+    /// Let the record follow a hold that is ahead of it.
+    Follow,
     Wait(Moment),
+    /// Look again.
+    Again,
     Finish,
 }
 
@@ -106,6 +110,8 @@ impl Driver {
                     () = time::sleep(until.remaining()) => {}
                 }
             }
+            Step::Follow => self.follow().await,
+            Step::Again => {}
             Step::Finish => return false,
         }
         true
@@ -117,15 +123,18 @@ impl Driver {
         if let Some(release) = work.next_release() {
             return Step::Release(release);
         }
-        if work.waiters.is_empty() && self.pause.is_none() {
-            // A hold whose end nobody has noticed yet comes back here when somebody does.
-            work.current.take_if(|current| current.hold.is_over());
+        // A hold whose end nobody has noticed yet comes back here when somebody does.
+        if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
+            work.drop_hold();
+        }
+        let hold = work.current.as_ref().map(|current| current.hold.clone());
+        let behind = work.current.as_ref().and_then(|current| current.behind.as_ref());
+        if work.waiters.is_empty() && work.releases.is_empty() && self.pause.is_none() && behind.is_none() {
             return self.finish(work);
         }
         drop(work);
         let now = Moment::now();
         // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
-        let hold = self.lane.work().current.as_ref().map(|current| current.hold.clone());
         let state = hold.as_ref().map(Hold::state);
         let Mark { epoch, messages } = self.lane.signal.mark();
         let away = self.away(messages, now);
@@ -133,13 +142,24 @@ impl Driver {
         if away.is_some() {
             work.away_until = away;
         }
+        if work.current.as_ref().map(|current| current.hold.generation) != hold.as_ref().map(|h| h.generation)
+        {
+            // Passed on meanwhile.
+            return Step::Again;
+        }
         if state.is_some_and(|state| !state.is_live()) {
-            work.current = None;
+            work.drop_hold();
             self.told = None;
         }
         // What came meanwhile.
         if let Some(release) = work.next_release() {
             return Step::Release(release);
+        }
+        if let Some(Current { behind: Some(behind), .. }) = &work.current {
+            return match behind.again_at {
+                Some(at) if now < at => Step::Wait(at.min(behind.until)),
+                _ => Step::Follow,
+            };
         }
         let owner = if work.current.is_some() { hold.as_ref().map(|hold| &hold.owner) } else { None };
         let again: Vec<_> = work
@@ -290,10 +310,12 @@ impl Driver {
 
     /// Another level for waiters of the owner who holds the lock.
     async fn reenter(&mut self, waiters: Vec<(u64, Lease)>) {
-        let Some((hold, from)) = self.current() else { return };
+        let Some((hold, from)) = self.change_current() else { return };
         let to = from + waiters.len() as u64;
         let length = waiters.iter().map(|&(_, lease)| self.session.length(lease)).max().unwrap_or_default();
-        let failed = match self.recount(&hold, from, to, length, Phase::Acquire).await {
+        let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
+        self.with_current(&hold, |current| current.changing = false);
+        let failed = match changed {
             Ok(()) => {
                 let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
                 return self.grant(&hold, &tickets);
@@ -389,7 +411,9 @@ impl Driver {
             since: answer.sent,
             recorded: 1,
             levels: 0,
+            changing: false,
             unsure: false,
+            behind: None,
             run,
         });
         drop(work);
@@ -405,8 +429,10 @@ impl Driver {
                 current.levels += 1;
             }
             drop(work);
-            let lease = waiter.as_ref().map_or(Lease::Fixed(Duration::ZERO), |waiter| waiter.lease);
-            let level = Level::new(&self.session, &self.lane, hold, lease);
+            let (lease, pipelined) = waiter
+                .as_ref()
+                .map_or((Lease::Fixed(Duration::ZERO), false), |waiter| (waiter.lease, waiter.pipelined));
+            let level = Level::new(&self.session, &self.lane, hold, lease, pipelined);
             if let Some(waiter) = waiter {
                 let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
             }
@@ -427,8 +453,12 @@ impl Driver {
         }
     }
 
-    fn current(&self) -> Option<(Arc<Hold>, u64)> {
-        self.lane.work().current.as_ref().map(|current| (current.hold.clone(), current.recorded))
+    /// The current hold and its count, if that may be changed from here on.
+    fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
+        let mut work = self.lane.work();
+        let current = work.current.as_mut().filter(|current| current.behind.is_none())?;
+        current.changing = true;
+        Some((current.hold.clone(), current.recorded))
     }
 
     /// Runs `f` on the current hold if it is `hold`.

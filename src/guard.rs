@@ -60,7 +60,7 @@ impl LockGuard {
             level.session.check_process()?;
             Err(Error::NotHeld { name: level.lane.kind.record().to_string(), holder: None })
         } else {
-            let (mut outcome, mut turn) = level.release()?;
+            let Some((mut outcome, mut turn)) = level.release()? else { return Ok(()) };
             match time::timeout_at(until, turn.wait(&mut outcome)).await {
                 Ok(Ok(outcome)) => outcome,
                 Ok(Err(_)) => Err(level.session.closed_error(Phase::Release)),

@@ -56,6 +56,8 @@ pub(crate) struct Hold {
     pub text: Arc<str>,
     /// The life of the server's data in which it was acquired.
     pub life: u64,
+    /// How long its own request makes the record live.
+    pub lease: Duration,
     status: Mutex<Status>,
     /// Made only for those who want to follow the state.
     followers: OnceLock<watch::Sender<HoldState>>,
@@ -74,6 +76,8 @@ struct Status {
     unanswered: u32,
     /// When the watchdog looks at it next, if it does.
     due: Option<Moment>,
+    /// Its request is confirmed: the record names it.
+    settled: bool,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
     unrenewed: LossReason,
 }
@@ -95,6 +99,7 @@ impl Hold {
             owner,
             text,
             life,
+            lease,
             status: Mutex::new(Status {
                 state: HoldState::Held,
                 deadline: sent + lease,
@@ -102,11 +107,31 @@ impl Hold {
                 renewing: 0,
                 unanswered: 0,
                 due: None,
+                settled: true,
                 unrenewed: LossReason::Expired,
             }),
             followers: OnceLock::new(),
             observer,
         })
+    }
+
+    /// A hold that begins where `before` has ended, by `deadline` at the latest; its record follows if it is `ahead`.
+    pub(crate) fn follows(
+        before: &Self,
+        owner: OwnerId,
+        text: Arc<str>,
+        now: Moment,
+        lease: Duration,
+        deadline: Moment,
+        ahead: bool,
+    ) -> Arc<Self> {
+        let observer = before.observer.clone();
+        let hold = Self::new(before.record.clone(), owner, text, before.life, now, lease, observer);
+        let mut status = hold.lock();
+        status.deadline = deadline;
+        status.settled = !ahead;
+        drop(status);
+        hold
     }
 
     /// The state by now.
@@ -116,6 +141,25 @@ impl Hold {
 
     pub(crate) fn deadline(&self) -> Moment {
         self.lock().deadline
+    }
+
+    /// Whether the record is known to name it.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.lock().settled
+    }
+
+    /// Ends the hold if it is certain still. Tells no observer, so that a lock of theirs may be held.
+    pub(crate) fn end_before(self: &Arc<Self>, now: Moment) -> bool {
+        let mut status = self.lock();
+        let ends = status.state == HoldState::Held && now < status.deadline;
+        if ends {
+            status.state = HoldState::Released;
+        }
+        drop(status);
+        if ends && let Some(followers) = self.followers.get() {
+            self.tell(followers);
+        }
+        ends
     }
 
     /// When the last confirmed request was sent.
@@ -170,6 +214,7 @@ impl Hold {
     pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, lease: Duration) -> HoldState {
         self.change(|status| {
             status.state = HoldState::Held;
+            status.settled = true;
             status.unrenewed = LossReason::Expired;
             status.confirmed = status.confirmed.max(sent);
             status.deadline = status.deadline.max(sent + lease);

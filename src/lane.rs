@@ -15,6 +15,7 @@ use crate::hold::{Hold, Observer};
 use crate::in_place::Place;
 use crate::options::Lease;
 use crate::owner::OwnerId;
+use crate::pipelined;
 use crate::script::Request;
 use crate::session::{Driving, Session, Turn};
 use crate::sync::{Mutex, MutexGuard};
@@ -104,9 +105,26 @@ pub(crate) struct Current {
     pub recorded: u64,
     /// The levels given out. Differs from `recorded` only after a refused partial release.
     pub levels: u64,
+    /// A change of the count is on its way.
+    pub changing: bool,
     /// A change of the count went unanswered: a late send of it may still spoil the count.
     pub unsure: bool,
+    /// What the record says, while it names another than the one who holds.
+    pub behind: Option<Behind>,
     pub run: Run,
+}
+
+/// A record that a hold is ahead of, see `pipelined`.
+#[derive(Clone)]
+pub(crate) struct Behind {
+    /// Whom the record names.
+    pub text: Arc<str>,
+    /// The end of its lease, as confirmed.
+    pub until: Moment,
+    /// A move is on its way, so that it may name another by now.
+    pub moving: bool,
+    /// When to try again to let it follow, after a refusal.
+    pub again_at: Option<Moment>,
 }
 
 /// What the record went through since it was acquired from outside: it passes from hold to hold by hand-off.
@@ -134,6 +152,8 @@ pub(crate) struct Waiter {
     pub lease: Lease,
     /// Wants an answer to one attempt, whatever it is.
     pub once: bool,
+    /// May have the lock ahead of the record.
+    pub pipelined: bool,
     pub attempts: u32,
     pub reply: oneshot::Sender<Outcome>,
 }
@@ -179,14 +199,15 @@ impl Work {
     pub(crate) fn enqueue(
         &mut self,
         owner: OwnerId,
-        lease: Lease,
+        terms: Terms,
         once: bool,
         reply: oneshot::Sender<Outcome>,
     ) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         // Taken under the lane's lock, so that the queue is in their order.
         let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.waiters.push_back(Waiter { ticket, owner, lease, once, attempts: 0, reply });
+        let Terms { lease, pipelined } = terms;
+        self.waiters.push_back(Waiter { ticket, owner, lease, once, pipelined, attempts: 0, reply });
         ticket
     }
 
@@ -207,11 +228,27 @@ impl Work {
         self.waiters.back().map_or(0, |waiter| waiter.ticket)
     }
 
-    /// The hold is being given back.
-    pub(crate) fn end_hold(&mut self, now: Moment) -> Option<Run> {
-        let current = self.current.take()?;
-        self.busy = Busy::at(now, Some(current.hold.owner.clone()));
-        Some(current.run)
+    /// The hold is being given back. Tells whom the record names, too.
+    pub(crate) fn end_hold(&mut self, now: Moment) -> Option<(Run, Arc<str>)> {
+        let Current { hold, behind, run, .. } = self.current.take()?;
+        self.busy = Busy::at(now, Some(hold.owner.clone()));
+        Some((run, behind.map_or_else(|| hold.text.clone(), |behind| behind.text)))
+    }
+
+    /// The hold has ended, and whoever noticed that has its text cleared. What else the record may name is cleared here.
+    pub(crate) fn drop_hold(&mut self) {
+        if let Some(Current { hold, behind: Some(behind), .. }) = self.current.take() {
+            self.releases.push_back(Release::Text(behind.text, behind.until + hold.lease));
+        }
+    }
+
+    /// Whether all that the driver would see in the newest waiter is one more who waits behind a hold of this client.
+    pub(crate) fn is_one_more(&self) -> bool {
+        let (Some(current), Some(newest)) = (&self.current, self.waiters.back()) else { return false };
+        self.releases.is_empty()
+            && self.waiters.len() > 1
+            && !newest.once
+            && newest.owner != current.hold.owner
     }
 
     /// Takes the waiter of `ticket` out, if it still waits.
@@ -221,24 +258,39 @@ impl Work {
     }
 }
 
+/// How somebody wants to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub lease: Lease,
+    pub pipelined: bool,
+}
+
 /// One level of a hold: given back when dropped.
 pub(crate) struct Level {
     pub session: Arc<Session>,
     pub lane: Arc<Lane>,
     pub hold: Arc<Hold>,
     lease: Lease,
+    pipelined: bool,
     /// The watchdog renews for it.
     renewing: bool,
     released: bool,
 }
 
 impl Level {
-    pub(crate) fn new(session: &Arc<Session>, lane: &Arc<Lane>, hold: &Arc<Hold>, lease: Lease) -> Self {
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        lane: &Arc<Lane>,
+        hold: &Arc<Hold>,
+        lease: Lease,
+        pipelined: bool,
+    ) -> Self {
         Self {
             session: session.clone(),
             lane: lane.clone(),
             hold: hold.clone(),
             lease,
+            pipelined,
             renewing: false,
             released: false,
         }
@@ -253,14 +305,23 @@ impl Level {
         self.session.watchdog.watch(&self.hold);
     }
 
-    /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile.
-    pub(crate) fn release(&mut self) -> Result<(oneshot::Receiver<Result<()>>, Turn)> {
+    /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile. `None` if it was
+    /// passed on to another task, so that there is nothing to wait for.
+    pub(crate) fn release(&mut self) -> Result<Option<(oneshot::Receiver<Result<()>>, Turn)>> {
+        if self.pass_on() {
+            return Ok(None);
+        }
         let (reply, outcome) = oneshot::channel();
         match self.send(Some(reply)) {
-            Ok(turn) => Ok((outcome, turn)),
+            Ok(turn) => Ok(Some((outcome, turn))),
             Err(fork @ Error::Misuse { .. }) => Err(fork),
             Err(_) => Err(self.session.closed_error(Phase::Release)),
         }
+    }
+
+    fn pass_on(&mut self) -> bool {
+        self.released = self.pipelined && self.session.check_open().is_ok() && pipelined::pass_on(self);
+        self.released
     }
 
     fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<Turn> {
@@ -275,7 +336,7 @@ impl Level {
 impl Drop for Level {
     fn drop(&mut self) {
         // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
-        if !self.released && self.hold.state().is_live() {
+        if !self.released && self.hold.state().is_live() && !self.pass_on() {
             let _ = self.send(None);
         }
     }

@@ -24,6 +24,7 @@ mod options;
 mod others;
 mod owner;
 mod permissions;
+mod pipelined;
 mod pubsub;
 mod release;
 mod script;

@@ -5,7 +5,7 @@ use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
 use crate::keys::LockKeys;
-use crate::lane::Contend;
+use crate::lane::{Contend, Terms};
 use crate::options::{Lease, check_wait};
 use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
@@ -31,6 +31,8 @@ pub struct Lock {
     kind: Result<Arc<dyn Contend>>,
     lease: Lease,
     owner: Who,
+    /// Where it is another than the client's.
+    pipelined: Option<bool>,
 }
 
 #[derive(Clone)]
@@ -45,7 +47,7 @@ impl Lock {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let kind = LockKeys::new(session.options.map(name))
             .map(|keys| Arc::new(Plain { keys, last: Mutex::default() }) as Arc<dyn Contend>);
-        Self { session, kind, lease: Lease::Watchdog, owner: Who::Current }
+        Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }
 
     /// The same lock with a fixed lease: the hold ends after `lease` unless it is unlocked before, and the watchdog
@@ -60,6 +62,11 @@ impl Lock {
     /// The same lock, held by `owner` instead of the current task.
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
+    }
+
+    /// The same lock with [`HandOff::pipelined`](crate::HandOff::pipelined) or without, whatever its client has.
+    pub fn with_pipelined_hand_off(&self, on: bool) -> Self {
+        Self { pipelined: Some(on), ..self.clone() }
     }
 
     #[cfg(feature = "blocking")]
@@ -236,7 +243,9 @@ impl Lock {
         let kind = self.kind()?;
         self.lease.check()?;
         let owner = self.owner()?;
-        let level = acquire::acquire(&self.session, kind, owner, self.lease, wait).await?;
+        let pipelined = self.pipelined.unwrap_or(self.session.options.hand_off.pipelined);
+        let terms = Terms { lease: self.lease, pipelined };
+        let level = acquire::acquire(&self.session, kind, owner, terms, wait).await?;
         Ok(level.map(LockGuard::new))
     }
 

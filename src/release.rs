@@ -14,15 +14,44 @@ use crate::connection::{Failure, Limit};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
-use crate::lane::{Release, Run};
+use crate::lane::{Release, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
 use crate::script::{self, HandedOver, Released, Request};
+use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{Instrument, debug, debug_span};
+
+/// Who the lock is handed to, if the bounds allow it.
+pub(crate) fn successor<'a>(
+    session: &Session,
+    work: &'a Work,
+    hold: &Hold,
+    deadline: Moment,
+    run: &Run,
+    now: Moment,
+) -> Option<&'a Waiter> {
+    let bounds = session.options.hand_off;
+    let next = work.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
+    let waiting = work.waiters.len() as u64;
+    let ran = now.since(run.since);
+    let pollers = work.pollers_until.is_some_and(|until| until > now);
+    let others = run.others.unwrap_or(0);
+    let shared = others > 0 || pollers;
+    let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
+    let left = deadline.since(now);
+    let length = session.length(next.lease);
+    let refused = bounds.max_in_row == 0
+        || ran >= bounds.max_time_alone
+        || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
+        || left < length / 3
+        || left > length
+        || next.owner == hold.owner;
+    (!refused).then_some(next)
+}
 
 impl Driver {
     /// Gives back one level.
@@ -86,46 +115,27 @@ impl Driver {
         if hold.is_haunted() {
             self.session.retire_texts();
         }
-        let Some(mut run) = self.lane.work().end_hold(now).filter(|_| was.is_live()) else {
+        let Some((mut run, text)) = self.lane.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(self.not_held());
         };
         self.listen_for_the_unheard(&mut run);
-        if was == HoldState::Held
-            && recorded == 1
-            && let Some((ticket, owner, lease)) = self.successor(hold, deadline, &run)
-            && let Some(outcome) = self.hand_over(hold, deadline, ticket, &owner, lease, run).await
+        let next = successor(&self.session, &self.lane.work(), hold, deadline, &run, now)
+            .filter(|_| was == HoldState::Held && recorded == 1)
+            .map(|next| (next.ticket, next.owner.clone(), next.lease));
+        if let Some((ticket, owner, lease)) = next
+            && let Some(outcome) = self.hand_over(hold, &text, deadline, ticket, &owner, lease, run).await
         {
             return outcome;
         }
-        self.free(hold, deadline, was, run).await
+        self.free(hold, &text, deadline, was, run).await
     }
 
-    /// Who the lock is handed to, if the bounds allow it.
-    fn successor(&self, hold: &Hold, deadline: Moment, run: &Run) -> Option<(u64, OwnerId, Lease)> {
-        let bounds = self.session.options.hand_off;
-        let lane = self.lane.work();
-        let next = lane.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
-        let waiting = lane.waiters.len() as u64;
-        let ran = Moment::now().since(run.since);
-        let pollers = lane.pollers_until.is_some_and(|until| !until.passed());
-        let others = run.others.unwrap_or(0);
-        let shared = others > 0 || pollers;
-        let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
-        let left = deadline.remaining();
-        let length = self.session.length(next.lease);
-        let refused = bounds.max_in_row == 0
-            || ran >= bounds.max_time_alone
-            || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
-            || left < length / 3
-            || left > length
-            || next.owner == hold.owner;
-        (!refused).then(|| (next.ticket, next.owner.clone(), next.lease))
-    }
-
-    /// Moves the record to the waiter of `ticket`. `None` where it must be freed instead.
+    /// Moves the record, which names `named`, to the waiter of `ticket`. `None` where it must be freed instead.
+    #[allow(clippy::too_many_arguments)]
     async fn hand_over(
         &mut self,
         from: &Arc<Hold>,
+        named: &Arc<str>,
         deadline: Moment,
         ticket: u64,
         owner: &OwnerId,
@@ -134,7 +144,7 @@ impl Driver {
     ) -> Option<Result<()>> {
         let text = owner.text(&self.session.id, self.session.era());
         let length = self.session.length(lease);
-        let mut request = self.lane.kind.hand_over(&from.text, &text, millis(length));
+        let mut request = self.lane.kind.hand_over(named, &text, millis(length));
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
@@ -142,7 +152,7 @@ impl Driver {
                 self.session.retire_texts();
                 let until = Moment::now() + length;
                 let mut work = self.lane.work();
-                work.releases.push_back(Release::Text(from.text.clone(), until));
+                work.releases.push_back(Release::Text(named.clone(), until));
                 work.releases.push_back(Release::Text(text, until));
                 drop(work);
                 return Some(Err(self.undecided(failure)));
@@ -158,9 +168,7 @@ impl Driver {
         match script::handed_over(&answer.reply) {
             Ok(HandedOver::Moved(subscriptions)) => {
                 run.count += 1;
-                // Not known: taken for one.
-                run.others =
-                    Some(subscriptions.map_or(1, |all| all.saturating_sub(self.own_subscriptions())));
+                run.others = Some(self.others_among(subscriptions));
                 let hold = self.begin(owner, text, &answer, length, run);
                 self.grant(&hold, &[ticket]);
                 Some(Ok(()))
@@ -171,11 +179,23 @@ impl Driver {
         }
     }
 
+    /// How many of the channel's subscriptions are others'. Not known: taken for one.
+    pub(crate) fn others_among(&self, subscriptions: Option<u64>) -> u64 {
+        subscriptions.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
+    }
+
     /// Frees the record, and stays away for a little if others were told.
-    async fn free(&mut self, hold: &Arc<Hold>, deadline: Moment, was: HoldState, run: Run) -> Result<()> {
+    async fn free(
+        &mut self,
+        hold: &Arc<Hold>,
+        named: &Arc<str>,
+        deadline: Moment,
+        was: HoldState,
+        run: Run,
+    ) -> Result<()> {
         let before = self.lane.signal.mark();
         let own = self.own_subscriptions();
-        let mut request = self.lane.kind.release(&hold.text);
+        let mut request = self.lane.kind.release(named);
         let limit = Limit::Longer(deadline, self.session.options.response_timeout);
         let answer = match self.session.connection.call_within(&mut request, limit).await {
             Ok(answer) => answer,

@@ -112,7 +112,7 @@ impl Session {
         self.give(lane.clone(), add).map(|(added, _, turn)| (added, turn))
     }
 
-    fn check_open(&self) -> Result<()> {
+    pub(crate) fn check_open(&self) -> Result<()> {
         self.check_process()?;
         if self.is_closed() { Err(self.closed_error(Phase::Acquire)) } else { Ok(()) }
     }
@@ -131,12 +131,14 @@ impl Session {
                     work.place = Some(place.clone());
                     break (added, Turn::new(Some(place)));
                 }
-                let place = work.place.take();
+                let (place, nudge) = (work.place.take(), !work.is_one_more());
                 drop(work);
                 if let Some(place) = place {
                     place.want();
                 }
-                lane.signal.nudge();
+                if nudge {
+                    lane.signal.nudge();
+                }
                 break (added, Turn::new(None));
             }
             drop(work);

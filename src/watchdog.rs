@@ -138,7 +138,8 @@ impl Watchdog {
             }
             // Whatever becomes of the request, the deadline is kept.
             self.plan(&hold, hold.deadline());
-            if hold.is_renewed() || look || state == HoldState::Suspect {
+            // The record of one that is not settled names another.
+            if hold.is_settled() && (hold.is_renewed() || look || state == HoldState::Suspect) {
                 batch.push(hold);
             }
         }

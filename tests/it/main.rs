@@ -13,6 +13,7 @@ mod model;
 mod model_api;
 mod operations;
 mod peer_smoke;
+mod pipelined;
 mod schedules;
 mod shortcuts;
 mod structure;

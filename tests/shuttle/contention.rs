@@ -27,18 +27,32 @@ const SHORT: Duration = Duration::from_millis(200);
 
 #[test]
 fn tasks_of_one_client() {
-    run("tasks_of_one_client", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(1, 4));
+    run("tasks_of_one_client", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(1, 4, false));
+}
+
+#[test]
+fn tasks_of_one_client_pipelined() {
+    run("tasks_of_one_client_pipelined", 1000, Pace::Patient, Duration::from_secs(2), || {
+        undisturbed(1, 4, true)
+    });
 }
 
 #[test]
 fn tasks_of_two_clients() {
-    run("tasks_of_two_clients", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(2, 2));
+    run("tasks_of_two_clients", 1000, Pace::Patient, Duration::from_secs(2), || undisturbed(2, 2, false));
+}
+
+#[test]
+fn tasks_of_two_clients_pipelined() {
+    run("tasks_of_two_clients_pipelined", 1000, Pace::Patient, Duration::from_secs(2), || {
+        undisturbed(2, 3, true)
+    });
 }
 
 #[test]
 fn tasks_that_are_slow() {
     run("tasks_that_are_slow", 700, Pace::Hurried(30), Duration::from_secs(300), || async {
-        let table = Arc::new(Table { lossless: false, inside: Mutex::default() });
+        let table = Arc::new(Table { lossless: false, pipelined: below(2) == 0, inside: Mutex::default() });
         let sessions = [session(SHORT).await, session(SHORT).await];
         contend(&sessions, 2, &table).await;
     });
@@ -46,38 +60,43 @@ fn tasks_that_are_slow() {
 
 #[test]
 fn connections_drop_and_answers_are_lost() {
-    run(
-        "connections_drop_and_answers_are_lost",
-        700,
-        Pace::Hurried(60),
-        Duration::from_secs(300),
-        || async {
-            let table = Arc::new(Table { lossless: false, inside: Mutex::default() });
-            let sessions = [session(SHORT).await, session(SHORT).await];
-            server().lose(12);
-            let trouble = task::spawn(async {
-                for _ in 0..3 {
-                    time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await;
-                    server().cut();
-                }
-                time::sleep(Duration::from_secs(1)).await;
-                server().lose(0);
-            });
-            contend(&sessions, 2, &table).await;
-            trouble.await.expect("no panic");
-        },
-    );
+    let name = "connections_drop_and_answers_are_lost";
+    run(name, 700, Pace::Hurried(60), Duration::from_secs(300), || troubled(false));
+}
+
+#[test]
+fn connections_drop_and_answers_are_lost_pipelined() {
+    let name = "connections_drop_and_answers_are_lost_pipelined";
+    run(name, 700, Pace::Hurried(60), Duration::from_secs(300), || troubled(true));
+}
+
+async fn troubled(pipelined: bool) {
+    let table = Arc::new(Table { lossless: false, pipelined, inside: Mutex::default() });
+    let sessions = [session(SHORT).await, session(SHORT).await];
+    server().lose(12);
+    let trouble = task::spawn(async {
+        for _ in 0..3 {
+            time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await;
+            server().cut();
+        }
+        time::sleep(Duration::from_secs(1)).await;
+        server().lose(0);
+    });
+    contend(&sessions, if pipelined { 3 } else { 2 }, &table).await;
+    trouble.await.expect("no panic");
 }
 
 /// What the tasks of a run know of each other.
 struct Table {
     /// Whether every request is answered, and before any lease ends.
     lossless: bool,
+    /// Whether most hand the lock on ahead of the record.
+    pipelined: bool,
     inside: Mutex<Vec<Holding>>,
 }
 
-async fn undisturbed(clients: usize, tasks: usize) {
-    let table = Arc::new(Table { lossless: true, inside: Mutex::default() });
+async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
+    let table = Arc::new(Table { lossless: true, pipelined, inside: Mutex::default() });
     let mut sessions = Vec::new();
     for _ in 0..clients {
         sessions.push(session(Duration::from_secs(30)).await);
@@ -105,6 +124,9 @@ async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
             let mut lock = Lock::new(session.clone(), "lock").with_owner(&owner);
             if !table.lossless && below(2) == 0 {
                 lock = lock.with_lease(Duration::from_millis(1 + below(20)));
+            }
+            if table.pipelined {
+                lock = lock.with_pipelined_hand_off(below(6) != 0);
             }
             let table = table.clone();
             all.push(task::spawn(async move {

@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::ledger::{Ledger, delayed, error_word, now};
 use crate::random::Random;
 use crate::work::Work;
-use redisson_lock::Client;
+use redisson_lock::{Client, HandOff};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -36,8 +36,12 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     let ledger = Arc::new(Ledger::open(Path::new(folder), &format!("rust{index}"), number)?);
     let lease = Duration::from_millis(lease.parse()?);
     let before = (tasks(), sockets());
+    let mut hand_off = HandOff::default();
+    // Of every second process, which `xtask/src/torture/check.rs` knows.
+    hand_off.pipelined = index % 2 == 1;
     let connect = || {
         Client::builder()
+            .hand_off(hand_off)
             .watchdog_timeout(lease)
             .response_timeout(RESPONSE)
             .connect_timeout(RESPONSE)

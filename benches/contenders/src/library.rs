@@ -2,7 +2,7 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
-use redisson_lock::{Client, Lock, LockGuard, Owner};
+use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner};
 use rlock::async_lock::{RLock, RLockGuard};
 use rslock::LockManager;
 use std::sync::Arc;
@@ -72,6 +72,11 @@ impl Library {
     pub async fn connect(name: &str, url: &str) -> Self {
         match name {
             "ours" => Self::Ours(Client::connect(url).await.expect("a server")),
+            "pipelined" => {
+                let mut hand_off = HandOff::default();
+                hand_off.pipelined = true;
+                Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
+            }
             "raw" => Self::Raw(Raw::connect(url, false).await),
             "native" => Self::Raw(Raw::connect(url, true).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),

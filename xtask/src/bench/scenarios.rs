@@ -174,7 +174,7 @@ fn redis_benchmark(stage: &Stage, clients: usize) -> Result<f64, String> {
 }
 
 fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
-    const LIBRARIES: [&str; 5] = ["ours", "Redisson", "rlock", "rslock", "tokio"];
+    const LIBRARIES: [&str; 6] = ["ours", "ours, pipelined", "Redisson", "rlock", "rslock", "tokio"];
     let counts = [2, 16, 64, 256];
     let measured = rounds(stage, effort, "contended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
@@ -194,6 +194,20 @@ fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         table.target(Target::least(format!("{workers} workers, to Redisson"), redisson, to("Redisson")));
         let fair = samples.median(|s| s.get("most") / s.get("least"));
         table.target(Target::most(format!("{workers} workers, most / least holds of a worker"), 1.5, fair));
+        let piped = "ours, pipelined";
+        let to = |other| ratio(&measured, workers, (piped, other), rate);
+        table.target(Target::least(
+            format!("{workers} workers, pipelined, to Redisson"),
+            100.0,
+            to("Redisson"),
+        ));
+        table.target(Target::least(
+            format!("{workers} workers, pipelined, to tokio's Mutex"),
+            0.1,
+            to("tokio"),
+        ));
+        let few = measured[&(workers, piped)].median(scripts);
+        table.target(Target::most(format!("{workers} workers, pipelined, scripts a hold"), 0.1, few));
     }
     Ok(table)
 }

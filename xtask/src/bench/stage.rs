@@ -75,6 +75,7 @@ impl Stage {
                     "ours, scripts" => {
                         command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
                     }
+                    "ours, pipelined" => command.args(["pipelined", &format!("redis://127.0.0.1:{port}")]),
                     "raw, no Lua" => command.args(["native", &format!("redis://127.0.0.1:{port}")]),
                     _ => command.args([library, &format!("redis://127.0.0.1:{port}")]),
                 };

@@ -86,6 +86,14 @@ fn holds_are_judged_within_one_life_of_the_data() {
 }
 
 #[test]
+fn a_pipelined_hold_counts_a_lease_after_a_reset() {
+    let holds = |odd, at| vec![hold("rust2", "k", at, at + 100), hold(odd, "k", at + 50, at + 150)];
+    keeps(overlaps, &history(holds("rust1", 1000), vec![reset(300, 350)]));
+    breaks(overlaps, &history(holds("rust1", 2351), vec![reset(300, 350)]));
+    breaks(overlaps, &history(holds("rust4", 1000), vec![reset(300, 350)]));
+}
+
+#[test]
 fn a_java_hold_counts_where_no_fault_is_near() {
     let java = |start, end| Hold { first: "Java", last: "Java", ..hold("java", "k", start, end) };
     let holds = || vec![hold("a", "k", 10_000, 10_200), java(10_100, 10_150)];

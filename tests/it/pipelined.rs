@@ -1,0 +1,316 @@
+//! The pipelined hand-off: who holds is ahead of the record, which follows. What that promises, and what not.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::support::{Java, Server, eventually, versions};
+
+struct Bench {
+    server: Server,
+    client: Client,
+}
+
+impl Bench {
+    async fn start() -> Self {
+        let server = Server::start();
+        let mut hand_off = HandOff::default();
+        hand_off.pipelined = true;
+        let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
+        // The scripts are known from here on, so that each request is one send.
+        let bench = Self { server, client };
+        let [a, b] = bench.owners();
+        let guard = a.lock().await.unwrap();
+        let next = bench.wait(&b).await;
+        guard.unlock().await.unwrap();
+        next.await.unwrap().unlock().await.unwrap();
+        bench
+    }
+
+    fn owners<const N: usize>(&self) -> [Lock; N] {
+        std::array::from_fn(|n| {
+            self.client.lock("n").with_owner(&Owner::new(format!("{}", char::from(b'a' + n as u8))).unwrap())
+        })
+    }
+
+    /// Somebody who stands in the queue once this returns.
+    async fn wait(&self, lock: &Lock) -> JoinHandle<LockGuard> {
+        let (lock, (standing, stands)) = (lock.clone(), tokio::sync::oneshot::channel());
+        let waiting = tokio::spawn(async move {
+            let mut taking = std::pin::pin!(lock.lock());
+            // The place is taken at the first poll.
+            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(taking.as_mut().poll(cx))).await;
+            standing.send(()).unwrap();
+            match first {
+                std::task::Poll::Ready(guard) => guard.unwrap(),
+                std::task::Poll::Pending => taking.await.unwrap(),
+            }
+        });
+        stands.await.unwrap();
+        waiting
+    }
+
+    fn record(&self) -> HashMap<String, u64> {
+        redis::cmd("HGETALL").arg("n").query(&mut self.server.cli()).unwrap()
+    }
+
+    async fn record_names(&self, guard: &LockGuard, count: u64) {
+        let expected = HashMap::from([(guard.owner().to_owned(), count)]);
+        eventually(|| self.record() == expected).await;
+    }
+}
+
+/// Mutual exclusion, fairness among the waiters, and what it costs the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_holds_share_a_round_trip_and_exclude_each_other() {
+    const TASKS: u64 = 16;
+    const EACH: u64 = 2_000;
+    let bench = Bench::start().await;
+    let counter = Arc::new(AtomicU64::new(0));
+    let before = bench.server.scripts();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let (lock, counter) = (bench.client.lock("n"), counter.clone());
+        tasks.spawn(async move {
+            for _ in 0..EACH {
+                let guard = lock.lock().await.unwrap();
+                // In two steps, with room for others between them.
+                let seen = counter.load(Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                counter.store(seen + 1, Ordering::Relaxed);
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(counter.load(Ordering::Relaxed), TASKS * EACH);
+    let scripts = bench.server.scripts() - before;
+    assert!(scripts * 4 < TASKS * EACH, "{scripts} scripts for {} holds", TASKS * EACH);
+    eventually(|| bench.record().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_one_holds_at_once_and_the_record_follows() {
+    let bench = Bench::start().await;
+    let [a, b, c] = bench.owners();
+    let first = a.lock().await.unwrap();
+    let (second, third) = (bench.wait(&b).await, bench.wait(&c).await);
+    // With a server that answers nobody, and a lease that has been used for a while.
+    bench.server.stop_signal();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    // The deadline on the clock of the tests is as certain as two looks at two clocks.
+    let (named, lease_ends) = (first.owner().to_owned(), first.deadline() + Duration::from_millis(10));
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    assert_eq!(second.state(), HoldState::Held);
+    assert!(second.deadline() <= lease_ends, "held for longer than the record lives by what is confirmed");
+    second.unlock().await.unwrap();
+    let third = third.await.unwrap();
+    assert!(third.deadline() <= lease_ends, "held for longer than the record lives by what is confirmed");
+    bench.server.cont();
+    bench.record_names(&third, 1).await;
+    eventually(|| third.deadline() > lease_ends).await;
+    assert_ne!(third.owner(), named);
+    third.unlock().await.unwrap();
+    assert!(bench.record().is_empty());
+}
+
+/// The move that is on its way names another than the one who holds again.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_who_holds_again_within_the_round_trip_is_named_in_the_end() {
+    let bench = Bench::start().await;
+    let [a, b] = bench.owners();
+    for others in [1, 2, 3] {
+        let mut guard = a.lock().await.unwrap();
+        bench.server.stop_signal();
+        for _ in 0..others {
+            let next = bench.wait(&b).await;
+            guard.unlock().await.unwrap();
+            let between = next.await.unwrap();
+            // By then the move is on its way, and the lease is older than two looks at two clocks differ.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let next = bench.wait(&a).await;
+            between.unlock().await.unwrap();
+            guard = next.await.unwrap();
+        }
+        let unconfirmed = guard.deadline() + Duration::from_millis(10);
+        bench.server.cont();
+        // Before any move the record names this owner, too.
+        eventually(|| guard.deadline() > unconfirmed).await;
+        assert_eq!(bench.record(), HashMap::from([(guard.owner().to_owned(), 1)]));
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+        assert!(bench.record().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_re_entry_waits_until_the_record_has_followed() {
+    let bench = Bench::start().await;
+    let [a, b] = bench.owners();
+    let first = a.lock().await.unwrap();
+    let second = bench.wait(&b).await;
+    bench.server.stop_signal();
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    let again = bench.wait(&b).await;
+    assert!(!again.is_finished());
+    bench.server.cont();
+    let again = again.await.unwrap();
+    bench.record_names(&second, 2).await;
+    // What is held twice is passed on to nobody.
+    let third = bench.wait(&a).await;
+    second.unlock().await.unwrap();
+    bench.record_names(&again, 1).await;
+    assert!(!third.is_finished());
+    again.unlock().await.unwrap();
+    third.await.unwrap().unlock().await.unwrap();
+}
+
+/// Who had the lock when the record went is not told; who has it when that is found out is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_gone_or_others_ends_the_hold_that_is_ahead_of_it() {
+    let bench = Bench::start().await;
+    let other = Client::connect(bench.server.url()).await.unwrap().lock("n");
+    let [a, b] = bench.owners();
+    for taken in [false, true] {
+        let first = a.lock().await.unwrap();
+        let second = bench.wait(&b).await;
+        redis::cmd("DEL").arg("n").exec(&mut bench.server.cli()).unwrap();
+        let theirs = if taken { Some(other.lock().await.unwrap()) } else { None };
+        // So that it is found out when the next one has the lock in hand.
+        bench.server.stop_signal();
+        first.unlock().await.unwrap();
+        let second = second.await.unwrap();
+        assert_eq!(second.state(), HoldState::Held);
+        bench.server.cont();
+        let reason = if taken { LossReason::Taken } else { LossReason::Gone };
+        assert_eq!(second.lost().await, HoldState::Lost(reason));
+        assert!(second.unlock().await.unwrap_err().is_lost());
+        if let Some(theirs) = theirs {
+            bench.record_names(&theirs, 1).await;
+            theirs.unlock().await.unwrap();
+        }
+        // The lane goes on.
+        a.lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+/// A server out of memory refuses the move. The hold is good for as long as the record lives, and is given back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_refused_is_tried_again_and_costs_no_hold() {
+    let bench = Bench::start().await;
+    let full = |full: bool| {
+        let bytes = if full { "1" } else { "0" };
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut bench.server.cli()).unwrap();
+    };
+    let [a, b, c] = bench.owners();
+    for released_while_full in [false, true] {
+        let first = a.lock().await.unwrap();
+        let second = bench.wait(&b).await;
+        full(true);
+        let named = first.owner().to_owned();
+        first.unlock().await.unwrap();
+        let second = second.await.unwrap();
+        assert_eq!(bench.record(), HashMap::from([(named, 1)]));
+        assert_eq!(second.state(), HoldState::Held);
+        if released_while_full {
+            second.unlock().await.unwrap();
+            full(false);
+        } else {
+            let third = bench.wait(&c).await;
+            full(false);
+            bench.record_names(&second, 1).await;
+            second.unlock().await.unwrap();
+            third.await.unwrap().unlock().await.unwrap();
+        }
+        eventually(|| bench.record().is_empty()).await;
+    }
+}
+
+/// The record still names the first one when the lock comes back to him by a hand-off that is waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_handed_to_whom_it_names_stays() {
+    let bench = Bench::start().await;
+    let memory = |bytes: &str| {
+        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut bench.server.cli()).unwrap();
+    };
+    let refusals =
+        || -> String { redis::cmd("INFO").arg("errorstats").query(&mut bench.server.cli()).unwrap() };
+    let [a, b] = bench.owners();
+    let first = a.lock().await.unwrap();
+    let second = bench.wait(&b).await;
+    memory("1");
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    eventually(|| refusals().contains("OOM")).await;
+    memory("0");
+    // Not passed on, because the record is not known to follow.
+    let third = bench.wait(&a).await;
+    second.unlock().await.unwrap();
+    let third = third.await.unwrap();
+    assert_eq!(bench.record(), HashMap::from([(third.owner().to_owned(), 1)]));
+    assert_eq!(third.state(), HoldState::Held);
+    third.unlock().await.unwrap();
+    assert!(bench.record().is_empty());
+}
+
+/// Both must ask for it: who lets go, and who is next.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_did_not_ask_for_it_has_the_record_in_his_name() {
+    let bench = Bench::start().await;
+    let [a, b] = bench.owners();
+    for (lets_go, next) in [(false, true), (true, false)] {
+        let first = a.with_pipelined_hand_off(lets_go).lock().await.unwrap();
+        let second = bench.wait(&b.with_pipelined_hand_off(next)).await;
+        first.unlock().await.unwrap();
+        let second = second.await.unwrap();
+        assert_eq!(bench.record(), HashMap::from([(second.owner().to_owned(), 1)]));
+        second.unlock().await.unwrap();
+    }
+}
+
+/// Java beside many tasks that hand the lock on among themselves has it within the bound of that, and one hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn javas_waiter_beside_tasks_in_a_row_gets_its_turn() {
+    const ROUNDS: u32 = 20;
+    let bounds = HandOff::default();
+    for version in versions() {
+        let bench = Bench::start().await;
+        let java = Java::get(&version).client(&bench.server, 0).await.thread("t");
+        java.is_locked("plain", "n").await.unwrap();
+        let mut tasks = JoinSet::new();
+        let taken = Arc::new(AtomicU64::new(0));
+        for _ in 0..64 {
+            let (lock, taken) = (bench.client.lock("n"), taken.clone());
+            tasks.spawn(async move {
+                loop {
+                    let guard = lock.lock().await.unwrap();
+                    taken.fetch_add(1, Ordering::Relaxed);
+                    tokio::task::yield_now().await;
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        let mut waits = Vec::new();
+        // The first wait of a JVM loads classes.
+        for round in 0..=ROUNDS {
+            let before = taken.load(Ordering::Relaxed);
+            eventually(|| taken.load(Ordering::Relaxed) > before + 100).await;
+            let asked = Instant::now();
+            java.lock("plain", "n").await.unwrap();
+            waits.extend((round > 0).then(|| asked.elapsed()));
+            java.unlock("plain", "n").await.unwrap();
+        }
+        tasks.shutdown().await;
+        waits.sort_unstable();
+        let (median, longest) = (waits[waits.len() / 2], waits[waits.len() - 1]);
+        println!("{version}: Java waited {median:?}, at most {longest:?}: {waits:?}");
+        assert!(median <= bounds.max_time, "{version}: {waits:?}");
+        assert!(longest <= bounds.max_time_alone, "{version}: {waits:?}");
+    }
+}
