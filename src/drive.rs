@@ -226,6 +226,8 @@ impl Driver {
         self.told = None;
         work.driven = false;
         work.place = None;
+        // What they had room for is not needed while the lock is only held.
+        (work.waiters, work.releases) = Default::default();
         if work.current.is_none() {
             work.removed = true;
             drop(work);

@@ -10,7 +10,7 @@ use crate::options::{Lease, check_wait};
 use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
 use crate::session::Session;
-use crate::sync::{Mutex, select};
+use crate::sync::{Mutex, MutexGuard, select};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -278,19 +278,18 @@ struct Plain {
     last: Mutex<Option<Last>>,
 }
 
-/// What was asked for the last owner who took the lock: the next time it need not be made anew.
+/// The last owner who took the lock.
 struct Last {
     owner: Arc<str>,
     lease_ms: u64,
-    acquire: Request,
-    release: Request,
+    /// From the second time in a row on: what was asked for, an acquire and a release. The next time they need not be made
+    /// anew. Not at once, because they are larger than all else that a lock which is held takes.
+    asked: Option<(Request, Request)>,
 }
 
 impl Plain {
-    /// What `pick` chooses of what was asked for `owner`, if that was the last.
-    fn last(&self, owner: &str, pick: impl FnOnce(&Last) -> Option<Request>) -> Option<Request> {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.as_ref().filter(|last| *last.owner == *owner).and_then(pick)
+    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -304,14 +303,17 @@ impl Contend for Plain {
     }
 
     fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
-        let known = self.last(owner, |last| (last.lease_ms == lease_ms).then(|| last.acquire.clone()));
-        known.unwrap_or_else(|| {
-            let acquire = script::acquire(self.record(), owner, lease_ms);
-            let release = script::release(self.record(), owner, self.channel());
-            let last = Last { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
-            acquire
-        })
+        let acquire = || script::acquire(self.record(), owner, lease_ms);
+        match &mut *self.last() {
+            Some(last) if last.owner == *owner && last.lease_ms == lease_ms => {
+                let release = || script::release(self.record(), owner, self.channel());
+                last.asked.get_or_insert_with(|| (acquire(), release())).0.clone()
+            }
+            last => {
+                *last = Some(Last { owner: owner.clone(), lease_ms, asked: None });
+                acquire()
+            }
+        }
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
@@ -319,8 +321,12 @@ impl Contend for Plain {
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
-        let known = self.last(owner, |last| Some(last.release.clone()));
-        known.unwrap_or_else(|| script::release(self.record(), owner, self.channel()))
+        let last = self.last();
+        let known = last.as_ref().filter(|last| last.owner == *owner).and_then(|last| last.asked.as_ref());
+        known.map_or_else(
+            || script::release(self.record(), owner, self.channel()),
+            |(_, release)| release.clone(),
+        )
     }
 
     fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {

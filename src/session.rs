@@ -147,8 +147,8 @@ impl Session {
             lane = self.lane(&lane.kind);
         };
         if self.is_closed() {
-            // Closed meanwhile: what was added may have come after the lanes were emptied.
-            self.close();
+            // Closed meanwhile: what was added may have come after the lane was emptied.
+            empty(&lane);
         }
         Ok((added, lane, turn))
     }
@@ -214,21 +214,11 @@ impl Session {
 
     /// Stops everything at once. What is held is freed by its lease.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
-        for lane in lanes {
-            let (waiters, releases, hold) = {
-                let mut work = lane.work();
-                let hold = work.current.as_ref().map(|current| current.hold.clone());
-                (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
-            };
-            // Their senders drop here, outside of the lock, and so tell them.
-            drop((waiters, releases));
-            lane.signal.nudge();
-            if let Some(hold) = hold {
-                hold.doubt(LossReason::Expired);
-            }
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
         }
+        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
+        lanes.iter().for_each(empty);
         self.abort_tasks();
     }
 
@@ -252,6 +242,21 @@ impl fmt::Debug for Session {
             .field("node", &self.connection.node())
             .field("lanes", &self.lanes.len())
             .finish()
+    }
+}
+
+/// Tells those who want something of a lane of a closed session that nothing comes of it.
+fn empty(lane: &Arc<Lane>) {
+    let (waiters, releases, hold) = {
+        let mut work = lane.work();
+        let hold = work.current.as_ref().map(|current| current.hold.clone());
+        (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
+    };
+    // Their senders drop here, outside of the lock, and so tell them.
+    drop((waiters, releases));
+    lane.signal.nudge();
+    if let Some(hold) = hold {
+        hold.doubt(LossReason::Expired);
     }
 }
 
@@ -310,6 +315,7 @@ impl Drop for Driving {
             if let Some(session) = self.lane.session.upgrade() {
                 session.close();
             }
+            empty(&self.lane);
         } else if let Some(driver) = self.driver.take() {
             let _ = ENDED.try_with(|ended| {
                 let mut ended = ended.borrow_mut();
