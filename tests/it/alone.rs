@@ -149,6 +149,38 @@ async fn five_thousand_tasks_are_served_in_order_over_one_subscription() {
     eventually(|| subscribers(&server, CHANNEL) == 0).await;
 }
 
+/// Each release that its runtime's end cuts short closes the client; together they look at each lock a few times, and not
+/// each at all of them.
+#[test]
+fn a_client_that_ends_with_many_holds_ends_at_once() {
+    const KEYS: usize = 20_000;
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let guards = runtime.block_on(async {
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for first in 0..64 {
+            let client = client.clone();
+            tasks.spawn(async move {
+                let mut guards = Vec::new();
+                for key in (first..KEYS).step_by(64) {
+                    guards.push(client.lock(format!("n{key}")).lock().await.unwrap());
+                }
+                guards
+            });
+        }
+        tasks.join_all().await
+    });
+    // Nothing comes back any more.
+    server.stop_signal();
+    drop(guards);
+    let ending = Instant::now();
+    drop(runtime);
+    let took = ending.elapsed();
+    server.cont();
+    assert!(took < Duration::from_secs(3), "{took:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_keys_leave_no_subscription_and_no_task_behind() {
     const KEYS: usize = 1000;
