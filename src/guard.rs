@@ -46,6 +46,9 @@ impl LockGuard {
     /// - [`Error::Misuse`] outside a tokio runtime; the release goes on in the background. Also in a forked child, where
     ///   nothing is released: the hold is the parent's.
     ///
+    /// Where the lock was passed on by a [pipelined](crate::HandOff::pipelined) hand-off, success says no more than that: the
+    /// next task has it.
+    ///
     /// If an answer to the release was lost and the repeat finds nothing to release, that is success: the record
     /// cannot tell whether this client or a force-unlock in between freed it.
     ///
