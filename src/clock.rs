@@ -33,6 +33,12 @@ impl Moment {
         self.0.saturating_sub(earlier.0)
     }
 
+    /// The last moment, not after this one, that is a whole number of `step`s away from the clock's zero.
+    pub(crate) fn rounded_down(self, step: Duration) -> Self {
+        let (at, step) = (self.0.as_nanos(), step.as_nanos().max(1));
+        u64::try_from(at - at % step).map_or(self, |at| Self(Duration::from_nanos(at)))
+    }
+
     /// The same moment on the standard clock, as seen now.
     pub(crate) fn to_instant(self) -> Instant {
         let now = Instant::now();

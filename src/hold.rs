@@ -68,8 +68,9 @@ pub(crate) struct Hold {
 struct Status {
     state: HoldState,
     deadline: Moment,
-    /// When the last confirmed request was sent.
+    /// When the last confirmed request was sent, and whether that was another than the hold's first.
     confirmed: Moment,
+    again: bool,
     /// The levels that the watchdog renews for.
     renewing: u32,
     /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
@@ -104,6 +105,7 @@ impl Hold {
                 state: HoldState::Held,
                 deadline: sent + lease,
                 confirmed: sent,
+                again: false,
                 renewing: 0,
                 unanswered: 0,
                 due: None,
@@ -162,9 +164,10 @@ impl Hold {
         ends
     }
 
-    /// When the last confirmed request was sent.
-    pub(crate) fn confirmed(&self) -> Moment {
-        self.lock().confirmed
+    /// When the last confirmed request was sent, and whether that was another than the hold's first.
+    pub(crate) fn confirmed(&self) -> (Moment, bool) {
+        let status = self.lock();
+        (status.confirmed, status.again)
     }
 
     pub(crate) fn is_released(&self) -> bool {
@@ -216,7 +219,7 @@ impl Hold {
             status.state = HoldState::Held;
             status.settled = true;
             status.unrenewed = LossReason::Expired;
-            status.confirmed = status.confirmed.max(sent);
+            (status.confirmed, status.again) = (status.confirmed.max(sent), true);
             status.deadline = status.deadline.max(sent + lease);
         })
     }
