@@ -5,7 +5,8 @@
 //! [`Told`], and belongs to the lane and not to the waiter in front: a successor inherits it.
 //!
 //! Invariants:
-//! 1. A level is given out only after its request was confirmed, and for one owner at a time.
+//! 1. A level is given out only after its request was confirmed, and for one owner at a time. (What `pipelined` gives out
+//!    ahead of that has an argument of its own there.)
 //! 3. A request that went unanswered is repeated as itself, or undone; its text is never used for a new hold.
 //! 4. A waiter that left costs nothing: what was won for it goes to the next, or back.
 //! 5. The epoch is read before an attempt is sent, so that a message that overtakes the reply is not lost.

@@ -7,7 +7,8 @@
 //!
 //! Invariants:
 //! 7. A hold is ended (and no longer renewed) before its release is sent.
-//! - The record moves from owner to owner of this client in one script, so that it always names who holds.
+//! - The record moves from owner to owner of this client in one script, so that it always names who holds, but for a hold
+//!   that is ahead of it (see `pipelined`): that one's release goes by the owner whom the record names.
 
 use crate::clock::Moment;
 use crate::connection::{Failure, Limit};

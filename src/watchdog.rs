@@ -7,8 +7,8 @@
 //!
 //! Renewals are sent a third of the lease after the last confirmed one was sent, in batches; a hold's first one up to half
 //! of that earlier, so that many locks that were taken at once are not renewed at once for ever after. Those of one tick
-//! come together. The task itself never waits for an answer, so a silent server delays no other batch. While there are holds it looks at the clock at least
-//! every second, because timers stand still in a sleeping host.
+//! come together. The task itself never waits for an answer, so a silent server delays no other batch. While there are
+//! holds it looks at the clock at least every second, because timers stand still in a sleeping host.
 
 use crate::clock::Moment;
 use crate::connection::{Connection, Limit};

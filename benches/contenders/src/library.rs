@@ -170,9 +170,7 @@ impl Raw {
             .expect("an answer");
         assert!(freed.is_some(), "released what was not held");
     }
-}
 
-impl Raw {
     /// As `DUMP` has a hash of one field whose value is 1.
     fn payload(&self, owner: &str) -> Vec<u8> {
         let mut bytes = vec![4, 1, owner.len() as u8];
