@@ -5,6 +5,7 @@
 
 #[cfg(all(test, shuttle))]
 use crate::sync::time::since_boot;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A point of the boot-time clock.
@@ -39,10 +40,31 @@ impl Moment {
         u64::try_from(at - at % step).map_or(self, |at| Self(Duration::from_nanos(at)))
     }
 
-    /// The same moment on the standard clock, as seen now.
+    /// The same moment on the standard clock. The same one each time, unless the host slept in between.
     pub(crate) fn to_instant(self) -> Instant {
-        let now = Instant::now();
-        now.checked_add(self.remaining()).unwrap_or(now)
+        let (moment, instant) = anchor();
+        let then = match self.0.checked_sub(moment.0) {
+            Some(later) => instant.checked_add(later),
+            None => instant.checked_sub(moment.0 - self.0),
+        };
+        then.unwrap_or(instant)
+    }
+}
+
+/// A point of both clocks, kept until one of them has stood still.
+fn anchor() -> (Moment, Instant) {
+    const READING: Duration = Duration::from_millis(1);
+    static ANCHOR: Mutex<Option<(Moment, Instant)>> = Mutex::new(None);
+    let mut anchor = ANCHOR.lock().unwrap_or_else(PoisonError::into_inner);
+    // The reading in the middle may be any time after the first one and before the last.
+    let (before, now, after) = (Instant::now(), Moment::now(), Instant::now());
+    let holds = |&(moment, instant): &(Moment, Instant)| {
+        let expected = instant + now.since(moment);
+        before <= expected + READING && expected <= after + READING
+    };
+    match anchor.filter(holds) {
+        Some(kept) => kept,
+        None => *anchor.insert((now, before)),
     }
 }
 
@@ -71,4 +93,19 @@ fn since_boot() -> Duration {
     use std::sync::OnceLock;
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_the_same_instant_each_time() {
+        let moments = [Moment::now(), Moment::now() + Duration::from_secs(30), Moment(Duration::ZERO)];
+        let instants = moments.map(Moment::to_instant);
+        assert!(instants[0] <= Instant::now() && instants[1] > Instant::now());
+        for _ in 0..10_000 {
+            assert_eq!(moments.map(Moment::to_instant), instants);
+        }
+    }
 }
