@@ -2,7 +2,8 @@
 -- KEYS[i]       record (hash: owner -> hold count)
 -- ARGV[2i - 1]  owner of record i
 -- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
--- Reply         for each key 1 the owner holds it | 0 no record | -1 the record is of another type
+-- Reply         the number of keys, if each is held by its owner; else for each key
+--               1 the owner holds it | 0 no record | -1 the record is of another type
 --               | -2 it was not renewed: the server refuses to | -3 held by others
 local reply = {}
 local function refused(answer)
@@ -27,4 +28,9 @@ for i, key in ipairs(KEYS) do
         end
     end
 end
-return reply
+for _, answer in ipairs(reply) do
+    if answer ~= 1 then
+        return reply
+    end
+end
+return #KEYS

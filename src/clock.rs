@@ -5,49 +5,85 @@
 
 #[cfg(all(test, shuttle))]
 use crate::sync::time::since_boot;
+use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A point of the boot-time clock.
+/// A point of the boot-time clock, in nanoseconds: eight bytes, also where there may be none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(Duration);
+pub(crate) struct Moment(NonZeroU64);
 
 impl Moment {
     /// Later than every deadline.
-    pub(crate) const FAR: Self = Self(Duration::MAX);
+    pub(crate) const FAR: Self = Self(NonZeroU64::MAX);
 
     pub(crate) fn now() -> Self {
-        Self(since_boot())
+        Self::at(nanos(since_boot()))
+    }
+
+    fn at(nanos: u64) -> Self {
+        Self(NonZeroU64::new(nanos).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Never 0.
+    pub(crate) fn nanos(self) -> u64 {
+        self.0.get()
+    }
+
+    pub(crate) fn from_nanos(nanos: u64) -> Option<Self> {
+        NonZeroU64::new(nanos).map(Self)
     }
 
     /// Time from now until this moment; zero once it has passed.
     pub(crate) fn remaining(self) -> Duration {
-        self.0.saturating_sub(since_boot())
+        self.since(Self::now())
     }
 
     pub(crate) fn passed(self) -> bool {
-        since_boot() >= self.0
+        Self::now() >= self
     }
 
     /// Time from `earlier` until this moment; zero if it is the later one.
     pub(crate) fn since(self, earlier: Self) -> Duration {
-        self.0.saturating_sub(earlier.0)
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
     /// The last moment, not after this one, that is a whole number of `step`s away from the clock's zero.
     pub(crate) fn rounded_down(self, step: Duration) -> Self {
-        let (at, step) = (self.0.as_nanos(), step.as_nanos().max(1));
-        u64::try_from(at - at % step).map_or(self, |at| Self(Duration::from_nanos(at)))
+        Self::at(self.0.get() - self.0.get() % nanos(step).max(1))
+    }
+
+    /// The first such moment, not before this one.
+    pub(crate) fn rounded_up(self, step: Duration) -> Self {
+        (self + step - Duration::from_nanos(1)).rounded_down(step)
     }
 
     /// The same moment on the standard clock. The same one each time, unless the host slept in between.
     pub(crate) fn to_instant(self) -> Instant {
         let (moment, instant) = anchor();
-        let then = match self.0.checked_sub(moment.0) {
-            Some(later) => instant.checked_add(later),
-            None => instant.checked_sub(moment.0 - self.0),
+        let then = match self >= moment {
+            true => instant.checked_add(self.since(moment)),
+            false => instant.checked_sub(moment.since(self)),
         };
         then.unwrap_or(instant)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl std::ops::Add<Duration> for Moment {
+    type Output = Self;
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(by)))
+    }
+}
+
+impl std::ops::Sub<Duration> for Moment {
+    type Output = Self;
+    fn sub(self, by: Duration) -> Self {
+        Self::at(self.0.get().saturating_sub(nanos(by)))
     }
 }
 
@@ -65,20 +101,6 @@ fn anchor() -> (Moment, Instant) {
     match anchor.filter(holds) {
         Some(kept) => kept,
         None => *anchor.insert((now, before)),
-    }
-}
-
-impl std::ops::Add<Duration> for Moment {
-    type Output = Self;
-    fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(by))
-    }
-}
-
-impl std::ops::Sub<Duration> for Moment {
-    type Output = Self;
-    fn sub(self, by: Duration) -> Self {
-        Self(self.0.saturating_sub(by))
     }
 }
 
@@ -101,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_moment_is_the_same_instant_each_time() {
-        let moments = [Moment::now(), Moment::now() + Duration::from_secs(30), Moment(Duration::ZERO)];
+        let moments = [Moment::now(), Moment::now() + Duration::from_secs(30), Moment::at(0)];
         let instants = moments.map(Moment::to_instant);
         assert!(instants[0] <= Instant::now() && instants[1] > Instant::now());
         for _ in 0..10_000 {

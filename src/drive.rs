@@ -11,6 +11,7 @@
 //! 4. A waiter that left costs nothing: what was won for it goes to the next, or back.
 //! 5. The epoch is read before an attempt is sent, so that a message that overtakes the reply is not lost.
 
+use crate::at_work::AtWork;
 use crate::clock::Moment;
 use crate::connection::{Answer, Limit};
 use crate::error::{Error, LossReason, Phase, Result};
@@ -33,12 +34,8 @@ use tracing::{debug, warn};
 const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// Drives `lane` until there is nothing left to do.
-pub(crate) fn drive(
-    session: Arc<Session>,
-    lane: Arc<Lane>,
-    ended: Option<session::Driver>,
-) -> session::Driver {
-    let driving = async move {
+pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> session::Driver {
+    Box::pin(async move {
         let mut driver = Driver {
             session,
             lane,
@@ -48,15 +45,15 @@ pub(crate) fn drive(
             gone_unheard: None,
             pause: None,
         };
-        while driver.step().await {}
-    };
-    match ended {
-        Some(mut driver) => {
-            driver.set(driving);
-            driver
+        loop {
+            match driver.next() {
+                Step::Wait(until) => driver.wait(until).await,
+                Step::Do(action) => driver = AtWork::new(driver.act(action)).await,
+                Step::Again => {}
+                Step::Finish => return,
+            }
         }
-        None => session::Driver::new(driving),
-    }
+    })
 }
 
 pub(crate) struct Driver {
@@ -73,6 +70,15 @@ pub(crate) struct Driver {
 
 /// What to do next.
 enum Step {
+    Do(Action),
+    Wait(Moment),
+    /// Look again.
+    Again,
+    Finish,
+}
+
+/// What the server has a part in.
+enum Action {
     Release(Release),
     Reenter(Vec<(u64, Lease)>),
     Attempt {
@@ -86,43 +92,38 @@ enum Step {
     Check,
     /// Let the record follow a hold that is ahead of it.
     Follow,
-    Wait(Moment),
-    /// Look again.
-    Again,
-    Finish,
 }
 
 impl Driver {
-    /// One step; false when the lane is done.
-    async fn step(&mut self) -> bool {
-        match self.next() {
-            Step::Release(Release::Level { hold, renewing, reply }) => {
+    async fn act(mut self, action: Action) -> Self {
+        match action {
+            Action::Release(Release::Level { hold, renewing, reply }) => {
                 self.release(hold, renewing, reply).await
             }
-            Step::Release(Release::Text(text, until)) => self.clear(&text, until).await,
-            Step::Reenter(waiters) => self.reenter(waiters).await,
-            Step::Attempt { ticket, owner, lease, once } => self.attempt(ticket, &owner, lease, once).await,
-            Step::Glance => self.glance().await,
-            Step::Check => self.check().await,
-            Step::Wait(until) => {
-                in_place::settle().await;
-                select! {
-                    () = self.lane.signal.woken() => {}
-                    () = time::sleep(until.remaining()) => {}
-                }
-            }
-            Step::Follow => self.follow().await,
-            Step::Again => {}
-            Step::Finish => return false,
+            Action::Release(Release::Text(text, until)) => self.clear(&text, until).await,
+            Action::Reenter(waiters) => self.reenter(waiters).await,
+            Action::Attempt { ticket, owner, lease, once } => self.attempt(ticket, &owner, lease, once).await,
+            Action::Glance => self.glance().await,
+            Action::Check => self.check().await,
+            Action::Follow => self.follow().await,
         }
-        true
+        self
+    }
+
+    async fn wait(&self, until: Moment) {
+        in_place::settle().await;
+        self.lane.work().place = None;
+        select! {
+            () = self.lane.signal.woken() => {}
+            () = time::sleep(until.remaining()) => {}
+        }
     }
 
     fn next(&mut self) -> Step {
         let lane = self.lane.clone();
         let mut work = lane.work();
         if let Some(release) = work.next_release() {
-            return Step::Release(release);
+            return Step::Do(Action::Release(release));
         }
         // A hold whose end nobody has noticed yet comes back here when somebody does.
         if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
@@ -154,12 +155,12 @@ impl Driver {
         }
         // What came meanwhile.
         if let Some(release) = work.next_release() {
-            return Step::Release(release);
+            return Step::Do(Action::Release(release));
         }
         if let Some(Current { behind: Some(behind), .. }) = &work.current {
             return match behind.again_at {
                 Some(at) if now < at => Step::Wait(at.min(behind.until)),
-                _ => Step::Follow,
+                _ => Step::Do(Action::Follow),
             };
         }
         let owner = if work.current.is_some() { hold.as_ref().map(|hold| &hold.owner) } else { None };
@@ -170,15 +171,15 @@ impl Driver {
             .map(|waiter| (waiter.ticket, waiter.lease))
             .collect();
         if !again.is_empty() {
-            return Step::Reenter(again);
+            return Step::Do(Action::Reenter(again));
         }
         if let Some(once) = work.waiters.iter().find(|waiter| waiter.once) {
-            return Step::Attempt {
+            return Step::Do(Action::Attempt {
                 ticket: once.ticket,
                 owner: once.owner.clone(),
                 lease: once.lease,
                 once: true,
-            };
+            });
         }
         let Some(first) = work.waiters.front() else {
             self.subscription = None;
@@ -202,7 +203,7 @@ impl Driver {
         if ours {
             // Behind a hold of our own: it will be handed on, or end, or be ended by somebody, who tells of that.
             if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
-                return Step::Check;
+                return Step::Do(Action::Check);
             }
             let end = hold.map_or(Moment::FAR, |hold| hold.deadline());
             return Step::Wait(if waits { end } else { end.min(listen_from) });
@@ -210,14 +211,18 @@ impl Driver {
         match &self.told {
             Some(told) if told.before.epoch == epoch && now < told.attempt_at => {
                 let glance_at = told.next_glance(work.newest());
-                if now >= glance_at { Step::Glance } else { Step::Wait(told.attempt_at.min(glance_at)) }
+                if now >= glance_at {
+                    Step::Do(Action::Glance)
+                } else {
+                    Step::Wait(told.attempt_at.min(glance_at))
+                }
             }
-            _ => Step::Attempt {
+            _ => Step::Do(Action::Attempt {
                 ticket: first.ticket,
                 owner: first.owner.clone(),
                 lease: first.lease,
                 once: false,
-            },
+            }),
         }
     }
 

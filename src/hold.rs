@@ -9,6 +9,7 @@
 use crate::clock::Moment;
 use crate::error::LossReason;
 use crate::owner::OwnerId;
+use crate::schedule::{Place, Scheduled};
 use crate::sync::{Mutex, MutexGuard, watch};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,10 +59,26 @@ pub(crate) struct Hold {
     pub life: u64,
     /// How long its own request makes the record live.
     pub lease: Duration,
+    /// Where the watchdog has it.
+    place: Place,
     status: Mutex<Status>,
     /// Made only for those who want to follow the state.
     followers: OnceLock<watch::Sender<HoldState>>,
     observer: Weak<dyn Observer>,
+}
+
+/// What the watchdog goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    pub suspect: bool,
+    pub deadline: Moment,
+    /// When the last confirmed request was sent, and whether that was another than the hold's first.
+    pub confirmed: Moment,
+    pub again: bool,
+    /// The watchdog renews it.
+    pub renewed: bool,
+    /// The record is known to name it.
+    pub settled: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -75,8 +92,6 @@ struct Status {
     renewing: u32,
     /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
     unanswered: u32,
-    /// When the watchdog looks at it next, if it does.
-    due: Option<Moment>,
     /// Its request is confirmed: the record names it.
     settled: bool,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
@@ -101,6 +116,7 @@ impl Hold {
             text,
             life,
             lease,
+            place: Place::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
                 deadline: sent + lease,
@@ -108,7 +124,6 @@ impl Hold {
                 again: false,
                 renewing: 0,
                 unanswered: 0,
-                due: None,
                 settled: true,
                 unrenewed: LossReason::Expired,
             }),
@@ -138,16 +153,16 @@ impl Hold {
 
     /// The state by now.
     pub(crate) fn state(self: &Arc<Self>) -> HoldState {
-        self.change(|_| {})
+        self.state_at(Moment::now())
+    }
+
+    /// The same for one who has just looked at the clock.
+    pub(crate) fn state_at(self: &Arc<Self>, now: Moment) -> HoldState {
+        self.change(now, |_| {})
     }
 
     pub(crate) fn deadline(&self) -> Moment {
         self.lock().deadline
-    }
-
-    /// Whether the record is known to name it.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.lock().settled
     }
 
     /// Ends the hold if it is certain still. Tells no observer, so that a lock of theirs may be held.
@@ -164,14 +179,17 @@ impl Hold {
         ends
     }
 
-    /// When the last confirmed request was sent, and whether that was another than the hold's first.
-    pub(crate) fn confirmed(&self) -> (Moment, bool) {
+    /// `None` once it is over, and that is known.
+    pub(crate) fn standing(&self) -> Option<Standing> {
         let status = self.lock();
-        (status.confirmed, status.again)
-    }
-
-    pub(crate) fn is_released(&self) -> bool {
-        self.lock().state == HoldState::Released
+        status.state.is_live().then_some(Standing {
+            suspect: status.state == HoldState::Suspect,
+            deadline: status.deadline,
+            confirmed: status.confirmed,
+            again: status.again,
+            renewed: status.renewing > 0,
+            settled: status.settled,
+        })
     }
 
     /// Whether it has ended, and that is known.
@@ -195,11 +213,6 @@ impl Hold {
         status.renewing > 0
     }
 
-    /// Notes when the watchdog looks at it next, and tells when it was to. Under the watchdog's lock only.
-    pub(crate) fn plan(&self, due: Option<Moment>) -> Option<Moment> {
-        std::mem::replace(&mut self.lock().due, due)
-    }
-
     pub(crate) fn renewal_sent(&self) {
         self.lock().unanswered += 1;
     }
@@ -215,7 +228,7 @@ impl Hold {
 
     /// The server confirmed at some time after `sent` that the record lives for `lease` from then on.
     pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, lease: Duration) -> HoldState {
-        self.change(|status| {
+        self.change(Moment::now(), |status| {
             status.state = HoldState::Held;
             status.settled = true;
             status.unrenewed = LossReason::Expired;
@@ -227,7 +240,7 @@ impl Hold {
     /// It is no longer certain that the record is there. `unrenewed` will have been the reason if nothing better is
     /// heard before the deadline.
     pub(crate) fn doubt(self: &Arc<Self>, unrenewed: LossReason) -> HoldState {
-        self.change(|status| {
+        self.change(Moment::now(), |status| {
             status.state = HoldState::Suspect;
             status.unrenewed = unrenewed;
         })
@@ -239,14 +252,15 @@ impl Hold {
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {
-        self.change(|status| status.state = HoldState::Lost(reason))
+        self.change(Moment::now(), |status| status.state = HoldState::Lost(reason))
     }
 
     /// Gives the hold back: nobody renews it from now on. Tells what it was.
     pub(crate) fn release(self: &Arc<Self>) -> HoldState {
         let mut before = None;
-        let after =
-            self.change(|status| before = Some(std::mem::replace(&mut status.state, HoldState::Released)));
+        let after = self.change(Moment::now(), |status| {
+            before = Some(std::mem::replace(&mut status.state, HoldState::Released))
+        });
         before.unwrap_or(after)
     }
 
@@ -258,13 +272,13 @@ impl Hold {
     }
 
     /// Applies `change` if the hold is still live, and tells those whom it concerns.
-    fn change(self: &Arc<Self>, change: impl FnOnce(&mut Status)) -> HoldState {
+    fn change(self: &Arc<Self>, now: Moment, change: impl FnOnce(&mut Status)) -> HoldState {
         let mut status = self.lock();
         let before = status.state;
         if !before.is_live() {
             return before;
         }
-        if status.deadline.passed() {
+        if now >= status.deadline {
             // A fixed lease ends as it was meant to, server or not.
             let reason = if status.renewing > 0 { status.unrenewed } else { LossReason::Expired };
             status.state = HoldState::Lost(reason);
@@ -298,6 +312,12 @@ impl Hold {
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Scheduled for Hold {
+    fn place(&self) -> &Place {
+        &self.place
     }
 }
 

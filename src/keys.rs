@@ -4,7 +4,7 @@
 //! keys of one lock share a cluster slot.
 
 use crate::error::{Error, Result};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 /// Redis refuses keys and values longer than this (`proto-max-bulk-len`, by default 512 MB).
@@ -14,13 +14,15 @@ const MAX_BYTES: usize = 512 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct LockKeys {
     record: Arc<str>,
-    channel: Arc<str>,
+    /// Made when it is needed: a lock that is only held has no use for it.
+    channel: OnceLock<Arc<str>>,
 }
+
+const CHANNEL: &str = "redisson_lock__channel";
 
 impl LockKeys {
     /// `name` is the lock's name after the name mapper.
     pub(crate) fn new(name: String) -> Result<Self> {
-        const CHANNEL: &str = "redisson_lock__channel";
         if name.is_empty() {
             return Err(Error::misuse("a lock's name must not be empty"));
         }
@@ -30,7 +32,7 @@ impl LockKeys {
                 name.len()
             )));
         }
-        Ok(Self { channel: prefix(CHANNEL, &name).into(), record: name.into() })
+        Ok(Self { record: name.into(), channel: OnceLock::new() })
     }
 
     /// The key of the record: the lock's name itself.
@@ -40,7 +42,7 @@ impl LockKeys {
 
     /// The channel on which a release is published.
     pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.channel
+        self.channel.get_or_init(|| prefix(CHANNEL, &self.record).into())
     }
 }
 

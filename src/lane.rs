@@ -207,6 +207,10 @@ impl Work {
         // Taken under the lane's lock, so that the queue is in their order.
         let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
         let Terms { lease, pipelined } = terms;
+        if self.waiters.is_empty() {
+            // Most are alone.
+            self.waiters.reserve_exact(1);
+        }
         self.waiters.push_back(Waiter { ticket, owner, lease, once, pipelined, attempts: 0, reply });
         ticket
     }

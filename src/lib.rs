@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 mod acquire;
+mod at_work;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
@@ -27,6 +28,7 @@ mod permissions;
 mod pipelined;
 mod pubsub;
 mod release;
+mod schedule;
 mod script;
 mod session;
 #[cfg(all(test, shuttle))]

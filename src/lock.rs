@@ -275,20 +275,28 @@ impl Lock {
 /// The kind. The lane of its key asks one thing after another, so what it keeps is not contended for.
 struct Plain {
     keys: LockKeys,
-    last: Mutex<Option<Last>>,
+    last: Mutex<Last>,
 }
 
-/// The last owner who took the lock.
-struct Last {
+/// Who released the lock last.
+#[derive(Default)]
+enum Last {
+    #[default]
+    Nobody,
+    Once(Arc<str>),
+    /// More than once in a row, and with that lease: what is asked for need not be made anew each time.
+    Often(Box<Often>),
+}
+
+struct Often {
     owner: Arc<str>,
     lease_ms: u64,
-    /// From the second time in a row on: what was asked for, an acquire and a release. The next time they need not be made
-    /// anew. Not at once, because they are larger than all else that a lock which is held takes.
-    asked: Option<(Request, Request)>,
+    acquire: Request,
+    release: Request,
 }
 
 impl Plain {
-    fn last(&self) -> MutexGuard<'_, Option<Last>> {
+    fn last(&self) -> MutexGuard<'_, Last> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -303,17 +311,22 @@ impl Contend for Plain {
     }
 
     fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
-        let acquire = || script::acquire(self.record(), owner, lease_ms);
-        match &mut *self.last() {
-            Some(last) if last.owner == *owner && last.lease_ms == lease_ms => {
-                let release = || script::release(self.record(), owner, self.channel());
-                last.asked.get_or_insert_with(|| (acquire(), release())).0.clone()
+        let mut last = self.last();
+        let before = match &*last {
+            Last::Often(often) if often.owner == *owner && often.lease_ms == lease_ms => {
+                return often.acquire.clone();
             }
-            last => {
-                *last = Some(Last { owner: owner.clone(), lease_ms, asked: None });
-                acquire()
-            }
+            Last::Often(often) => Some(&often.owner),
+            Last::Once(before) => Some(before),
+            Last::Nobody => None,
+        };
+        let acquire = script::acquire(self.record(), owner, lease_ms);
+        if before == Some(owner) {
+            let release = script::release(self.record(), owner, self.channel());
+            let often = Often { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
+            *last = Last::Often(Box::new(often));
         }
+        acquire
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
@@ -321,12 +334,14 @@ impl Contend for Plain {
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
-        let last = self.last();
-        let known = last.as_ref().filter(|last| last.owner == *owner).and_then(|last| last.asked.as_ref());
-        known.map_or_else(
-            || script::release(self.record(), owner, self.channel()),
-            |(_, release)| release.clone(),
-        )
+        let mut last = self.last();
+        match &*last {
+            Last::Often(often) if often.owner == *owner => return often.release.clone(),
+            Last::Once(before) if before == owner => {}
+            _ => *last = Last::Once(owner.clone()),
+        }
+        drop(last);
+        script::release(self.record(), owner, self.channel())
     }
 
     fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {

@@ -383,6 +383,7 @@ pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) 
 
 pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
     match reply {
+        Reply::Int(all) if usize::try_from(*all) == Ok(batch) => Ok(vec![Renewed::Held; batch]),
         Reply::List(items) if items.len() == batch => items
             .iter()
             .map(|item| match item.int()? {

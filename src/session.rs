@@ -12,28 +12,18 @@ use crate::options::{Lease, Options};
 use crate::pubsub::PubSub;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::task::AbortHandle;
-use crate::sync::{Handle, Mutex, thread_local, time};
+use crate::sync::{Handle, Mutex, time};
 use crate::watchdog::Watchdog;
 use dashmap::DashMap;
-use std::cell::RefCell;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio_util::sync::ReusableBoxFuture;
 
-/// Drives a lane until there is nothing left to do, in a box that served before if there is one. The wait loop, handed
-/// in from where it lives.
-pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>, Option<Driver>) -> Driver;
-pub(crate) type Driver = ReusableBoxFuture<'static, ()>;
-
-thread_local! {
-    /// The boxes of drivers that have ended: too large for what the allocator keeps for a thread.
-    static ENDED: RefCell<Vec<Driver>> = const { RefCell::new(Vec::new()) };
-}
-/// So many are kept.
-const KEPT: usize = 16;
+/// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
+pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Driver;
+pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(crate) struct Session {
     /// The client's uuid as text.
@@ -277,15 +267,13 @@ pub(crate) type Turn = in_place::Turn<Driving>;
 /// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
 pub(crate) struct Driving {
     lane: Arc<Lane>,
-    driver: Option<Driver>,
+    driver: Driver,
     done: bool,
 }
 
 impl Driving {
     fn new(session: &Arc<Session>, lane: &Arc<Lane>) -> Self {
-        let ended = ENDED.try_with(|ended| ended.borrow_mut().pop()).ok().flatten();
-        let driver = (session.drive)(session.clone(), lane.clone(), ended);
-        Self { lane: lane.clone(), driver: Some(driver), done: false }
+        Self { lane: lane.clone(), driver: (session.drive)(session.clone(), lane.clone()), done: false }
     }
 }
 
@@ -302,8 +290,7 @@ impl Future for Driving {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(driver) = &mut self.driver else { return Poll::Ready(()) };
-        self.done = driver.poll(cx).is_ready();
+        self.done = self.driver.as_mut().poll(cx).is_ready();
         if self.done { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -316,13 +303,6 @@ impl Drop for Driving {
                 session.close();
             }
             empty(&self.lane);
-        } else if let Some(driver) = self.driver.take() {
-            let _ = ENDED.try_with(|ended| {
-                let mut ended = ended.borrow_mut();
-                if ended.len() < KEPT {
-                    ended.push(driver);
-                }
-            });
         }
     }
 }

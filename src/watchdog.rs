@@ -13,11 +13,11 @@
 use crate::clock::Moment;
 use crate::connection::{Connection, Limit};
 use crate::error::{Error, LossReason, Phase};
-use crate::hold::{Hold, HoldState};
+use crate::hold::{Hold, HoldState, Standing};
 use crate::options::millis;
+use crate::schedule::Schedule;
 use crate::script::{self, Renewed};
 use crate::sync::{Mutex, MutexGuard, select, task, time};
-use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -27,6 +27,8 @@ use tracing::{Instrument, debug, debug_span, warn};
 const BATCH: usize = 100;
 /// Ticks in a third of the lease.
 const TICKS: u32 = 64;
+/// So close to each other, deadlines are one: timers are no finer.
+const DEADLINES: Duration = Duration::from_millis(1);
 /// The longest time between two looks at the clock.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -37,57 +39,66 @@ pub(crate) struct Watchdog(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     lease: Duration,
-    schedule: Mutex<Schedule>,
+    watched: Mutex<Watched>,
     earlier: Notify,
 }
 
-/// What comes next for each hold, by time and generation.
 #[derive(Debug)]
-struct Schedule {
-    /// Each hold knows when it is due, to be found again.
-    next: BTreeMap<(Moment, u64), Arc<Hold>>,
+struct Watched {
+    holds: Schedule<Hold>,
     /// Until when the task sleeps.
     asleep_until: Moment,
 }
 
 impl Watchdog {
     pub(crate) fn new(lease: Duration) -> Self {
-        let schedule = Schedule { next: BTreeMap::new(), asleep_until: Moment::FAR };
-        Self(Arc::new(Shared { lease, schedule: Mutex::new(schedule), earlier: Notify::new() }))
+        let watched = Watched { holds: Schedule::new(), asleep_until: Moment::FAR };
+        Self(Arc::new(Shared { lease, watched: Mutex::new(watched), earlier: Notify::new() }))
     }
 
     /// Watches over `hold` from now on.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
-        if !hold.is_renewed() {
-            return self.plan(hold, hold.deadline());
+        self.plan([hold], |hold, standing| self.next(hold, standing));
+    }
+
+    /// No longer watches over `hold`, which is over.
+    pub(crate) fn forget(&self, hold: &Hold) {
+        self.lock().holds.take(hold);
+    }
+
+    /// When there is something to do for `hold` if all is well.
+    fn next(&self, hold: &Hold, standing: &Standing) -> Moment {
+        if !standing.renewed {
+            return standing.deadline;
         }
         let third = self.0.lease / 3;
-        let (confirmed, again) = hold.confirmed();
-        let early = if again { Duration::ZERO } else { third.mul_f64(share(hold.generation) / 2.0) };
-        self.plan(hold, (confirmed + third - early).rounded_down(third / TICKS));
+        let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.generation) / 2.0) };
+        (standing.confirmed + third - early).rounded_down(third / TICKS)
     }
 
-    /// No longer watches over `hold`.
-    pub(crate) fn forget(&self, hold: &Hold) {
-        let mut schedule = self.lock();
-        if let Some(due) = hold.plan(None) {
-            schedule.next.remove(&(due, hold.generation));
+    /// Looks at each of `holds` next when `due` says so, or at its deadline. One that is over is left out: whoever ended it
+    /// since has nothing more to take out.
+    fn plan<'a>(
+        &self,
+        holds: impl IntoIterator<Item = &'a Arc<Hold>>,
+        due: impl Fn(&Hold, &Standing) -> Moment,
+    ) {
+        let mut watched = self.lock();
+        let mut first = Moment::FAR;
+        for hold in holds {
+            let Some(standing) = hold.standing() else {
+                watched.holds.take(hold);
+                continue;
+            };
+            let due = match due(hold, &standing) {
+                due if due < standing.deadline => due,
+                _ => standing.deadline.rounded_up(DEADLINES),
+            };
+            watched.holds.put(hold, due);
+            first = first.min(due);
         }
-    }
-
-    fn plan(&self, hold: &Arc<Hold>, due: Moment) {
-        let mut schedule = self.lock();
-        if let Some(old) = hold.plan(Some(due)) {
-            schedule.next.remove(&(old, hold.generation));
-        }
-        schedule.next.insert((due, hold.generation), hold.clone());
-        if due < schedule.asleep_until {
+        if first < watched.asleep_until {
             self.0.earlier.notify_one();
-        }
-        drop(schedule);
-        if hold.is_released() {
-            // Since the caller looked; and whoever released it may have had nothing to take out.
-            self.forget(hold);
         }
     }
 
@@ -96,64 +107,41 @@ impl Watchdog {
         let mut link = connection.clone();
         loop {
             let next = {
-                let mut schedule = self.lock();
-                let until = match schedule.next.first_key_value() {
-                    Some((&(due, _), _)) => due.min(Moment::now() + LOOK),
-                    None => Moment::FAR,
-                };
-                schedule.asleep_until = until;
-                until
+                let mut watched = self.lock();
+                let first = watched.holds.first();
+                watched.asleep_until = first.map_or(Moment::FAR, |due| due.min(Moment::now() + LOOK));
+                watched.asleep_until
             };
             let everyone = select! {
                 () = self.0.earlier.notified() => false,
                 () = time::sleep(next.remaining()) => false,
                 () = link.changed() => true,
             };
-            let due = self.take_due(everyone);
-            let down = link.down().is_some();
-            for hold in due.iter().filter(|_| everyone) {
+            let now = Moment::now();
+            let mut due = self.lock().holds.take_due(if everyone { Moment::FAR } else { now });
+            due.retain(|hold| {
                 // In doubt until the next confirmation; the deadline goes on counting.
-                if hold.doubt(LossReason::Unreachable).is_live() && down {
-                    self.plan(hold, hold.deadline());
-                }
-            }
-            if !(everyone && down) {
+                let state = if everyone { hold.doubt(LossReason::Unreachable) } else { hold.state_at(now) };
+                state.is_live()
+            });
+            // Whatever becomes of the request, the deadline is kept.
+            self.plan(&due, |_, standing| standing.deadline);
+            if !(everyone && connection.down().is_some()) {
                 self.renew(due, everyone, &connection);
             }
         }
     }
 
-    /// The holds that are due, or all of them.
-    fn take_due(&self, everyone: bool) -> Vec<Arc<Hold>> {
-        let mut schedule = self.lock();
-        let until = if everyone { Moment::FAR } else { Moment::now() };
-        let later = schedule.next.split_off(&(until, u64::MAX));
-        let due: Vec<_> = std::mem::replace(&mut schedule.next, later).into_values().collect();
-        for hold in &due {
-            hold.plan(None);
-        }
-        due
-    }
-
     /// Renews those that are renewed; looks at the others too if they are in doubt or `look`, else leaves them to
     /// their deadline.
-    fn renew(&self, due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
-        let mut batch = Vec::new();
-        for hold in due {
-            let state = hold.state();
-            if !state.is_live() {
-                continue;
-            }
-            // Whatever becomes of the request, the deadline is kept.
-            self.plan(&hold, hold.deadline());
-            // The record of one that is not settled names another.
-            if hold.is_settled() && (hold.is_renewed() || look || state == HoldState::Suspect) {
-                batch.push(hold);
-            }
-        }
-        for batch in batch.chunks(BATCH) {
+    fn renew(&self, mut due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
+        // The record of one that is not settled names another.
+        let wanted = |now: Standing| now.settled && (now.renewed || look || now.suspect);
+        due.retain(|hold| hold.standing().is_some_and(wanted));
+        while !due.is_empty() {
+            let batch = due.split_off(due.len().saturating_sub(BATCH));
             let span = debug_span!("renew", holds = batch.len());
-            task::spawn(self.clone().renew_batch(batch.to_vec(), connection.clone()).instrument(span));
+            task::spawn(self.clone().renew_batch(batch, connection.clone()).instrument(span));
         }
     }
 
@@ -178,6 +166,7 @@ impl Watchdog {
         };
         match outcome {
             Ok((outcome, sent, life)) => {
+                let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
                 for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
                     let state = match outcome {
                         Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
@@ -187,33 +176,32 @@ impl Watchdog {
                     };
                     debug!(lock = ?hold.record, owner = %hold.text, ?state, "renewed");
                     match state {
-                        HoldState::Held => self.watch(hold),
-                        HoldState::Suspect => self.ask_again(hold),
+                        HoldState::Held => held.push(hold),
+                        HoldState::Suspect => suspect.push(hold),
                         _ => self.forget(hold),
                     }
                 }
+                // Backwards: the last one put in is the cheapest to take out.
+                self.plan(held.into_iter().rev(), |hold, standing| self.next(hold, standing));
+                self.ask_again(suspect);
             }
             Err(error) => {
                 warn!(holds = holds.len(), %error, "renewal failed");
                 let refused = matches!(error, Error::Refused { .. });
                 let why = if refused { LossReason::Expired } else { LossReason::Unreachable };
-                for hold in &holds {
-                    // A hold that ended meanwhile is past doubting.
-                    if hold.doubt(why).is_live() {
-                        self.ask_again(hold);
-                    }
-                }
+                // A hold that ended meanwhile is past doubting.
+                self.ask_again(holds.iter().filter(|hold| hold.doubt(why).is_live()));
             }
         }
     }
 
-    fn ask_again(&self, hold: &Arc<Hold>) {
+    fn ask_again<'a>(&self, holds: impl IntoIterator<Item = &'a Arc<Hold>>) {
         let again = Moment::now() + (self.0.lease / 10).min(LOOK);
-        self.plan(hold, again.min(hold.deadline()));
+        self.plan(holds, |_, _| again);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Schedule> {
-        self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

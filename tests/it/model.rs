@@ -280,7 +280,11 @@ fn fits(request: &Request, outcomes: &[Outcome], reply: &Value, asked: Window) -
                 Reply::Number(number) => Value::Int(*number),
                 other => unreachable!("a renewal answers by numbers and not by {other:?}"),
             });
-            *reply == Value::Array(numbers.collect())
+            let numbers: Vec<_> = numbers.collect();
+            match i64::try_from(numbers.len()) {
+                Ok(all) if numbers.iter().all(|number| *number == Value::Int(1)) => *reply == Value::Int(all),
+                _ => *reply == Value::Array(numbers),
+            }
         }
         (_, &[(_, expected)]) => match expected {
             Reply::Number(number) | Reply::Done(_, number) => *reply == Value::Int(number),

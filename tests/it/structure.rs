@@ -20,8 +20,9 @@ const RULE: &[(&str, &[&str])] = &[
     ("connection", &["clock", "dump", "error", "in_place", "keys", "options", "script", "sync"]),
     ("pubsub", &["clock", "connection", "options", "sync", "wakeup"]),
     ("permissions", &["connection", "error", "keys", "script"]),
-    ("hold", &["clock", "error", "owner", "sync"]),
-    ("watchdog", &["clock", "connection", "error", "hold", "options", "script", "sync"]),
+    ("schedule", &["clock"]),
+    ("hold", &["clock", "error", "owner", "schedule", "sync"]),
+    ("watchdog", &["clock", "connection", "error", "hold", "options", "schedule", "script", "sync"]),
     (
         "lane",
         &[
@@ -39,10 +40,12 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("session", &["connection", "error", "in_place", "lane", "options", "pubsub", "sync", "watchdog"]),
+    ("at_work", &["drive", "sync"]),
     ("acquire", &["clock", "error", "hold", "lane", "options", "owner", "session", "sync"]),
     (
         "drive",
         &[
+            "at_work",
             "clock",
             "connection",
             "error",

@@ -275,7 +275,10 @@ impl Data {
                     Some(_) => ":-3\r\n",
                 })
                 .collect();
-            return format!("*{}\r\n{}", held.len(), held.concat());
+            return match held.iter().all(|answer| *answer == ":1\r\n") {
+                true => format!(":{}\r\n", held.len()),
+                false => format!("*{}\r\n{}", held.len(), held.concat()),
+            };
         }
         let (key, args) = (words[0], &words[1..]);
         let absent = !self.records.contains_key(key);

@@ -94,6 +94,9 @@ pub async fn idle(seconds: f64) {
     println!("end seconds={} cpu={} memory={}", took.as_secs_f64(), spent.as_secs_f64(), memory());
 }
 
+/// So many tasks come to wait each 10 ms.
+const PACE: usize = 100;
+
 /// Locks that are held, and tasks that wait, until they are dropped.
 #[derive(Default)]
 pub struct Kept {
@@ -130,11 +133,15 @@ impl Kept {
         println!("end memory={} before={before}", memory().saturating_sub(before));
     }
 
-    /// Tasks that wait each for a lock that another process holds.
+    /// Tasks that wait each for a lock that another process holds. They come one after another, so that what is measured
+    /// is what waiting takes, and not so many first requests at once.
     pub async fn wait(&mut self, library: &Library, count: usize) {
         println!("begin");
         let before = memory();
         for n in 0..count {
+            if n % PACE == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
             let handle = library.handle(1, &format!("held:{n}"));
             self.waiters.push(tokio::spawn(async move {
                 handle.lock().await.unlock().await;
