@@ -21,6 +21,7 @@ use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
 use crate::script::{self, HandedOver, Released, Request};
 use crate::session::Session;
+use crate::sync::task;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -54,6 +55,16 @@ pub(crate) fn successor<'a>(
     (!refused).then_some(next)
 }
 
+/// Who the lock is handed to.
+struct Heir {
+    ticket: u64,
+    owner: OwnerId,
+    lease: Lease,
+}
+
+/// A hold that has just begun, and the waiter whose it is: not told yet.
+type Handed = (Arc<Hold>, u64);
+
 impl Driver {
     /// Gives back one level.
     pub(crate) async fn release(
@@ -63,16 +74,23 @@ impl Driver {
         reply: Option<oneshot::Sender<Result<()>>>,
     ) {
         let span = debug_span!("release", lock = ?hold.record, owner = %hold.text);
-        let outcome = self.release_level(&hold, renewing).instrument(span).await;
-        if let Err(error) = &outcome {
-            debug!(lock = ?hold.record, owner = %hold.text, %error, "not released");
-        }
+        let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
+            Ok(handed) => (Ok(()), handed),
+            Err(error) => {
+                debug!(lock = ?hold.record, owner = %hold.text, %error, "not released");
+                (Err(error), None)
+            }
+        };
         if let Some(reply) = reply {
             let _ = reply.send(outcome);
         }
+        // Whoever is woken last runs next: the one who holds now.
+        if let Some((hold, ticket)) = handed {
+            self.grant(&hold, &[ticket]);
+        }
     }
 
-    async fn release_level(&mut self, hold: &Arc<Hold>, renewing: bool) -> Result<()> {
+    async fn release_level(&mut self, hold: &Arc<Hold>, renewing: bool) -> Result<Option<Handed>> {
         let still_renewed = if renewing { hold.end_renewal() } else { hold.is_renewed() };
         let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
@@ -85,7 +103,7 @@ impl Driver {
             Some((recorded, levels)) => {
                 // A level that only had a fixed lease adds nothing when it ends.
                 let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
-                self.release_partly(hold, recorded, levels, lease).await
+                self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
             }
         }
     }
@@ -108,7 +126,12 @@ impl Driver {
     }
 
     /// Gives the lock back: to the next waiter of this client, or to everyone.
-    async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<()> {
+    async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<Option<Handed>> {
+        let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
+        if handing_on && self.lane.work().waiters.is_empty() {
+            // Whoever had it before, and has been told, may be on his way back to the queue.
+            task::yield_now().await;
+        }
         let (now, deadline) = (Moment::now(), hold.deadline());
         // From here on nobody renews it.
         let was = hold.release();
@@ -122,27 +145,25 @@ impl Driver {
         self.listen_for_the_unheard(&mut run);
         let next = successor(&self.session, &self.lane.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
-            .map(|next| (next.ticket, next.owner.clone(), next.lease));
-        if let Some((ticket, owner, lease)) = next
-            && let Some(outcome) = self.hand_over(hold, &text, deadline, ticket, &owner, lease, run).await
+            .map(|next| Heir { ticket: next.ticket, owner: next.owner.clone(), lease: next.lease });
+        if let Some(heir) = next
+            && let Some(outcome) = self.hand_over(hold, &text, deadline, heir, run).await
         {
             return outcome;
         }
         self.free(hold, &text, deadline, was, run).await
     }
 
-    /// Moves the record, which names `named`, to the waiter of `ticket`. `None` where it must be freed instead.
-    #[allow(clippy::too_many_arguments)]
+    /// Moves the record, which names `named`, to its heir. `None` where it must be freed instead.
     async fn hand_over(
         &mut self,
         from: &Arc<Hold>,
         named: &Arc<str>,
         deadline: Moment,
-        ticket: u64,
-        owner: &OwnerId,
-        lease: Lease,
+        heir: Heir,
         mut run: Run,
-    ) -> Option<Result<()>> {
+    ) -> Option<Result<Option<Handed>>> {
+        let Heir { ticket, owner, lease } = heir;
         let text = owner.text(&self.session.id, self.session.era());
         let length = self.session.length(lease);
         let mut request = self.lane.kind.hand_over(named, &text, millis(length));
@@ -170,9 +191,8 @@ impl Driver {
             Ok(HandedOver::Moved(subscriptions)) => {
                 run.count += 1;
                 run.others = Some(self.others_among(subscriptions));
-                let hold = self.begin(owner, text, &answer, length, run);
-                self.grant(&hold, &[ticket]);
-                Some(Ok(()))
+                let hold = self.begin(&owner, text, &answer, length, run);
+                Some(Ok(Some((hold, ticket))))
             }
             Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.life))),
             Ok(HandedOver::Other) => Some(self.vanished(&request, HoldState::Held, LossReason::Taken)),
@@ -193,7 +213,7 @@ impl Driver {
         deadline: Moment,
         was: HoldState,
         run: Run,
-    ) -> Result<()> {
+    ) -> Result<Option<Handed>> {
         let before = self.lane.signal.mark();
         let own = self.own_subscriptions();
         let mut request = self.lane.kind.release(named);
@@ -226,7 +246,7 @@ impl Driver {
                     };
                     self.pause = Some(Pause { until: Moment::now() + time, turns });
                 }
-                Ok(())
+                Ok(None)
             }
             Ok(Released::Gone) => self.vanished(&request, was, hold.gone_in(answer.life)),
             Ok(Released::Other) => self.vanished(&request, was, LossReason::Taken),
@@ -244,9 +264,9 @@ impl Driver {
 
     /// A release found nothing of the owner: the hold was lost before it. Unless an earlier send of it went
     /// unanswered, which may have done it: the record cannot tell.
-    fn vanished(&self, request: &Request, was: HoldState, reason: LossReason) -> Result<()> {
+    fn vanished(&self, request: &Request, was: HoldState, reason: LossReason) -> Result<Option<Handed>> {
         if request.repeated && was == HoldState::Held {
-            return Ok(());
+            return Ok(None);
         }
         self.session.retire_texts();
         Err(Error::Lost { name: self.lane.kind.record().to_string(), reason, holder: None })

@@ -78,6 +78,7 @@ const RULE: &[(&str, &[&str])] = &[
             "owner",
             "script",
             "session",
+            "sync",
         ],
     ),
     ("pipelined", &["clock", "connection", "drive", "error", "hold", "lane", "options", "release", "script"]),
