@@ -55,10 +55,9 @@ pub(crate) async fn acquire(
                     let left = limit.saturating_sub(Moment::now().since(started));
                     match time::timeout(left, turn.wait(&mut place.outcome)).await {
                         Ok(told) => told.ok(),
-                        // The answer may have come with the end of the time.
-                        Err(_) => match place.outcome.try_recv() {
-                            Ok(told) => Some(told),
-                            Err(_) => return place.give_up(&owner, started, once),
+                        Err(_) => match place.give_up(&owner, started, once) {
+                            Some(outcome) => return outcome,
+                            None => turn.wait(&mut place.outcome).await.ok(),
                         },
                     }
                 }
@@ -102,38 +101,37 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// The time is over. Busy if another held the lock meanwhile, by what is known, or it was the others' turn; else
-    /// nobody knows.
-    fn give_up<T>(&self, owner: &OwnerId, started: Moment, once: bool) -> Result<Option<T>> {
-        let (heard, hold) = {
-            let work = self.lane.work();
+    /// nobody knows. `None` if an outcome is just being told.
+    fn give_up<T>(&mut self, owner: &OwnerId, started: Moment, once: bool) -> Option<Result<Option<T>>> {
+        let (heard, current) = {
+            let mut work = self.lane.work();
+            work.take(self.ticket)?;
+            self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
             let away = work.away_until.is_some_and(|until| until >= started);
-            (busy || away, work.current.as_ref().map(|current| current.hold.clone()))
+            (busy || away, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
         };
-        let held_here = hold.filter(|hold| hold.state() == HoldState::Held);
+        self.lane.signal.nudge();
+        let held_here = current.filter(|(hold, _)| hold.state() == HoldState::Held);
         let busy = match held_here {
-            // For an owner who holds the lock it is not busy.
-            Some(hold) => hold.owner != *owner,
+            // For an owner who holds the lock it is not busy. A hold of no level was on its way to who has just left.
+            Some((hold, levels)) => hold.owner != *owner || levels == 0,
             None => heard && self.session.connection.down().is_none(),
         };
         if !once && busy {
-            return Ok(None);
+            return Some(Ok(None));
         }
         let (phase, node) = (Phase::Acquire, self.session.connection.node().into());
-        Err(match self.session.connection.down() {
+        Some(Err(match self.session.connection.down() {
             Some(reason) => Error::Unavailable { phase, node, reason },
             None => Error::TimedOut { phase, node, waited: Moment::now().since(started) },
-        })
+        }))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if self.left {
-            return;
-        }
-        let waiter = self.lane.work().take(self.ticket);
-        if waiter.is_some() {
+        if !self.left && self.lane.work().take(self.ticket).is_some() {
             self.lane.signal.nudge();
         }
     }

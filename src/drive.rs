@@ -44,6 +44,8 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> session::Driver {
             checked: None,
             gone_unheard: None,
             pause: None,
+            listens_until: None,
+            returns: false,
         };
         loop {
             match driver.next() {
@@ -66,6 +68,10 @@ pub(crate) struct Driver {
     /// See [`Run::unheard`], for the next run.
     pub gone_unheard: Option<u64>,
     pub pause: Option<Pause>,
+    /// A hold keeps the subscription until then.
+    pub listens_until: Option<Moment>,
+    /// Somebody came to wait while the lock was left to others. The next time the subscription is kept for him.
+    returns: bool,
 }
 
 /// What to do next.
@@ -132,7 +138,10 @@ impl Driver {
         let hold = work.current.as_ref().map(|current| current.hold.clone());
         let behind = work.current.as_ref().and_then(|current| current.behind.as_ref());
         if work.waiters.is_empty() && work.releases.is_empty() && self.pause.is_none() && behind.is_none() {
-            return self.finish(work);
+            return match self.listens_until.filter(|until| hold.is_some() && !until.passed()) {
+                Some(until) => Step::Wait(until),
+                None => self.finish(work),
+            };
         }
         drop(work);
         let now = Moment::now();
@@ -181,8 +190,12 @@ impl Driver {
                 once: true,
             });
         }
+        self.returns |= away.is_some() && !work.waiters.is_empty();
         let Some(first) = work.waiters.front() else {
-            self.subscription = None;
+            if !self.returns {
+                // Others would count it as one who waits.
+                self.subscription = None;
+            }
             self.told = None;
             return match away {
                 Some(until) => Step::Wait(until),
@@ -297,6 +310,7 @@ impl Driver {
                 self.told = None;
                 self.pause = None;
                 self.checked = Some(before.epoch);
+                self.listen_on();
                 let run = Run::new(answer.sent, self.gone_unheard.take());
                 let hold = self.begin(owner, text, answer, length, run);
                 return self.grant(&hold, &[ticket]);

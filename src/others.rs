@@ -26,6 +26,9 @@ const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
 const FIRST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(1);
 const LONGEST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(16);
 
+/// For so long a hold that was waited for keeps its subscription.
+const LISTEN_ON: Duration = Duration::from_millis(10);
+
 /// What Redis last told of a lock that others hold.
 #[derive(Clone)]
 pub(crate) struct Told {
@@ -81,6 +84,12 @@ impl Driver {
             _ => {}
         }
         self.pause.as_ref().map(|pause| pause.until).filter(|&until| now < until)
+    }
+
+    /// The lock is taken. Who waited for it may soon wait again, and a message that comes before he is subscribed anew is
+    /// lost on him.
+    pub(crate) fn listen_on(&mut self) {
+        self.listens_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
     }
 
     /// Takes note of a lock that is busy for `ttl` more.

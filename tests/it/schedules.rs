@@ -185,6 +185,30 @@ async fn a_wait_that_ends_while_the_lock_passes_on_is_told_busy() {
     assert!((1..2000).contains(&served), "some were served and some were not: {served}");
 }
 
+/// Who takes turns with others waits again soon after each release. Subscribed anew each time, it missed messages of turns
+/// that were shorter than that takes, and left the lock to nobody until its pause was over.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_turns_with_others_stays_subscribed_meanwhile() {
+    const TURNS: usize = 300;
+    let server = Server::start();
+    let (mut players, first) = (JoinSet::new(), Arc::new(tokio::sync::Barrier::new(2)));
+    for _ in 0..2 {
+        let client = Client::connect(server.url()).await.unwrap();
+        let (lock, first) = (client.lock("n"), first.clone());
+        players.spawn(async move {
+            first.wait().await;
+            for _ in 0..TURNS {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    server.commandstats_reset();
+    players.join_all().await;
+    let subscribed = server.calls("subscribe");
+    assert!(subscribed < TURNS as u64 / 3, "{subscribed} times in {TURNS} turns of each");
+    eventually(|| subscribers(&server, CHANNEL) == 0).await;
+}
+
 /// Nobody drives the client's runtime, and something is still to be released.
 #[test]
 fn closing_ends_on_time_also_if_the_clients_runtime_stands_still() {
