@@ -4,7 +4,7 @@
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
-use crate::lane::{Contend, Lane, Level, Outcome, Terms};
+use crate::lane::{Busy, Contend, Lane, Level, Outcome, Terms};
 use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::sync::time;
@@ -100,15 +100,16 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The time is over. Busy if another held the lock meanwhile, by what is known, or it was the others' turn; else
+    /// The time is over. Busy if another held the lock meanwhile, by what is known, or it is the others' turn; else
     /// nobody knows. `None` if an outcome is just being told.
     fn give_up<T>(&mut self, owner: &OwnerId, started: Moment, once: bool) -> Option<Result<Option<T>>> {
+        let now = Moment::now();
         let (heard, current) = {
             let mut work = self.lane.work();
             work.take(self.ticket)?;
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
-            let away = work.away_until.is_some_and(|until| until >= started);
+            let away = work.away_until.is_some_and(|until| until + Busy::FRESH >= now);
             (busy || away, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
         };
         self.lane.signal.nudge();
@@ -124,7 +125,7 @@ impl Place<'_> {
         let (phase, node) = (Phase::Acquire, self.session.connection.node().into());
         Some(Err(match self.session.connection.down() {
             Some(reason) => Error::Unavailable { phase, node, reason },
-            None => Error::TimedOut { phase, node, waited: Moment::now().since(started) },
+            None => Error::TimedOut { phase, node, waited: now.since(started) },
         }))
     }
 }

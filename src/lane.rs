@@ -84,7 +84,7 @@ pub(crate) struct Busy {
 
 impl Busy {
     /// What was known so shortly before one came counts for him, too: the server is not asked anew for each.
-    const FRESH: Duration = Duration::from_millis(15);
+    pub(crate) const FRESH: Duration = Duration::from_millis(15);
 
     pub(crate) fn at(at: Moment, by: Option<OwnerId>) -> Option<Self> {
         Some(Self { at, by, still: true })
