@@ -103,9 +103,7 @@ enum Action {
 impl Driver {
     async fn act(mut self, action: Action) -> Self {
         match action {
-            Action::Release(Release::Level { hold, renewing, reply }) => {
-                self.release(hold, renewing, reply).await
-            }
+            Action::Release(Release::Level(level)) => self.release(level).await,
             Action::Release(Release::Text(text, until)) => self.clear(&text, until).await,
             Action::Reenter(waiters) => self.reenter(waiters).await,
             Action::Attempt { ticket, owner, lease, once } => self.attempt(ticket, &owner, lease, once).await,

@@ -167,10 +167,18 @@ pub(crate) enum Outcome {
 
 /// Something to be given back.
 pub(crate) enum Release {
-    /// One level of a hold.
-    Level { hold: Arc<Hold>, renewing: bool, reply: Option<oneshot::Sender<Result<()>>> },
+    Level(Returned),
     /// A text that must not hold the record any more, until then.
     Text(Arc<str>, Moment),
+}
+
+/// One level of a hold, on its way back.
+pub(crate) struct Returned {
+    pub hold: Arc<Hold>,
+    /// The watchdog renewed for it.
+    pub renewing: bool,
+    pub pipelined: bool,
+    pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
 impl Lane {
@@ -330,9 +338,10 @@ impl Level {
 
     fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<Turn> {
         self.released = true;
-        let (hold, renewing) = (self.hold.clone(), self.renewing);
+        let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
+        let returned = Returned { hold, renewing, pipelined, reply };
         self.session
-            .submit_to(&self.lane, |work| work.releases.push_back(Release::Level { hold, renewing, reply }))
+            .submit_to(&self.lane, |work| work.releases.push_back(Release::Level(returned)))
             .map(|((), turn)| turn)
     }
 }

@@ -21,6 +21,9 @@ mod in_place;
 mod keys;
 mod lane;
 mod lock;
+#[cfg(measuring)]
+#[doc(hidden)]
+pub mod measuring;
 mod options;
 mod others;
 mod owner;

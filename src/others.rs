@@ -17,6 +17,8 @@ use std::time::Duration;
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
 /// From a busy answer to the first glance at who holds the lock; each further one comes after twice the time.
 const FIRST_GLANCE: Duration = Duration::from_millis(10);
+/// A glance is put off by up to that long, or a sixteenth of its step, so that those of many locks come together.
+const TOGETHER: Duration = Duration::from_millis(40);
 /// While the holder has changed without a message for that long, there are clients that send none.
 const SILENCE: Duration = Duration::from_millis(50);
 /// A release's message that has not come so long after the record was found gone was not sent.
@@ -128,7 +130,7 @@ impl Driver {
         let now = Moment::now();
         if now >= told.glance_at {
             told.step *= 2;
-            told.glance_at = now + told.step;
+            told.glance_at = together(now, told.step);
         }
         let mut work = self.lane.work();
         (told.at, told.newest) = (now, work.newest());
@@ -201,4 +203,9 @@ impl Driver {
     pub(crate) fn pollers(&self) -> bool {
         self.lane.work().pollers_until.is_some_and(|until| !until.passed())
     }
+}
+
+/// A glance after `step`.
+fn together(now: Moment, step: Duration) -> Moment {
+    (now + step).rounded_up(TOGETHER.min(step / 16))
 }

@@ -15,7 +15,7 @@ use crate::connection::{Failure, Limit};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Hold, HoldState};
-use crate::lane::{Release, Run, Waiter, Work};
+use crate::lane::{Release, Returned, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
@@ -24,7 +24,6 @@ use crate::session::Session;
 use crate::sync::task;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tracing::{Instrument, debug, debug_span};
 
 /// Who the lock is handed to, if the bounds allow it.
@@ -66,13 +65,20 @@ struct Heir {
 type Handed = (Arc<Hold>, u64);
 
 impl Driver {
+    /// Who had the lock before, and has been told, may be on his way back to the queue: a lock that is being handed on goes to
+    /// him, and is not freed.
+    async fn let_others_come(&self, hold: &Arc<Hold>) {
+        let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
+        if handing_on && self.lane.work().waiters.is_empty() {
+            task::yield_now().await;
+        }
+    }
+
     /// Gives back one level.
-    pub(crate) async fn release(
-        &mut self,
-        hold: Arc<Hold>,
-        renewing: bool,
-        reply: Option<oneshot::Sender<Result<()>>>,
-    ) {
+    pub(crate) async fn release(&mut self, Returned { hold, renewing, pipelined, reply }: Returned) {
+        if !pipelined {
+            self.let_others_come(&hold).await;
+        }
         let span = debug_span!("release", lock = ?hold.record, owner = %hold.text);
         let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
             Ok(handed) => (Ok(()), handed),
@@ -127,11 +133,6 @@ impl Driver {
 
     /// Gives the lock back: to the next waiter of this client, or to everyone.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<Option<Handed>> {
-        let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
-        if handing_on && self.lane.work().waiters.is_empty() {
-            // Whoever had it before, and has been told, may be on his way back to the queue.
-            task::yield_now().await;
-        }
         let (now, deadline) = (Moment::now(), hold.deadline());
         // From here on nobody renews it.
         let was = hold.release();

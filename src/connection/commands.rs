@@ -447,6 +447,12 @@ fn encode(request: &Request, by_source: bool) -> Cmd {
     command
 }
 
+/// As it is written to the socket.
+#[cfg(measuring)]
+pub(crate) fn packed(request: &Request) -> Vec<u8> {
+    encode(request, false).get_packed_command()
+}
+
 pub(super) fn decode(value: Value) -> Reply {
     match value {
         Value::Nil => Reply::Nil,

@@ -16,6 +16,8 @@ mod socket;
 mod subscriber;
 
 pub(crate) use address::Address;
+#[cfg(measuring)]
+pub(crate) use commands::packed;
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 

@@ -107,6 +107,10 @@ const RULE: &[(&str, &[&str])] = &[
     ),
     ("blocking", &["error", "guard", "owner"]),
     ("fuzzing", &["connection", "pubsub", "wakeup"]),
+    (
+        "measuring",
+        &["clock", "connection", "hold", "keys", "owner", "pubsub", "script", "wakeup", "watchdog"],
+    ),
 ];
 
 /// What may be named by its place in the crate's public face.

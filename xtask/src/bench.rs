@@ -27,6 +27,9 @@ pub struct Effort {
     pub idle: f64,
 }
 
+/// What needs no server.
+const LOCAL: &str = "local";
+
 const FULL: Effort =
     Effort { rounds: 5, seconds: 2.0, held: &[1_000, 10_000, 100_000, 1_000_000], idle: 32.0 };
 const QUICK: Effort = Effort { rounds: 2, seconds: 0.7, held: &[1_000, 10_000, 100_000], idle: 12.0 };
@@ -36,28 +39,46 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     for word in arguments {
         match *word {
             "--quick" => (effort, folder) = (QUICK, setup::target().join("bench")),
-            name if scenarios::ALL.iter().any(|scenario| scenario.name == name) => only.push(name),
+            name if name == LOCAL || scenarios::ALL.iter().any(|scenario| scenario.name == name) => {
+                only.push(name)
+            }
             _ => {
-                let names: Vec<_> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+                let names: Vec<_> =
+                    scenarios::ALL.iter().map(|scenario| scenario.name).chain([LOCAL]).collect();
                 return Err(format!("bench: {word:?} is neither --quick nor one of {}", names.join(", ")));
             }
         }
     }
+    let wanted = |name: &str| only.is_empty() || only.contains(&name);
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    if scenarios::ALL.iter().any(|scenario| wanted(scenario.name)) {
+        let mut report = Report::new(arguments);
+        side_by_side(&effort, wanted, &mut report)?;
+        report.write(&folder)?;
+        println!("\nreport: {}", folder.join("README.md").display());
+    }
+    if wanted(LOCAL) {
+        println!("\n# What no request goes over");
+        let told = stage::local()?;
+        print!("{told}");
+        let file = folder.join("local.txt");
+        fs::write(&file, told).map_err(|error| format!("{}: {error}", file.display()))?;
+        println!("\nreport: {}", file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn side_by_side(effort: &Effort, wanted: impl Fn(&str) -> bool, report: &mut Report) -> Result<(), String> {
     let environment = setup::run(&[], Clock::Left)?;
     let java = setup::build_java(&setup::BENCH, REDISSON)?;
     let contenders = stage::build()?;
     let mut stage = Stage::start(&environment.server, contenders, java)?;
-    let mut report = Report::new(arguments);
     for scenario in scenarios::ALL {
-        if only.is_empty() || only.contains(&scenario.name) {
+        if wanted(scenario.name) {
             println!("\n# {}", scenario.title);
-            let table = (scenario.run)(&mut stage, &effort)?;
+            let table = (scenario.run)(&mut stage, effort)?;
             report.add(scenario, table);
         }
     }
-    drop(stage);
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    report.write(&folder)?;
-    println!("\nreport: {}", folder.join("README.md").display());
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::sample::Sample;
@@ -26,17 +26,39 @@ pub struct Stage {
 /// Builds `benches/contenders`, and returns its program.
 pub fn build() -> Result<PathBuf, String> {
     println!("bench: building benches/contenders");
-    let target = setup::target().join("contenders");
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--quiet", "--release", "--locked", "--target-dir"])
-        .arg(&target)
-        .current_dir(setup::root().join("benches/contenders"))
-        .status()
-        .map_err(|error| format!("cargo: {error}"))?;
+    let (mut cargo, target) = cargo("contenders", "build");
+    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
     if !status.success() {
         return Err("bench: benches/contenders does not build".to_owned());
     }
     Ok(target.join("release/contenders"))
+}
+
+/// What `benches/local` tells.
+pub fn local() -> Result<String, String> {
+    let (mut cargo, _) = cargo("local", "run");
+    let output = cargo
+        .args(["--", "--bench"])
+        .env("RUSTFLAGS", "--cfg measuring")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("bench: benches/local failed".to_owned());
+    }
+    let told = String::from_utf8_lossy(&output.stdout);
+    Ok(told.lines().map(|line| format!("{}\n", line.trim_end())).collect())
+}
+
+/// Does that in a folder of `benches`, each of which is a workspace of its own.
+fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
+    let target = setup::target().join(folder);
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args([what, "--quiet", "--release", "--locked", "--target-dir"])
+        .arg(&target)
+        .current_dir(setup::root().join("benches").join(folder));
+    (cargo, target)
 }
 
 impl Stage {

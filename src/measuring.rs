@@ -1,0 +1,99 @@
+//! The doors through which `benches/local` comes in. Built with `--cfg measuring` only.
+
+use crate::clock::Moment;
+use crate::connection::packed;
+use crate::hold::{Hold, Observer};
+use crate::keys::LockKeys;
+use crate::owner::OwnerId;
+use crate::pubsub::PubSub;
+use crate::script;
+use crate::wakeup::Signal;
+use crate::watchdog::Watchdog;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// The names of one lock. Returns how long they are.
+pub fn names(name: &str) -> usize {
+    let keys = LockKeys::new(name.to_owned()).expect("a name");
+    keys.record().len() + keys.channel().len()
+}
+
+/// An acquire and a release by scripts. Returns how long they are.
+pub fn requests(name: &str) -> usize {
+    let keys = LockKeys::new(name.to_owned()).expect("a name");
+    let owner = OwnerId::thread().text("00000000-0000-0000-0000-000000000000", 0);
+    let acquire = script::acquire(keys.record(), &owner, 30_000);
+    let release = script::release(keys.record(), &owner, keys.channel());
+    packed(&acquire).len() + packed(&release).len()
+}
+
+/// The subscriptions of a client.
+#[derive(Debug)]
+pub struct Registry {
+    pubsub: PubSub,
+    channel: Arc<str>,
+    signal: Arc<Signal>,
+}
+
+impl Registry {
+    /// With so many channels that others listen to.
+    pub fn new(others: usize) -> Self {
+        let pubsub = PubSub::default();
+        for other in 0..others {
+            // They stay.
+            std::mem::forget(pubsub.subscribe(&format!("channel:{other}").into(), &Arc::default()));
+        }
+        Self { pubsub, channel: "channel".into(), signal: Arc::default() }
+    }
+
+    /// One comes and goes.
+    pub fn pass(&self) {
+        drop(self.pubsub.subscribe(&self.channel, &self.signal));
+    }
+}
+
+/// The holds that a watchdog watches over.
+#[derive(Debug)]
+pub struct Watched {
+    watchdog: Watchdog,
+    record: Arc<str>,
+    text: Arc<str>,
+}
+
+/// Tells nobody.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn losing(&self) {}
+    fn doubted(&self, _: &Arc<Hold>) {}
+}
+
+impl Watched {
+    /// With so many that are renewed.
+    pub fn new(others: usize) -> Self {
+        let this = Self { watchdog: Watchdog::new(LEASE), record: "record".into(), text: "owner".into() };
+        for _ in 0..others {
+            // The watchdog keeps it.
+            this.begin();
+        }
+        this
+    }
+
+    fn begin(&self) -> Arc<Hold> {
+        let (owner, observer) = (OwnerId::thread(), Weak::<Nobody>::new());
+        let (record, text) = (self.record.clone(), self.text.clone());
+        let hold = Hold::new(record, owner, text, 1, Moment::now(), LEASE, observer);
+        hold.begin_renewal();
+        self.watchdog.watch(&hold);
+        hold
+    }
+
+    /// One begins and ends.
+    pub fn pass(&self) {
+        let hold = self.begin();
+        hold.release();
+        self.watchdog.forget(&hold);
+    }
+}
