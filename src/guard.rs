@@ -115,7 +115,7 @@ impl Holding {
     /// without it.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         self.0.state();
-        States(Some(WatchStream::new(self.0.follow())))
+        States { changes: WatchStream::new(self.0.follow()), told: None }
     }
 
     /// Ends when the hold is lost, with [`HoldState::Lost`], or when it was released.
@@ -163,19 +163,23 @@ impl Holding {
     }
 }
 
-/// Ends with the first state that is final.
-struct States(Option<WatchStream<HoldState>>);
+/// Tells no state twice in a row, and ends with the first that is final.
+struct States {
+    changes: WatchStream<HoldState>,
+    told: Option<HoldState>,
+}
 
 impl Stream for States {
     type Item = HoldState;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<HoldState>> {
-        let Some(states) = &mut self.0 else { return Poll::Ready(None) };
-        let state = ready!(Pin::new(states).poll_next(cx));
-        if !state.is_some_and(HoldState::is_live) {
-            self.0 = None;
+        while self.told.is_none_or(HoldState::is_live) {
+            let Some(state) = ready!(Pin::new(&mut self.changes).poll_next(cx)) else { break };
+            if self.told.replace(state) != Some(state) {
+                return Poll::Ready(Some(state));
+            }
         }
-        Poll::Ready(state)
+        Poll::Ready(None)
     }
 }
 

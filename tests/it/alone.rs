@@ -1,5 +1,6 @@
 //! The lock among Rust tasks alone: owners, crowds, time limits, cancellation.
 
+use crate::support::proxy::{Link, Proxy};
 use crate::support::{Java, Server, eventually, subscribers, versions};
 use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
 use std::collections::BTreeSet;
@@ -579,16 +580,20 @@ async fn run_returns_what_its_body_does_and_cancels_it_when_the_lease_is_lost() 
 #[tokio::test(flavor = "multi_thread")]
 async fn states_are_told_to_the_end() {
     let server = Server::start();
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_secs(2)).connect(server.url()).await.unwrap();
+    let proxy = Proxy::start(server.port()).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
     let mut states = guard.states();
     assert_eq!(states.next().await, Some(HoldState::Held));
-    redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").query::<u32>(&mut server.cli()).unwrap();
+    // No new connection comes up before the loss of the old one was read.
+    proxy.shut_gate_after(0, |_| true);
+    proxy.open_links().iter().for_each(Link::cut);
     assert_eq!(states.next().await, Some(HoldState::Suspect));
+    proxy.open_gate();
     assert_eq!(states.next().await, Some(HoldState::Held));
     guard.unlock().await.unwrap();
     assert_eq!(states.next().await, Some(HoldState::Released));
+    assert_eq!(states.next().await, None);
     assert_eq!(states.next().await, None);
 }
 
