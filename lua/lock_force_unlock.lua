@@ -1,10 +1,12 @@
 -- Frees the record whoever holds it. Not harmless to repeat: a later holder would lose the lock.
 -- KEYS[1] record (hash: owner -> hold count)
--- ARGV[1] channel
+-- ARGV[1] channel, empty where nobody is told
 -- Reply   1 freed | 0 there was no record
 redis.call('hexists', KEYS[1], '') -- a record of another type is an error, never deleted
 if redis.call('exists', KEYS[1]) == 0 then
     return 0
 end
-redis.call('publish', ARGV[1], '0')
+if ARGV[1] ~= '' then
+    redis.call('publish', ARGV[1], '0')
+end
 return redis.call('del', KEYS[1])

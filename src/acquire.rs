@@ -2,9 +2,10 @@
 //! driver does the rest (see `drive`).
 
 use crate::clock::Moment;
+use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
-use crate::lane::{Busy, Contend, Lane, Level, Outcome, Terms};
+use crate::lane::{Busy, Lane, Level, Outcome, Terms};
 use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::sync::time;
@@ -47,7 +48,7 @@ pub(crate) async fn acquire(
         loop {
             let (reply, outcome) = oneshot::channel();
             let (ticket, lane, mut turn) =
-                session.submit(kind, |work| work.enqueue(owner.clone(), terms, once, reply))?;
+                session.submit(kind, &owner, |work| work.enqueue(kind, owner.clone(), terms, once, reply))?;
             let mut place = Place { session, lane, ticket, outcome, left: false };
             let told = match limit {
                 None => turn.wait(&mut place.outcome).await.ok(),
@@ -106,7 +107,9 @@ impl Place<'_> {
         let now = Moment::now();
         let (heard, current) = {
             let mut work = self.lane.work();
-            work.take(self.ticket)?;
+            if !work.leave(self.ticket) {
+                return None;
+            }
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
             let away = work.away_until.is_some_and(|until| until + Busy::FRESH >= now);
@@ -132,7 +135,7 @@ impl Place<'_> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.left && self.lane.work().take(self.ticket).is_some() {
+        if !self.left && self.lane.work().leave(self.ticket) {
             self.lane.signal.nudge();
         }
     }

@@ -2,11 +2,13 @@
 
 use crate::clock::Moment;
 use crate::connection::Address;
+use crate::contend::Contend;
 use crate::drive::drive;
 use crate::error::Result;
 use crate::keys::{self, LockKeys};
+use crate::kinds::{Fair, Fenced, Reentrant, Spin};
 use crate::lock::Lock;
-use crate::options::{HandOff, NameMapper, Options};
+use crate::options::{BackOff, HandOff, NameMapper, Options};
 use crate::owner::entered;
 use crate::permissions;
 use crate::session::Session;
@@ -51,7 +53,51 @@ impl Client {
     /// The reentrant lock of that name. No I/O; a bad name is an [`Error::Misuse`](crate::Error::Misuse) of the calls
     /// that need it.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(self.session.clone(), name.as_ref())
+        self.make(name, |keys| Ok(Reentrant::new(keys)))
+    }
+
+    /// Redisson's fair lock: whoever came first, of all clients, gets it next. The order is kept in Redis; a waiter that is
+    /// gone is passed over ([`ClientBuilder::fair_lock_wait_timeout`]). It can't share its name with a lock of another kind.
+    ///
+    /// `try_lock` does not stand in line, and takes the lock only if nobody waits.
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        let allowance = self.session.options.fair_wait_timeout;
+        self.make(name, |keys| Ok(Fair::new(keys, allowance)))
+    }
+
+    /// Redisson's fenced lock: a [`lock`](Self::lock) whose guards carry a [token](crate::Holding::token), a number greater
+    /// than those of all holds before. A resource that refuses a smaller token than it has seen is safe also from a holder
+    /// that does not know yet that it lost the lock.
+    ///
+    /// The numbers are kept in Redis, by default for ever ([`ClientBuilder::fencing_token_retention`]): where the server loses its
+    /// data they begin at 1 again. A re-entry keeps the token of its hold (Redisson's own re-entry raises the number, and its
+    /// `getToken()` reads whatever it is by then).
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+        let retention = self.session.options.token_retention;
+        self.make(name, |keys| Ok(Fenced::new(keys, retention)))
+    }
+
+    /// Redisson's spin lock: the [`lock`](Self::lock)'s record without messages. Who waits looks again after a
+    /// [`BackOff`], so that a release costs less and a wait more. Locks of both kinds exclude each other by one name, but a
+    /// release of this one wakes nobody.
+    pub fn spin_lock(&self, name: impl AsRef<str>, back_off: BackOff) -> Lock {
+        self.make(name, |keys| back_off.check().map(|()| Spin::new(keys, back_off)))
+    }
+
+    /// Redisson's non-reentrant lock: a [`lock`](Self::lock) that an owner who holds it can't take again:
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock) at once.
+    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.make(name, |keys| Ok(Reentrant::not(keys)))
+    }
+
+    /// Redisson's non-reentrant fair lock: a [`fair_lock`](Self::fair_lock) that an owner who holds it can't take again.
+    pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        let allowance = self.session.options.fair_wait_timeout;
+        self.make(name, |keys| Ok(Fair::not_reentrant(keys, allowance)))
+    }
+
+    fn make<K: Contend>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {
+        Lock::new(self.session.clone(), name.as_ref(), kind)
     }
 
     /// The uuid by which this client's holds are known.
@@ -110,6 +156,20 @@ impl ClientBuilder {
     /// The bounds of the local hand-off. Default [`HandOff::default`].
     pub fn hand_off(mut self, bounds: HandOff) -> Self {
         self.options.hand_off = bounds;
+        self
+    }
+
+    /// For how long a waiter for a fair lock that is first in line, and is not heard of, keeps its place once the lock is free.
+    /// Redisson's `fairLockWaitTimeout`, and best the same as there. Default 300 s.
+    pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
+        self.options.fair_wait_timeout = allowance;
+        self
+    }
+
+    /// For how long the last token of a fenced lock is kept after its last acquire by this client; then the numbers begin at
+    /// 1 again, so it must be longer than the resource remembers a token. Default: for ever, as Redisson does.
+    pub fn fencing_token_retention(mut self, retention: Duration) -> Self {
+        self.options.token_retention = Some(retention);
         self
     }
 

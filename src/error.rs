@@ -114,6 +114,14 @@ pub enum Error {
         /// What is wrong, and what to do instead.
         message: String,
     },
+    /// The owner would wait for itself: it holds the lock, and this kind of lock can't be taken twice; or it holds the read
+    /// lock and asks for the write lock. Nothing was done.
+    WouldDeadlock {
+        /// The lock.
+        name: String,
+        /// The kind of lock that was asked for.
+        kind: &'static str,
+    },
     /// No answer within the time allowed. An acquire that the server may still carry out is undone by the library. (One
     /// that a dead connection delivers even later is undone when a waiter of this client finds it, else by its lease.)
     TimedOut {
@@ -200,6 +208,13 @@ impl fmt::Display for Error {
         };
         match self {
             Self::Misuse { message } => write!(f, "misuse: {message}"),
+            Self::WouldDeadlock { name, kind } => {
+                write!(
+                    f,
+                    "the owner would wait for itself: it holds `{}`, a {kind}, already",
+                    name.escape_debug()
+                )
+            }
             Self::TimedOut { phase, node, waited } => {
                 write!(f, "{phase}: no answer from {node} within {waited:?}")
             }

@@ -1,10 +1,10 @@
 //! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
 
+use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
 use crate::lane::Level;
 use crate::owner::entered;
-use crate::script;
 use crate::sync::{select, time};
 use std::fmt;
 use std::ops::Deref;
@@ -61,7 +61,7 @@ impl LockGuard {
         let until = time::Instant::now() + timeout;
         let outcome = if level.hold.is_over() {
             level.session.check_process()?;
-            Err(Error::NotHeld { name: level.lane.kind.record().to_string(), holder: None })
+            Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None })
         } else {
             let Some((mut outcome, mut turn)) = level.release()? else { return Ok(()) };
             match time::timeout_at(until, turn.wait(&mut outcome)).await {
@@ -74,7 +74,7 @@ impl LockGuard {
             }
         };
         // Seldom asked, and large.
-        let ask = || Box::pin(ask_holder(&level.session, &*level.lane.kind, until));
+        let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
             Err(Error::NotHeld { name, .. }) => Err(Error::NotHeld { name, holder: ask().await }),
             Err(Error::Lost { name, reason, .. }) => Err(Error::Lost { name, reason, holder: ask().await }),
@@ -153,7 +153,14 @@ impl Holding {
 
     /// The lock's name as Redis has it (after the name mapper).
     pub fn name(&self) -> &str {
-        &self.0.record
+        self.0.record()
+    }
+
+    /// The fencing token of the acquire, where the lock has them (see [`Client::fenced_lock`](crate::Client::fenced_lock)):
+    /// each hold's is greater than those of all holds before it. Send it along to the resource, which is to refuse any that is
+    /// smaller than one that it has seen.
+    pub fn token(&self) -> Option<u64> {
+        self.0.token
     }
 
     /// When the lease ends unless it is renewed: the time at which the last confirmed request was sent, plus the
@@ -192,9 +199,9 @@ impl fmt::Debug for Holding {
 /// Who holds the lock now, if that can be told until then.
 pub(crate) async fn ask_holder(
     session: &crate::session::Session,
-    kind: &dyn crate::lane::Contend,
+    kind: &dyn Contend,
     until: time::Instant,
 ) -> Option<crate::error::Holder> {
-    let asked = session.connection.ask(script::holder(kind.record()), script::held_by, Phase::Inspect);
+    let asked = session.connection.ask(kind.holder(), |reply| kind.held_by(reply), Phase::Inspect);
     time::timeout_at(until, asked).await.ok()?.ok().flatten()
 }

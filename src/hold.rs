@@ -7,6 +7,7 @@
 //! 2. A hold goes Held <-> Suspect -> Lost or Released, and never comes back from those two.
 
 use crate::clock::Moment;
+use crate::contend::Contend;
 use crate::error::LossReason;
 use crate::owner::OwnerId;
 use crate::schedule::{Place, Scheduled};
@@ -51,7 +52,7 @@ pub(crate) trait Observer: Send + Sync {
 pub(crate) struct Hold {
     /// Of the process: no two holds share it.
     pub generation: u64,
-    pub record: Arc<str>,
+    pub kind: Arc<dyn Contend>,
     pub owner: OwnerId,
     /// The owner as the record has it.
     pub text: Arc<str>,
@@ -59,12 +60,25 @@ pub(crate) struct Hold {
     pub life: u64,
     /// How long its own request makes the record live.
     pub lease: Duration,
+    /// Its number among all holds of the lock, where those are fenced.
+    pub token: Option<u64>,
     /// Where the watchdog has it.
     place: Place,
     status: Mutex<Status>,
     /// Made only for those who want to follow the state.
     followers: OnceLock<watch::Sender<HoldState>>,
     observer: Weak<dyn Observer>,
+}
+
+/// A hold that was just confirmed.
+pub(crate) struct Begun {
+    pub kind: Arc<dyn Contend>,
+    pub owner: OwnerId,
+    pub text: Arc<str>,
+    pub life: u64,
+    pub sent: Moment,
+    pub lease: Duration,
+    pub token: Option<u64>,
 }
 
 /// What the watchdog goes by.
@@ -99,23 +113,17 @@ struct Status {
 }
 
 impl Hold {
-    pub(crate) fn new(
-        record: Arc<str>,
-        owner: OwnerId,
-        text: Arc<str>,
-        life: u64,
-        sent: Moment,
-        lease: Duration,
-        observer: Weak<dyn Observer>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(begun: Begun, observer: Weak<dyn Observer>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let Begun { kind, owner, text, life, sent, lease, token } = begun;
         Arc::new(Self {
             generation: NEXT.fetch_add(1, Ordering::Relaxed),
-            record,
+            kind,
             owner,
             text,
             life,
             lease,
+            token,
             place: Place::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
@@ -142,13 +150,19 @@ impl Hold {
         deadline: Moment,
         ahead: bool,
     ) -> Arc<Self> {
-        let observer = before.observer.clone();
-        let hold = Self::new(before.record.clone(), owner, text, before.life, now, lease, observer);
+        let (kind, life) = (before.kind.clone(), before.life);
+        let begun = Begun { kind, owner, text, life, sent: now, lease, token: None };
+        let hold = Self::new(begun, before.observer.clone());
         let mut status = hold.lock();
         status.deadline = deadline;
         status.settled = !ahead;
         drop(status);
         hold
+    }
+
+    /// The key of the record.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        self.kind.record()
     }
 
     /// The state by now.
@@ -325,7 +339,7 @@ impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = *self.lock();
         f.debug_struct("Hold")
-            .field("lock", &self.record)
+            .field("lock", self.record())
             .field("owner", &self.text)
             .field("generation", &self.generation)
             .field("state", &status.state)

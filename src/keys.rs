@@ -19,6 +19,11 @@ pub(crate) struct LockKeys {
 }
 
 const CHANNEL: &str = "redisson_lock__channel";
+const TOKEN: &str = "redisson_lock_token";
+const QUEUE: &str = "redisson_lock_queue";
+const TIMEOUTS: &str = "redisson_lock_timeout";
+/// The longest of what is put before a name, and behind it.
+const ROOM: usize = 1024;
 
 impl LockKeys {
     /// `name` is the lock's name after the name mapper.
@@ -26,7 +31,7 @@ impl LockKeys {
         if name.is_empty() {
             return Err(Error::misuse("a lock's name must not be empty"));
         }
-        if name.len() + CHANNEL.len() + ":{}".len() > MAX_BYTES {
+        if name.len() + ROOM > MAX_BYTES {
             return Err(Error::misuse(format!(
                 "a lock's name of {} bytes is over Redis' 512 MB",
                 name.len()
@@ -43,6 +48,35 @@ impl LockKeys {
     /// The channel on which a release is published.
     pub(crate) fn channel(&self) -> &Arc<str> {
         self.channel.get_or_init(|| prefix(CHANNEL, &self.record).into())
+    }
+}
+
+impl LockKeys {
+    /// The key of a fenced lock's last token.
+    pub(crate) fn token(&self) -> Arc<str> {
+        prefix(TOKEN, &self.record).into()
+    }
+}
+
+/// The names of a lock with a queue of waiters.
+#[derive(Debug)]
+pub(crate) struct QueueKeys {
+    pub lock: LockKeys,
+    /// A list of owners.
+    pub queue: Arc<str>,
+    /// Until when each counts.
+    pub timeouts: Arc<str>,
+}
+
+impl QueueKeys {
+    pub(crate) fn new(lock: LockKeys) -> Self {
+        let [queue, timeouts] = [QUEUE, TIMEOUTS].map(|key| prefix(key, &lock.record).into());
+        Self { lock, queue, timeouts }
+    }
+
+    /// The channel on which the waiter of that text is told.
+    pub(crate) fn channel_of(&self, text: &str) -> Arc<str> {
+        format!("{}:{text}", self.lock.channel()).into()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What one key of one client has to do, in order; and what a kind of lock tells the engine about itself.
+//! What one key of one client has to do, in order.
 //!
 //! All that changes a key's record goes through its lane, one request at a time, sent by the lane's driver (see
 //! `drive`) and never by the future that asked for it. A future that is dropped leaves its request to the lane,
@@ -10,13 +10,13 @@
 //! 8. Giving back neither blocks nor panics.
 
 use crate::clock::Moment;
+use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, Observer};
 use crate::in_place::Place;
 use crate::options::Lease;
 use crate::owner::OwnerId;
 use crate::pipelined;
-use crate::script::Request;
 use crate::session::{Driving, Session, Turn};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::Signal;
@@ -26,26 +26,13 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What a kind of lock tells the engine: its names and its requests. It has no state and no loop.
-pub(crate) trait Contend: Send + Sync + 'static {
-    /// The key of the record.
-    fn record(&self) -> &Arc<str>;
-    /// Where releases are published.
-    fn channel(&self) -> &Arc<str>;
-    /// The first hold of an owner.
-    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request;
-    /// A change of the count of an owner who goes on holding.
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request;
-    /// The last release of an owner.
-    fn release(&self, owner: &Arc<str>) -> Request;
-    /// The hand-off from an owner to another.
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request;
-}
-
 /// One key of one client.
 pub(crate) struct Lane {
     pub session: Weak<Session>,
-    pub kind: Arc<dyn Contend>,
+    /// Its name in the session's table.
+    pub key: Arc<str>,
+    /// The key of the record.
+    pub record: Arc<str>,
     pub signal: Arc<Signal>,
     this: Weak<Lane>,
     work: Mutex<Work>,
@@ -148,6 +135,7 @@ impl Run {
 /// Somebody who wants the lock.
 pub(crate) struct Waiter {
     pub ticket: u64,
+    pub kind: Arc<dyn Contend>,
     pub owner: OwnerId,
     pub lease: Lease,
     /// Wants an answer to one attempt, whatever it is.
@@ -155,7 +143,17 @@ pub(crate) struct Waiter {
     /// May have the lock ahead of the record.
     pub pipelined: bool,
     pub attempts: u32,
+    /// The text under which it waits in Redis, if its kind has a queue there; and whether it is known to be there.
+    pub text: Option<Arc<str>>,
+    pub queued: bool,
     pub reply: oneshot::Sender<Outcome>,
+}
+
+impl Waiter {
+    /// It is to be known to Redis, and is not yet.
+    pub(crate) fn is_new(&self) -> bool {
+        !self.once && !self.queued && self.kind.manner().queued
+    }
 }
 
 /// What a waiter is told.
@@ -169,7 +167,9 @@ pub(crate) enum Outcome {
 pub(crate) enum Release {
     Level(Returned),
     /// A text that must not hold the record any more, until then.
-    Text(Arc<str>, Moment),
+    Text(Arc<dyn Contend>, Arc<str>, Moment),
+    /// A text that must not wait in Redis' queue any more.
+    Place(Arc<dyn Contend>, Arc<str>),
 }
 
 /// One level of a hold, on its way back.
@@ -182,10 +182,11 @@ pub(crate) struct Returned {
 }
 
 impl Lane {
-    pub(crate) fn new(session: Weak<Session>, kind: Arc<dyn Contend>) -> Arc<Self> {
+    pub(crate) fn new(session: Weak<Session>, key: Arc<str>, record: Arc<str>) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             session,
-            kind,
+            key,
+            record,
             signal: Arc::default(),
             this: this.clone(),
             work: Mutex::default(),
@@ -206,6 +207,7 @@ impl Work {
     /// lane may be gone, and another in its place, when the ticket comes back.
     pub(crate) fn enqueue(
         &mut self,
+        kind: &Arc<dyn Contend>,
         owner: OwnerId,
         terms: Terms,
         once: bool,
@@ -219,7 +221,18 @@ impl Work {
             // Most are alone.
             self.waiters.reserve_exact(1);
         }
-        self.waiters.push_back(Waiter { ticket, owner, lease, once, pipelined, attempts: 0, reply });
+        self.waiters.push_back(Waiter {
+            ticket,
+            kind: kind.clone(),
+            owner,
+            lease,
+            once,
+            pipelined,
+            attempts: 0,
+            text: None,
+            queued: false,
+            reply,
+        });
         ticket
     }
 
@@ -250,7 +263,7 @@ impl Work {
     /// The hold has ended, and whoever noticed that has its text cleared. What else the record may name is cleared here.
     pub(crate) fn drop_hold(&mut self) {
         if let Some(Current { hold, behind: Some(behind), .. }) = self.current.take() {
-            self.releases.push_back(Release::Text(behind.text, behind.until + hold.lease));
+            self.releases.push_back(Release::Text(hold.kind.clone(), behind.text, behind.until + hold.lease));
         }
     }
 
@@ -267,6 +280,18 @@ impl Work {
     pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
         self.waiters.remove(at)
+    }
+
+    /// The waiter of `ticket` gives up. True if it still waited. Its place in Redis' queue is its owner's, who may wait in
+    /// it once more.
+    pub(crate) fn leave(&mut self, ticket: u64) -> bool {
+        let Some(Waiter { kind, text, .. }) = self.take(ticket) else { return false };
+        if let Some(text) = text
+            && !self.waiters.iter().any(|other| other.text.as_ref() == Some(&text))
+        {
+            self.releases.push_back(Release::Place(kind, text));
+        }
+        true
     }
 }
 
@@ -367,10 +392,10 @@ impl Observer for Lane {
     fn doubted(&self, hold: &Arc<Hold>) {
         let (Some(session), Some(lane)) = (self.session.upgrade(), self.this.upgrade()) else { return };
         if !hold.state().is_live() {
-            tracing::warn!(lock = ?hold.record, owner = %hold.text, state = ?hold.state(), "hold lost");
+            tracing::warn!(lock = ?hold.record(), owner = %hold.text, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
             let _ = session.submit_to(&lane, |work| {
-                work.releases.push_back(Release::Text(hold.text.clone(), until));
+                work.releases.push_back(Release::Text(hold.kind.clone(), hold.text.clone(), until));
             });
         }
         self.signal.look_again();

@@ -3,12 +3,14 @@
 #![warn(missing_docs)]
 
 mod acquire;
+mod ask;
 mod at_work;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
 mod clock;
 mod connection;
+mod contend;
 mod drive;
 mod dump;
 mod error;
@@ -19,6 +21,7 @@ mod guard;
 mod hold;
 mod in_place;
 mod keys;
+mod kinds;
 mod lane;
 mod lock;
 #[cfg(measuring)]
@@ -46,6 +49,6 @@ pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;
 pub use lock::Lock;
-pub use options::HandOff;
+pub use options::{BackOff, HandOff};
 pub use owner::Owner;
 pub use redis;

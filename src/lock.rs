@@ -1,25 +1,27 @@
-//! The reentrant lock: its names and requests, and the handle that users have.
+//! The handle of a lock, of whatever kind.
 
 use crate::acquire::{self, Wait};
+use crate::contend::Contend;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
 use crate::keys::LockKeys;
-use crate::lane::{Contend, Terms};
+use crate::lane::Terms;
 use crate::options::{Lease, check_wait};
 use crate::owner::{Owner, OwnerId, entered};
 use crate::script::{self, Request, TimeToLive};
 use crate::session::Session;
-use crate::sync::{Mutex, MutexGuard, select};
+use crate::sync::select;
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Redisson's reentrant lock. A handle: cheap to make and to clone, no I/O, no state of a hold.
+/// A lock that has an owner: Redisson's `RLock`, of the kind that the method of [`Client`](crate::Client) says which made
+/// it. A handle: cheap to make and to clone, no I/O, no state of a hold.
 ///
 /// The owner is the current tokio task (the thread at the root of a `block_on`), or the one given by
-/// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times; it is free
-/// when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
+/// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times (but
+/// for the non-reentrant kinds, which say [`Error::WouldDeadlock`]); it is free when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
 /// exclude each other. Give each its own [`Owner`] where they must.
 ///
 /// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and what it is granted, until
@@ -44,9 +46,14 @@ enum Who {
 }
 
 impl Lock {
-    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let kind = LockKeys::new(session.options.map(name))
-            .map(|keys| Arc::new(Plain { keys, last: Mutex::default() }) as Arc<dyn Contend>);
+    /// Of the kind that `kind` makes of the name.
+    pub(crate) fn new<K: Contend>(
+        session: Arc<Session>,
+        name: &str,
+        kind: impl FnOnce(LockKeys) -> Result<K>,
+    ) -> Self {
+        let kind = LockKeys::new(session.options.map(name)).and_then(kind);
+        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn Contend>);
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }
 
@@ -81,7 +88,8 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
-    /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
+    /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost;
+    /// [`Error::WouldDeadlock`] where the owner would wait for itself.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves the queue, and gives back what was already on its way.
@@ -163,7 +171,7 @@ impl Lock {
     /// # Errors
     /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool> {
-        self.ask(script::exists(self.kind()?.record()), script::yes).await
+        self.ask(self.kind()?.is_locked(), script::yes).await
     }
 
     /// Whether the current owner holds the lock, as the record says.
@@ -181,13 +189,13 @@ impl Lock {
     pub async fn hold_count(&self) -> Result<u64> {
         let kind = self.kind()?;
         let owner = self.owner()?;
-        let own = self.session.existing_lane(kind.record()).and_then(|lane| {
+        let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
             let work = lane.work();
             let current = work.current.as_ref()?;
             (current.hold.owner == owner).then(|| current.hold.text.clone())
         });
-        let text = own.unwrap_or_else(|| owner.text(&self.session.id, self.session.era()));
-        self.ask(script::hold_count(kind.record(), &text), script::counted).await
+        let text = own.unwrap_or_else(|| kind.text(owner.text(&self.session.id, self.session.era())));
+        self.ask(kind.hold_count(&text), script::counted).await
     }
 
     /// Time until the lock's lease ends unless it is renewed, whoever holds it. `None` if nobody does;
@@ -210,7 +218,8 @@ impl Lock {
     /// As for [`is_locked`](Self::is_locked); [`Error::Refused`] with code `WRONGTYPE` if the name is in use for a
     /// value that is no lock.
     pub async fn holder(&self) -> Result<Option<Holder>> {
-        self.ask(script::holder(self.kind()?.record()), script::held_by).await
+        let kind = self.kind()?;
+        self.ask(kind.holder(), |reply| kind.held_by(reply)).await
     }
 
     /// Frees the lock whoever holds it, and tells the waiters. True if somebody held it.
@@ -229,7 +238,7 @@ impl Lock {
         entered()?;
         self.session.check_process()?;
         let connection = &self.session.connection;
-        let mut request = script::force_unlock(kind.record(), kind.channel());
+        let mut request = kind.force_unlock();
         match connection.call(&mut request).await {
             Ok(answer) => script::yes(&answer.reply).map_err(|_| connection.strange(Phase::ForceUnlock)),
             Err(failure) if failure.unanswered => {
@@ -243,7 +252,8 @@ impl Lock {
         let kind = self.kind()?;
         self.lease.check()?;
         let owner = self.owner()?;
-        let pipelined = self.pipelined.unwrap_or(self.session.options.hand_off.pipelined);
+        let pipelined =
+            self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.manner().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
         let level = acquire::acquire(&self.session, kind, owner, terms, wait).await?;
         Ok(level.map(LockGuard::new))
@@ -269,83 +279,6 @@ impl Lock {
         entered()?;
         self.session.check_process()?;
         self.session.connection.ask(request, decoded, Phase::Inspect).await
-    }
-}
-
-/// The kind. The lane of its key asks one thing after another, so what it keeps is not contended for.
-struct Plain {
-    keys: LockKeys,
-    last: Mutex<Last>,
-}
-
-/// Who released the lock last.
-#[derive(Default)]
-enum Last {
-    #[default]
-    Nobody,
-    Once(Arc<str>),
-    /// More than once in a row, and with that lease: what is asked for need not be made anew each time.
-    Often(Box<Often>),
-}
-
-struct Often {
-    owner: Arc<str>,
-    lease_ms: u64,
-    acquire: Request,
-    release: Request,
-}
-
-impl Plain {
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Contend for Plain {
-    fn record(&self) -> &Arc<str> {
-        self.keys.record()
-    }
-
-    fn channel(&self) -> &Arc<str> {
-        self.keys.channel()
-    }
-
-    fn acquire(&self, owner: &Arc<str>, lease_ms: u64) -> Request {
-        let mut last = self.last();
-        let before = match &*last {
-            Last::Often(often) if often.owner == *owner && often.lease_ms == lease_ms => {
-                return often.acquire.clone();
-            }
-            Last::Often(often) => Some(&often.owner),
-            Last::Once(before) => Some(before),
-            Last::Nobody => None,
-        };
-        let acquire = script::acquire(self.record(), owner, lease_ms);
-        if before == Some(owner) {
-            let release = script::release(self.record(), owner, self.channel());
-            let often = Often { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
-            *last = Last::Often(Box::new(often));
-        }
-        acquire
-    }
-
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
-    }
-
-    fn release(&self, owner: &Arc<str>) -> Request {
-        let mut last = self.last();
-        match &*last {
-            Last::Often(often) if often.owner == *owner => return often.release.clone(),
-            Last::Once(before) if before == owner => {}
-            _ => *last = Last::Once(owner.clone()),
-        }
-        drop(last);
-        script::release(self.record(), owner, self.channel())
-    }
-
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Request {
-        script::hand_over(self.record(), from, to, lease_ms, self.channel())
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crate::clock::Moment;
 use crate::connection::packed;
-use crate::hold::{Hold, Observer};
+use crate::contend::Contend;
+use crate::hold::{Begun, Hold, Observer};
 use crate::keys::LockKeys;
+use crate::kinds::Reentrant;
 use crate::owner::OwnerId;
 use crate::pubsub::PubSub;
 use crate::script;
@@ -58,7 +60,7 @@ impl Registry {
 #[derive(Debug)]
 pub struct Watched {
     watchdog: Watchdog,
-    record: Arc<str>,
+    kind: Arc<dyn Contend>,
     text: Arc<str>,
 }
 
@@ -73,7 +75,8 @@ impl Observer for Nobody {
 impl Watched {
     /// With so many that are renewed.
     pub fn new(others: usize) -> Self {
-        let this = Self { watchdog: Watchdog::new(LEASE), record: "record".into(), text: "owner".into() };
+        let kind = Arc::new(Reentrant::new(LockKeys::new("record".into()).expect("a name")));
+        let this = Self { watchdog: Watchdog::new(LEASE), kind, text: "owner".into() };
         for _ in 0..others {
             // The watchdog keeps it.
             this.begin();
@@ -83,8 +86,16 @@ impl Watched {
 
     fn begin(&self) -> Arc<Hold> {
         let (owner, observer) = (OwnerId::thread(), Weak::<Nobody>::new());
-        let (record, text) = (self.record.clone(), self.text.clone());
-        let hold = Hold::new(record, owner, text, 1, Moment::now(), LEASE, observer);
+        let begun = Begun {
+            kind: self.kind.clone(),
+            owner,
+            text: self.text.clone(),
+            life: 1,
+            sent: Moment::now(),
+            lease: LEASE,
+            token: None,
+        };
+        let hold = Hold::new(begun, observer);
         hold.begin_renewal();
         self.watchdog.watch(&hold);
         hold

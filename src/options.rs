@@ -60,6 +60,51 @@ impl Default for HandOff {
     }
 }
 
+/// When a waiter that is told of no release looks again at a busy lock: after `first`, and then each time after
+/// `factor` times as long, up to `longest`. Redisson's `LockOptions.BackOff`.
+///
+/// ```
+/// let mut constant = redisson_lock::BackOff::default();
+/// constant.first = std::time::Duration::from_millis(20);
+/// constant.factor = 1;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BackOff {
+    /// Default 1 ms.
+    pub first: Duration,
+    /// Default 128 ms.
+    pub longest: Duration,
+    /// Default 2; 1 for equal steps.
+    pub factor: u32,
+}
+
+impl Default for BackOff {
+    fn default() -> Self {
+        Self::between(Duration::from_millis(1), Duration::from_millis(128))
+    }
+}
+
+impl BackOff {
+    pub(crate) const fn between(first: Duration, longest: Duration) -> Self {
+        Self { first, longest, factor: 2 }
+    }
+
+    /// The step after one of that length.
+    pub(crate) fn after(&self, step: Duration) -> Duration {
+        step.saturating_mul(self.factor).min(self.longest.max(self.first))
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.first < Duration::from_millis(1) || self.factor == 0 {
+            return Err(Error::misuse(
+                "a back-off must begin with at least 1 ms, and its factor be at least 1",
+            ));
+        }
+        Ok(())
+    }
+}
+
 /// How long a hold lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
@@ -89,6 +134,8 @@ pub(crate) struct Options {
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
     pub hand_off: HandOff,
+    pub fair_wait_timeout: Duration,
+    pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
 }
 
@@ -102,6 +149,8 @@ impl Default for Options {
             reconnect_min: Duration::from_millis(10),
             reconnect_max: Duration::from_millis(500),
             hand_off: HandOff::default(),
+            fair_wait_timeout: Duration::from_secs(300),
+            token_retention: None,
             name_mapper: None,
         }
     }
@@ -114,10 +163,14 @@ impl Options {
             ("response timeout", self.response_timeout),
             ("connect timeout", self.connect_timeout),
             ("reconnect back-off", self.reconnect_min),
+            ("fair lock's wait timeout", self.fair_wait_timeout),
         ] {
             if time.is_zero() || time > Duration::from_secs(24 * 3600) {
                 return Err(Error::misuse(format!("the {what} must be above 0 and at most a day")));
             }
+        }
+        if self.token_retention.is_some_and(|kept| kept < self.lease) {
+            return Err(Error::misuse("fencing tokens must be kept for at least a lease"));
         }
         if self.reconnect_max < self.reconnect_min {
             return Err(Error::misuse("the longest reconnect back-off is below the shortest"));
@@ -140,6 +193,8 @@ impl fmt::Debug for Options {
             .field("connect_timeout", &self.connect_timeout)
             .field("reconnect", &(self.reconnect_min..=self.reconnect_max))
             .field("hand_off", &self.hand_off)
+            .field("fair_wait_timeout", &self.fair_wait_timeout)
+            .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())
             .finish()
     }

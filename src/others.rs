@@ -5,12 +5,15 @@
 //! do: the holder changes, or is gone, and nothing is heard.
 
 use crate::clock::Moment;
+use crate::contend::Contend;
 use crate::drive::Driver;
 use crate::error::LossReason;
 use crate::lane::{Busy, Release, Run};
+use crate::options::BackOff;
 use crate::owner;
 use crate::script;
 use crate::wakeup::Mark;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The least time between two looks at a busy lock, whatever the server said.
@@ -25,8 +28,7 @@ const SILENCE: Duration = Duration::from_millis(50);
 const LATEST_MESSAGE: Duration = Duration::from_millis(3);
 /// How long such clients count once seen; and how often to look, while they do.
 const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
-const FIRST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(1);
-const LONGEST_STEP_AMONG_POLLERS: Duration = Duration::from_millis(16);
+const AMONG_POLLERS: BackOff = BackOff::between(Duration::from_millis(1), Duration::from_millis(16));
 
 /// For so long a hold that was waited for keeps its subscription.
 const LISTEN_ON: Duration = Duration::from_millis(10);
@@ -53,7 +55,11 @@ impl Told {
     /// When to glance next, if `newest` is the last of the waiters: one who came later is not to be told "busy" by
     /// what was heard long before.
     pub fn next_glance(&self, newest: u64) -> Moment {
-        if newest > self.newest { self.glance_at.min(self.at + FIRST_GLANCE) } else { self.glance_at }
+        if newest > self.newest && self.glance_at < Moment::FAR {
+            self.glance_at.min(self.at + FIRST_GLANCE)
+        } else {
+            self.glance_at
+        }
     }
 }
 
@@ -95,33 +101,33 @@ impl Driver {
     }
 
     /// Takes note of a lock that is busy for `ttl` more.
-    pub(crate) fn busy(&mut self, before: Mark, ttl: Option<Duration>) {
+    pub(crate) fn busy(&mut self, kind: &Arc<dyn Contend>, before: Mark, ttl: Option<Duration>) {
         let now = Moment::now();
         let earlier = self.told.take().filter(|told| told.before.epoch == before.epoch);
         let look = ttl.unwrap_or(self.session.options.lease / 3).max(SHORTEST_LOOK);
-        let polling = self.pollers();
-        let step = match &earlier {
-            Some(told) if polling => (told.step * 2).min(LONGEST_STEP_AMONG_POLLERS),
-            Some(told) => told.step,
-            None if polling => FIRST_STEP_AMONG_POLLERS,
-            None => FIRST_GLANCE,
+        let poll = kind.poll().or_else(|| self.pollers().then_some(AMONG_POLLERS));
+        let step = match (&earlier, poll) {
+            (Some(told), Some(poll)) => poll.after(told.step),
+            (Some(told), None) => told.step,
+            (None, Some(poll)) => poll.first,
+            (None, None) => FIRST_GLANCE,
         };
         let (since, holder) = earlier.map_or((now, None), |told| (told.since, told.holder));
-        let attempt_at = now + if polling { look.min(step) } else { look };
+        let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
         let mut work = self.lane.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
         drop(work);
-        let glance_at = now + step;
+        let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
         self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest });
     }
 
     /// Looks at who holds a busy lock, for less than an attempt costs.
-    pub(crate) async fn glance(&mut self) {
+    pub(crate) async fn glance(&mut self, kind: &Arc<dyn Contend>) {
         let Some(mut told) = self.told.take() else { return };
-        let mut request = script::holder(self.lane.kind.record());
+        let mut request = kind.holder();
         let answer = self.session.connection.call(&mut request).await;
-        let holder = answer.ok().and_then(|answer| script::held_by(&answer.reply).ok());
+        let holder = answer.ok().and_then(|answer| kind.held_by(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
             self.gone_unheard = Some(told.before.messages);
@@ -137,7 +143,7 @@ impl Driver {
         if let Some(Some(holder)) = holder {
             work.busy = Busy::at(now, None);
             drop(work);
-            self.undo_a_ghost(holder.owner());
+            self.undo_a_ghost(kind, holder.owner());
             let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
             if changed {
                 told.step = FIRST_GLANCE;
@@ -159,10 +165,13 @@ impl Driver {
         let Some(hold) = self.lane.work().current.as_ref().map(|current| current.hold.clone()) else {
             return;
         };
-        let mut request = script::holder(self.lane.kind.record());
+        if !hold.kind.manner().glances {
+            return;
+        }
+        let mut request = hold.kind.holder();
         let answer = self.session.connection.call(&mut request).await;
         let Ok(answer) = answer else { return };
-        match script::held_by(&answer.reply) {
+        match hold.kind.held_by(&answer.reply) {
             Ok(Some(holder)) if holder.owner() == &*hold.text => {}
             Ok(Some(_)) => _ = hold.lose(LossReason::Taken),
             Ok(None) => _ = hold.lose(hold.gone_in(answer.life)),
@@ -173,12 +182,12 @@ impl Driver {
 
     /// A retired text of this client that holds the record without being its hold got there by a request that a dead
     /// connection delivered late, and nobody else would free it before its lease ends.
-    fn undo_a_ghost(&self, holder: &str) {
+    fn undo_a_ghost(&self, kind: &Arc<dyn Contend>, holder: &str) {
         let mut work = self.lane.work();
         let ours = work.current.as_ref().is_some_and(|current| &*current.hold.text == holder);
         if !ours && owner::is_retired(holder, &self.session.id, self.session.era()) {
             let until = Moment::now() + self.session.options.lease;
-            work.releases.push_back(Release::Text(holder.into(), until));
+            work.releases.push_back(Release::Text(kind.clone(), holder.into(), until));
         }
     }
 

@@ -112,9 +112,13 @@ impl OwnerId {
     }
 }
 
+/// What follows an owner's text where it holds a write lock.
+pub(crate) const WRITER: &str = ":write";
+
 /// Whether `text` is of that client and of an era before `era`, so that no new hold will have it.
 pub(crate) fn is_retired(text: &str, client: &str, era: u32) -> bool {
     let Some(id) = text.strip_prefix(client).and_then(|rest| rest.strip_prefix(':')) else { return false };
+    let id = id.strip_suffix(WRITER).unwrap_or(id);
     let of = id.rsplit_once('~').map_or(Some(0), |(_, era)| era.parse().ok());
     of.is_some_and(|of| of < era)
 }

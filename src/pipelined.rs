@@ -63,7 +63,7 @@ pub(crate) fn pass_on(level: &Level) -> bool {
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
         unreachable!("both were there under this lock")
     };
-    let text = waiter.owner.text(&session.id, session.era());
+    let text = hold.kind.text(waiter.owner.text(&session.id, session.era()));
     let behind = current.behind.take().unwrap_or_else(|| Behind {
         text: hold.text.clone(),
         until: hold.deadline(),
@@ -102,7 +102,7 @@ impl Driver {
             Some((current.hold.clone(), behind.text.clone(), behind.until))
         });
         let Some((hold, from, until)) = ahead else { return };
-        let mut request = self.lane.kind.hand_over(&from, &hold.text, millis(hold.lease));
+        let Some(mut request) = hold.kind.hand_over(&from, &hold.text, millis(hold.lease)) else { return };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
         if request.repeated {
             self.session.retire_texts();
@@ -112,12 +112,13 @@ impl Driver {
             Err(failure) if failure.unanswered => {
                 // Until the record's own end nobody answered. It is the one's or the other's: both are cleared.
                 self.session.retire_texts();
-                let texts = [from, hold.text.clone()].map(|text| Release::Text(text, until + hold.lease));
+                let texts = [from, hold.text.clone()]
+                    .map(|text| Release::Text(hold.kind.clone(), text, until + hold.lease));
                 self.lane.work().releases.extend(texts);
                 return self.lose_whoever_holds(LossReason::Unreachable);
             }
             Err(failure) => {
-                debug!(lock = ?hold.record, code = failure.code(), "the record does not follow for now");
+                debug!(lock = ?hold.record(), code = failure.code(), "the record does not follow for now");
                 let again_at = Some(Moment::now() + REFUSED_FOR);
                 if let Some(Current { behind: Some(behind), .. }) = &mut self.lane.work().current {
                     (behind.moving, behind.again_at) = (false, again_at);
@@ -126,7 +127,7 @@ impl Driver {
             }
         };
         match script::handed_over(&answer.reply) {
-            Ok(HandedOver::Moved(subscriptions)) => {
+            Ok(HandedOver::Moved { subscriptions, .. }) => {
                 let others = Some(self.others_among(subscriptions));
                 let mut work = self.lane.work();
                 let Some(current) = &mut work.current else { return };

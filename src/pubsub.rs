@@ -193,6 +193,12 @@ impl PubSub {
     }
 }
 
+impl Subscription {
+    pub(crate) fn channel(&self) -> &Arc<str> {
+        &self.channel
+    }
+}
+
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut channels = self.pubsub.lock();

@@ -12,9 +12,10 @@
 
 use crate::clock::Moment;
 use crate::connection::{Failure, Limit};
+use crate::contend::Contend;
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::hold::{Hold, HoldState};
+use crate::hold::{Begun, Hold, HoldState};
 use crate::lane::{Release, Returned, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
@@ -36,10 +37,11 @@ pub(crate) fn successor<'a>(
     now: Moment,
 ) -> Option<&'a Waiter> {
     let bounds = session.options.hand_off;
-    let next = work.waiters.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())?;
+    let heir = |waiter: &&Waiter| !waiter.once && !waiter.reply.is_closed();
+    let next = work.waiters.iter().find(heir).filter(|next| hold.kind.passes_to(&*next.kind))?;
     let waiting = work.waiters.len() as u64;
     let ran = now.since(run.since);
-    let pollers = work.pollers_until.is_some_and(|until| until > now);
+    let pollers = hold.kind.poll().is_some() || work.pollers_until.is_some_and(|until| until > now);
     let others = run.others.unwrap_or(0);
     let shared = others > 0 || pollers;
     let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
@@ -79,11 +81,11 @@ impl Driver {
         if !pipelined {
             self.let_others_come(&hold).await;
         }
-        let span = debug_span!("release", lock = ?hold.record, owner = %hold.text);
+        let span = debug_span!("release", lock = ?hold.record(), owner = %hold.text);
         let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
             Ok(handed) => (Ok(()), handed),
             Err(error) => {
-                debug!(lock = ?hold.record, owner = %hold.text, %error, "not released");
+                debug!(lock = ?hold.record(), owner = %hold.text, %error, "not released");
                 (Err(error), None)
             }
         };
@@ -165,9 +167,9 @@ impl Driver {
         mut run: Run,
     ) -> Option<Result<Option<Handed>>> {
         let Heir { ticket, owner, lease } = heir;
-        let text = owner.text(&self.session.id, self.session.era());
+        let text = from.kind.text(owner.text(&self.session.id, self.session.era()));
         let length = self.session.length(lease);
-        let mut request = self.lane.kind.hand_over(named, &text, millis(length));
+        let mut request = from.kind.hand_over(named, &text, millis(length))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
@@ -175,13 +177,13 @@ impl Driver {
                 self.session.retire_texts();
                 let until = Moment::now() + length;
                 let mut work = self.lane.work();
-                work.releases.push_back(Release::Text(named.clone(), until));
-                work.releases.push_back(Release::Text(text, until));
+                work.releases.push_back(Release::Text(from.kind.clone(), named.clone(), until));
+                work.releases.push_back(Release::Text(from.kind.clone(), text, until));
                 drop(work);
                 return Some(Err(self.undecided(failure)));
             }
             Err(failure) => {
-                debug!(lock = ?self.lane.kind.record(), code = failure.code(), "no hand-off");
+                debug!(lock = ?self.lane.record, code = failure.code(), "no hand-off");
                 return None;
             }
         };
@@ -189,10 +191,11 @@ impl Driver {
             self.session.retire_texts();
         }
         match script::handed_over(&answer.reply) {
-            Ok(HandedOver::Moved(subscriptions)) => {
+            Ok(HandedOver::Moved { subscriptions, token }) => {
                 run.count += 1;
                 run.others = Some(self.others_among(subscriptions));
-                let hold = self.begin(&owner, text, &answer, length, run);
+                let (kind, life, sent, lease) = (from.kind.clone(), answer.life, answer.sent, length);
+                let hold = self.begin(Begun { kind, owner, text, life, sent, lease, token }, run);
                 Some(Ok(Some((hold, ticket))))
             }
             Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.life))),
@@ -217,7 +220,7 @@ impl Driver {
     ) -> Result<Option<Handed>> {
         let before = self.lane.signal.mark();
         let own = self.own_subscriptions();
-        let mut request = self.lane.kind.release(named);
+        let mut request = hold.kind.release(named);
         let limit = Limit::Longer(deadline, self.session.options.response_timeout);
         let answer = match self.session.connection.call_within(&mut request, limit).await {
             Ok(answer) => answer,
@@ -233,9 +236,9 @@ impl Driver {
                     busy.still = false;
                 }
                 let bounds = self.session.options.hand_off;
-                let pollers = self.pollers();
+                let pollers = hold.kind.poll().is_some() || self.pollers();
                 let ran_out = answer.sent.since(run.since) >= bounds.max_time_alone;
-                if told > own || pollers || ran_out {
+                if !hold.kind.manner().queued && (told > own || pollers || ran_out) {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
                     let (time, turns) = if pollers {
@@ -256,11 +259,20 @@ impl Driver {
     }
 
     /// Makes sure that `text` does not hold the record.
-    pub(crate) async fn clear(&mut self, text: &Arc<str>, until: Moment) {
-        let mut request = self.lane.kind.release(text);
+    pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
+        let mut request = kind.release(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
-        debug!(lock = ?self.lane.kind.record(), owner = %text, cleared = answer.is_ok(), "retired text released");
+        debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "retired text released");
+    }
+
+    /// Takes a text out of Redis' queue. Whoever is first there without it is told, if the lock is free.
+    pub(crate) async fn leave_queue(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>) {
+        let Some(mut request) = kind.abandon(text) else { return };
+        let answer = self.session.connection.call(&mut request).await;
+        debug!(lock = ?self.lane.record, owner = %text, left = answer.is_ok(), "left the queue");
+        // Those behind it may be first now.
+        self.told = None;
     }
 
     /// A release found nothing of the owner: the hold was lost before it. Unless an earlier send of it went
@@ -270,11 +282,11 @@ impl Driver {
             return Ok(None);
         }
         self.session.retire_texts();
-        Err(Error::Lost { name: self.lane.kind.record().to_string(), reason, holder: None })
+        Err(Error::Lost { name: self.lane.record.to_string(), reason, holder: None })
     }
 
     fn not_held(&self) -> Error {
-        Error::NotHeld { name: self.lane.kind.record().to_string(), holder: None }
+        Error::NotHeld { name: self.lane.record.to_string(), holder: None }
     }
 
     /// A release without an answer, or refused. One that was refused only when it was repeated may have been done.

@@ -5,10 +5,12 @@
 //!    another runtime, is told.
 
 use crate::connection::{Address, Connection};
+use crate::contend::Contend;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
-use crate::lane::{Contend, Lane, Work};
+use crate::lane::{Lane, Work};
 use crate::options::{Lease, Options};
+use crate::owner::OwnerId;
 use crate::pubsub::PubSub;
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::task::AbortHandle;
@@ -86,10 +88,11 @@ impl Session {
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
         kind: &Arc<dyn Contend>,
+        owner: &OwnerId,
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<(T, Arc<Lane>, Turn)> {
         self.check_open()?;
-        self.give(self.lane(kind), add)
+        self.give(self.lane(kind.lane(owner), kind.record()), add)
     }
 
     /// The same for a lane that is known; or for its successor, if it has gone.
@@ -134,7 +137,7 @@ impl Session {
             drop(work);
             self.remove(&lane);
             self.check_open()?;
-            lane = self.lane(&lane.kind);
+            lane = self.lane(lane.key.clone(), &lane.record);
         };
         if self.is_closed() {
             // Closed meanwhile: what was added may have come after the lane was emptied.
@@ -143,19 +146,19 @@ impl Session {
         Ok((added, lane, turn))
     }
 
-    fn lane(self: &Arc<Self>, kind: &Arc<dyn Contend>) -> Arc<Lane> {
-        let fresh = || Lane::new(Arc::downgrade(self), kind.clone());
-        self.lanes.entry(kind.record().clone()).or_insert_with(fresh).clone()
+    fn lane(self: &Arc<Self>, key: Arc<str>, record: &Arc<str>) -> Arc<Lane> {
+        let fresh = || Lane::new(Arc::downgrade(self), key.clone(), record.clone());
+        self.lanes.entry(key.clone()).or_insert_with(fresh).clone()
     }
 
-    /// The lane of a key, if there is something to do or held on it.
-    pub(crate) fn existing_lane(&self, record: &str) -> Option<Arc<Lane>> {
-        self.lanes.get(record).map(|lane| lane.clone())
+    /// The lane of that name, if there is something to do or held on it.
+    pub(crate) fn existing_lane(&self, key: &str) -> Option<Arc<Lane>> {
+        self.lanes.get(key).map(|lane| lane.clone())
     }
 
     /// Takes a lane that has nothing left to do out of the table. Its `removed` is set, and its lock not held.
     pub(crate) fn remove(&self, lane: &Arc<Lane>) {
-        self.lanes.remove_if(lane.kind.record(), |_, listed| Arc::ptr_eq(listed, lane));
+        self.lanes.remove_if(&lane.key, |_, listed| Arc::ptr_eq(listed, lane));
     }
 
     /// How long a hold of that lease lasts unless it is renewed.

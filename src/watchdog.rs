@@ -149,7 +149,7 @@ impl Watchdog {
         let lease = self.0.lease;
         let renewed: Vec<bool> = holds.iter().map(|hold| hold.is_renewed()).collect();
         let mut request = script::renew(holds.iter().zip(&renewed).map(|(hold, &renewed)| {
-            (hold.record.clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
+            (hold.record().clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
         }));
         holds.iter().for_each(|hold| hold.renewal_sent());
         let limit = Limit::For(connection.response_timeout().min(lease / 3));
@@ -174,7 +174,7 @@ impl Watchdog {
                         Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
                         Renewed::Refused => hold.doubt(LossReason::Expired),
                     };
-                    debug!(lock = ?hold.record, owner = %hold.text, ?state, "renewed");
+                    debug!(lock = ?hold.record(), owner = %hold.text, ?state, "renewed");
                     match state {
                         HoldState::Held => held.push(hold),
                         HoldState::Suspect => suspect.push(hold),

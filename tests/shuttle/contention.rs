@@ -11,6 +11,7 @@ use crate::connection::Address;
 use crate::drive::drive;
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
+use crate::kinds::Reentrant;
 use crate::options::Options;
 use crate::owner::Owner;
 use crate::session::Session;
@@ -121,7 +122,8 @@ async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
         for number in 0..tasks {
             // Sometimes two tasks are one owner.
             let owner = Owner::new(format!("{}", if below(4) == 0 { 0 } else { number })).expect("an owner");
-            let mut lock = Lock::new(session.clone(), "lock").with_owner(&owner);
+            let mut lock =
+                Lock::new(session.clone(), "lock", |keys| Ok(Reentrant::new(keys))).with_owner(&owner);
             if !table.lossless && below(2) == 0 {
                 lock = lock.with_lease(Duration::from_millis(1 + below(20)));
             }

@@ -4,7 +4,9 @@ use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
 use crate::clock::Moment;
 use crate::error::LossReason;
-use crate::hold::{Hold, HoldState, Observer};
+use crate::hold::{Begun, Hold, HoldState, Observer};
+use crate::keys::LockKeys;
+use crate::kinds::Reentrant;
 use crate::owner::OwnerId;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -38,8 +40,9 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
         let observer: Weak<dyn Observer> = Arc::downgrade(&told) as Weak<dyn Observer>;
         let lease = Duration::from_millis(10);
         let sent = Moment::now();
-        let hold =
-            Hold::new("lock".into(), OwnerId::Thread(1), "u:thread-1".into(), 1, sent, lease, observer);
+        let kind = Arc::new(Reentrant::new(LockKeys::new("lock".into()).expect("a name")));
+        let (owner, text) = (OwnerId::Thread(1), "u:thread-1".into());
+        let hold = Hold::new(Begun { kind, owner, text, life: 1, sent, lease, token: None }, observer);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (hold, told) = (hold.clone(), told.clone());

@@ -3,7 +3,14 @@
 //! A [`Request`] says with its arguments what it expects to find, so that sending it again is harmless; the one that
 //! is not ([`force_unlock`]) says so by [`Request::repeat`] being refused.
 
-use crate::error::Holder;
+mod fair;
+mod inspect;
+mod lock;
+
+pub(crate) use fair::*;
+pub(crate) use inspect::*;
+pub(crate) use lock::*;
+
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,7 +33,7 @@ impl Script {
 macro_rules! scripts {
     ($($ident:ident = $name:literal;)*) => {
         $(pub(crate) static $ident: Script =
-            Script { name: $name, source: include_str!(concat!("../lua/", $name, ".lua")), sha: OnceLock::new() };)*
+            Script { name: $name, source: include_str!(concat!("../../lua/", $name, ".lua")), sha: OnceLock::new() };)*
         /// All of them, for what must hold for every script.
         #[cfg(test)]
         pub(crate) static ALL: &[&Script] = &[$(&$ident),*];
@@ -40,6 +47,12 @@ scripts! {
     LOCK_MOVE = "lock_move";
     LOCK_RENEW = "lock_renew";
     LOCK_FORCE_UNLOCK = "lock_force_unlock";
+    FENCED_ACQUIRE = "fenced_acquire";
+    FENCED_MOVE = "fenced_move";
+    FAIR_ACQUIRE = "fair_acquire";
+    FAIR_RELEASE = "fair_release";
+    FAIR_ABANDON = "fair_abandon";
+    FAIR_FORCE_UNLOCK = "fair_force_unlock";
     PROBE = "probe";
 }
 
@@ -130,7 +143,11 @@ impl Request {
     }
 
     fn script(script: &'static Script, key: &Arc<str>, args: Vec<Arg>, repeat: Repeat) -> Self {
-        Self::new(Verb::Script(script), vec![key.clone()], args, repeat, None)
+        Self::with_keys(script, vec![key.clone()], args, repeat)
+    }
+
+    fn with_keys(script: &'static Script, keys: Vec<Arc<str>>, args: Vec<Arg>, repeat: Repeat) -> Self {
+        Self::new(Verb::Script(script), keys, args, repeat, None)
     }
 
     fn read(command: &'static str, key: &Arc<str>, args: Vec<Arg>) -> Self {
@@ -244,243 +261,10 @@ pub(crate) fn deleted(subscribers: i64) -> Reply {
     Reply::Int(subscribers)
 }
 
-/// Outcome of [`acquire`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Acquired {
-    Taken,
-    Busy(Option<Duration>),
-    Stale(Option<Duration>),
-}
-
-/// The first hold of `owner`.
-pub(crate) fn acquire(record: &Arc<str>, owner: &Arc<str>, lease_ms: u64) -> Request {
-    let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), FIRST];
-    let shortcut = Shortcut::new(Way::Restore { owner: owner.clone(), lease_ms });
-    Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
-}
-
-pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
-    match reply.status()? {
-        Status::Done(1) => Ok(Acquired::Taken),
-        Status::Not(b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
-        Status::Not(b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
-        _ => Err(Undecodable),
-    }
-}
-
-/// Outcome of [`recount`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recounted {
-    Done,
-    Gone,
-    Other,
-    /// The count in the record, if it is one.
-    Mismatch(Option<u64>),
-}
-
-/// Changes the count of `owner` from `from` to `to`; the record lives at least `lease_ms` longer.
-pub(crate) fn recount(record: &Arc<str>, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-    let args =
-        vec![Arg::Text(owner.clone()), Arg::Number(from), Arg::Number(to), Arg::Number(lease_ms), FIRST];
-    Request::script(&LOCK_RECOUNT, record, args, Repeat::Flagged)
-}
-
-pub(crate) fn recounted(reply: &Reply) -> Result<Recounted, Undecodable> {
-    match reply.status()? {
-        Status::Done(1) => Ok(Recounted::Done),
-        Status::Not(b"GONE", None) => Ok(Recounted::Gone),
-        Status::Not(b"OTHER", None) => Ok(Recounted::Other),
-        Status::Not(b"MISMATCH", n) => Ok(Recounted::Mismatch(n.and_then(|n| u64::try_from(n).ok()))),
-        _ => Err(Undecodable),
-    }
-}
-
-/// Outcome of [`release`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Released {
-    /// How many subscribers the message reached.
-    Freed(u64),
-    Gone,
-    Other,
-}
-
-/// The last release of `owner`.
-pub(crate) fn release(record: &Arc<str>, owner: &Arc<str>, channel: &Arc<str>) -> Request {
-    let args = vec![Arg::Text(owner.clone()), Arg::Text(channel.clone())];
-    let shortcut = Shortcut::new(Way::Transaction { owner: owner.clone(), channel: channel.clone() });
-    Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
-}
-
-pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
-    match reply.status()? {
-        Status::Done(n) => Ok(Released::Freed(u64::try_from(n).map_err(|_| Undecodable)?)),
-        Status::Not(b"GONE", None) => Ok(Released::Gone),
-        Status::Not(b"OTHER", None) => Ok(Released::Other),
-        _ => Err(Undecodable),
-    }
-}
-
-/// Outcome of [`hand_over`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandedOver {
-    /// How many subscriptions the channel has, where that can be known.
-    Moved(Option<u64>),
-    Gone,
-    Other,
-    Mismatch,
-}
-
-/// Moves the single hold of `from` to `to`.
-pub(crate) fn hand_over(
-    record: &Arc<str>,
-    from: &Arc<str>,
-    to: &Arc<str>,
-    lease_ms: u64,
-    channel: &Arc<str>,
-) -> Request {
-    let args = vec![
-        Arg::Text(from.clone()),
-        Arg::Text(to.clone()),
-        Arg::Number(lease_ms),
-        Arg::Text(channel.clone()),
-        FIRST,
-    ];
-    Request::script(&LOCK_MOVE, record, args, Repeat::Flagged)
-}
-
-pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
-    match reply.status()? {
-        Status::Done(n @ -1..) => Ok(HandedOver::Moved(u64::try_from(n).ok())),
-        Status::Not(b"GONE", None) => Ok(HandedOver::Gone),
-        Status::Not(b"OTHER", None) => Ok(HandedOver::Other),
-        Status::Not(b"MISMATCH", None) => Ok(HandedOver::Mismatch),
-        _ => Err(Undecodable),
-    }
-}
-
-/// Outcome of [`renew`] for one hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Renewed {
-    Held,
-    /// There is no record.
-    Gone,
-    /// Others hold the lock.
-    Other,
-    WrongType,
-    /// The server refuses, for now: a replica, too few replicas, no room on its disk.
-    Refused,
-}
-
-/// Renews a batch of (record, owner, lease in ms, 0 to only look).
-pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) -> Request {
-    let (mut keys, mut args) = (Vec::new(), Vec::new());
-    for (record, owner, lease_ms) in batch {
-        keys.push(record);
-        args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
-    }
-    Request::new(Verb::Script(&LOCK_RENEW), keys, args, Repeat::Afresh, None)
-}
-
-pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
-    match reply {
-        Reply::Int(all) if usize::try_from(*all) == Ok(batch) => Ok(vec![Renewed::Held; batch]),
-        Reply::List(items) if items.len() == batch => items
-            .iter()
-            .map(|item| match item.int()? {
-                1 => Ok(Renewed::Held),
-                0 => Ok(Renewed::Gone),
-                -1 => Ok(Renewed::WrongType),
-                -2 => Ok(Renewed::Refused),
-                -3 => Ok(Renewed::Other),
-                _ => Err(Undecodable),
-            })
-            .collect(),
-        _ => Err(Undecodable),
-    }
-}
-
-/// Frees the record whoever holds it. Must not be sent twice.
-pub(crate) fn force_unlock(record: &Arc<str>, channel: &Arc<str>) -> Request {
-    Request::script(&LOCK_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
-}
-
-/// Finds out what the user may not do. No lock is named `record`.
-pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
-    let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
-    Request::new(Verb::Script(&PROBE), Vec::new(), args, Repeat::Free, None)
-}
-
-/// The commands that [`probe`] found refused, each with the server's words.
-pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodable> {
-    let Reply::List(items) = reply else { return Err(Undecodable) };
-    let mut texts = Vec::new();
-    for item in items {
-        let Reply::Text(text) = item else { return Err(Undecodable) };
-        texts.push(String::from_utf8_lossy(text).into_owned());
-    }
-    Ok(texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
-}
-
-pub(crate) fn exists(record: &Arc<str>) -> Request {
-    Request::read("EXISTS", record, Vec::new())
-}
-
-/// Reply of [`exists`] and [`force_unlock`].
-pub(crate) fn yes(reply: &Reply) -> Result<bool, Undecodable> {
-    reply.int().map(|n| n == 1)
-}
-
-pub(crate) fn time_to_live(record: &Arc<str>) -> Request {
-    Request::read("PTTL", record, Vec::new())
-}
-
-/// What a record's expiry says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TimeToLive {
-    Absent,
-    Never,
-    Left(Duration),
-}
-
-pub(crate) fn lives(reply: &Reply) -> Result<TimeToLive, Undecodable> {
-    Ok(match reply.int()? {
-        -2 => TimeToLive::Absent,
-        ms => ttl(ms).map_or(TimeToLive::Never, TimeToLive::Left),
-    })
-}
-
-pub(crate) fn hold_count(record: &Arc<str>, owner: &Arc<str>) -> Request {
-    Request::read("HGET", record, vec![Arg::Text(owner.clone())])
-}
-
-pub(crate) fn counted(reply: &Reply) -> Result<u64, Undecodable> {
-    match reply {
-        Reply::Nil => Ok(0),
-        reply => u64::try_from(reply.int()?).map_err(|_| Undecodable),
-    }
-}
-
-pub(crate) fn holder(record: &Arc<str>) -> Request {
-    Request::read("HGETALL", record, Vec::new())
-}
-
-pub(crate) fn held_by(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-    match reply {
-        Reply::List(items) => match items.as_slice() {
-            [] => Ok(None),
-            [Reply::Text(owner), count, ..] => Ok(Some(Holder::new(
-                String::from_utf8_lossy(owner).into_owned(),
-                u64::try_from(count.int()?).map_err(|_| Undecodable)?,
-            ))),
-            _ => Err(Undecodable),
-        },
-        _ => Err(Undecodable),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::keys::{LockKeys, QueueKeys};
     use std::collections::BTreeSet;
 
     /// The indexes n of `what[n]` in `text`.
@@ -510,16 +294,24 @@ mod tests {
     #[test]
     fn each_request_has_as_many_arguments_as_its_script_uses() {
         let (k, o): (Arc<str>, Arc<str>) = ("k".into(), "o".into());
+        let queue = QueueKeys::new(LockKeys::new("k".into()).unwrap());
         for request in [
             acquire(&k, &o, 1),
+            acquire_fenced(&k, &k, &o, 1, 1),
+            acquire_fair(&queue, &o, [1, 1, 1]),
             recount(&k, &o, 1, 2, 1),
             release(&k, &o, &k),
+            release_silently(&k, &o, &k),
+            release_fair(&queue, &o),
             hand_over(&k, &o, &o, 1, &k),
+            hand_over_fenced([&k, &k], &o, &o, [1, 1], &k),
+            abandon_fair(&queue, &o, 1),
             force_unlock(&k, &k),
+            force_unlock_fair(&queue),
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
-            let used = indexes(script.source, "ARGV").len();
-            assert_eq!((request.keys().len(), request.args().count()), (1, used), "{}", script.name);
+            let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());
+            assert_eq!([request.keys().len(), request.args().count()], used, "{}", script.name);
         }
     }
 

@@ -1,0 +1,274 @@
+//! The part of the wait loop that asks for the lock: the first hold of an owner, a further level of it, and who is told of
+//! what came of that.
+//!
+//! Invariants:
+//! 1. A level is given out only after its request was confirmed, and for one owner at a time. (What `pipelined` gives out
+//!    ahead of that has an argument of its own there.)
+//! 3. A request that went unanswered is repeated as itself, or undone; its text is never used for a new hold.
+//! 4. What was won for a waiter that left goes to the next, or back.
+
+use crate::clock::Moment;
+use crate::connection::{Answer, Limit};
+use crate::contend::{Ask, Contend, Waiting};
+use crate::drive::Driver;
+use crate::error::{Error, LossReason, Phase, Result};
+use crate::hold::{Begun, Hold};
+use crate::lane::{Busy, Current, Level, Outcome, Release, Run, Waiter};
+use crate::options::{Lease, millis};
+use crate::owner::OwnerId;
+use crate::script::{self, Acquired, Recounted};
+use crate::wakeup::Mark;
+use std::sync::Arc;
+use std::time::Duration;
+use tracing::{debug, warn};
+
+/// One attempt, for the waiter of `ticket`.
+pub(crate) struct Attempt {
+    pub ticket: u64,
+    pub kind: Arc<dyn Contend>,
+    pub owner: OwnerId,
+    pub lease: Lease,
+    pub once: bool,
+}
+
+impl Attempt {
+    pub(crate) fn of(waiter: &Waiter) -> Self {
+        let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
+        Self { ticket: *ticket, kind: kind.clone(), owner: owner.clone(), lease: *lease, once: *once }
+    }
+}
+
+impl Driver {
+    /// Asks for the lock.
+    pub(crate) async fn attempt(&mut self, attempt: Attempt) {
+        let before = self.lane.signal.mark();
+        let length = self.session.length(attempt.lease);
+        let (text, waiting) = self.present(&attempt);
+        let mut request = attempt.kind.acquire(&Ask { text: &text, lease_ms: millis(length), waiting });
+        let Attempt { ticket, ref kind, once, .. } = attempt;
+        if once || self.told.is_some() {
+            // It may well be busy, and then only the script says for how long.
+            request.go_by_script();
+        }
+        loop {
+            let answer = self.session.connection.call(&mut request).await;
+            if answer.is_ok() && request.repeated {
+                self.session.retire_texts();
+            }
+            let (session, lane) = (&self.session, &self.lane);
+            let failure = match answer {
+                Ok(answer) => return self.attempted(attempt, &answer, before, text, length),
+                Err(failure) => failure,
+            };
+            let refused = failure.code().is_some();
+            if failure.unanswered {
+                session.retire_texts();
+                let waits = lane.work().waiters.iter().any(|w| w.ticket == ticket);
+                if !refused && !once && waits && !session.is_closed() {
+                    // The same request again, so that what it may have done already counts once.
+                    debug!(lock = ?lane.record, "an acquire went unanswered, asking again");
+                    continue;
+                }
+                let until = Moment::now() + length;
+                lane.work().releases.push_back(Release::Text(kind.clone(), text, until));
+            }
+            if refused || once || session.is_closed() {
+                let error = session.connection.error(failure, Phase::Acquire);
+                self.tell(ticket, Outcome::Failed(error));
+            }
+            return;
+        }
+    }
+
+    /// The text under which the lock is asked for, and what Redis knows of it.
+    fn present(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
+        let text = || kind.text(owner.text(&self.session.id, self.session.era()));
+        let mut work = self.lane.work();
+        let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) else {
+            return (text(), Waiting::No);
+        };
+        waiter.attempts += 1;
+        if *once || !kind.manner().queued {
+            return (text(), Waiting::No);
+        }
+        // From here on its place is left by `Work::leave`, wherever the request has come to.
+        let text = waiter.text.get_or_insert_with(text).clone();
+        (text, if waiter.queued { Waiting::Queued } else { Waiting::New })
+    }
+
+    fn attempted(
+        &mut self,
+        attempt: Attempt,
+        answer: &Answer,
+        before: Mark,
+        text: Arc<str>,
+        length: Duration,
+    ) {
+        let Attempt { ticket, kind, owner, .. } = attempt;
+        let ttl = match script::acquired(&answer.reply) {
+            Ok(Acquired::Taken(number)) => {
+                self.told = None;
+                self.pause = None;
+                self.checked = Some(before.epoch);
+                self.listen_on();
+                let run = Run::new(answer.sent, self.gone_unheard.take());
+                let token = kind.manner().fenced.then_some(number);
+                let (life, sent, lease) = (answer.life, answer.sent, length);
+                let hold = self.begin(Begun { kind, owner, text, life, sent, lease, token }, run);
+                return self.grant(&hold, &[ticket]);
+            }
+            Ok(Acquired::Busy(ttl)) => ttl,
+            Ok(Acquired::Stale(ttl)) => {
+                warn!(lock = ?self.lane.record, owner = %text, "the owner's text is in use by somebody else");
+                self.session.retire_texts();
+                ttl
+            }
+            Err(script::Undecodable) => {
+                let error = self.session.connection.strange(Phase::Acquire);
+                return self.tell(ticket, Outcome::Failed(error));
+            }
+        };
+        if let Some(waiter) = self.lane.work().waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
+            waiter.queued = waiter.text.is_some();
+        }
+        self.busy(&kind, before, ttl);
+        self.tell_busy_once(ticket);
+    }
+
+    /// Another level for waiters of the owner who holds the lock.
+    pub(crate) async fn reenter(&mut self, waiters: Vec<(u64, Lease)>) {
+        let Some((hold, from)) = self.change_current() else { return };
+        let to = from + waiters.len() as u64;
+        let length = waiters.iter().map(|&(_, lease)| self.session.length(lease)).max().unwrap_or_default();
+        let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
+        self.with_current(&hold, |current| current.changing = false);
+        let failed = match changed {
+            Ok(()) => {
+                let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
+                return self.grant(&hold, &tickets);
+            }
+            Err(error) => error,
+        };
+        for (ticket, _) in waiters {
+            self.tell(ticket, Outcome::Failed(failed.clone()));
+        }
+    }
+
+    /// Changes the count in the record, and asks until it is known what became of that, for as long as the lease may
+    /// live.
+    pub(crate) async fn recount(
+        &mut self,
+        hold: &Arc<Hold>,
+        mut from: u64,
+        to: u64,
+        lease: Duration,
+        phase: Phase,
+    ) -> Result<()> {
+        let connection = self.session.connection.clone();
+        let mut request = hold.kind.recount(&hold.text, from, to, millis(lease));
+        loop {
+            let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
+            if request.repeated {
+                self.session.retire_texts();
+                self.with_current(hold, |current| current.unsure = true);
+            }
+            let answer = match answer {
+                Ok(answer) => answer,
+                // A watchdog hold may have been renewed meanwhile.
+                Err(failure)
+                    if failure.unanswered
+                        && failure.code().is_none()
+                        && hold.state().is_live()
+                        && !self.session.is_closed() =>
+                {
+                    continue;
+                }
+                Err(failure) if phase == Phase::Release => return Err(self.undecided(failure)),
+                Err(failure) => return Err(connection.error(failure, phase)),
+            };
+            match script::recounted(&answer.reply) {
+                Ok(Recounted::Done) => {
+                    hold.confirm(answer.sent, lease);
+                    self.with_current(hold, |current| current.recorded = to);
+                    return Ok(());
+                }
+                // A late send of an earlier change may have come in between. The text is this hold's alone, so what
+                // is right is what this client knows.
+                Ok(Recounted::Mismatch(Some(found)))
+                    if found != from
+                        && self.with_current(hold, |current| current.unsure).unwrap_or_default() =>
+                {
+                    from = found;
+                    request = hold.kind.recount(&hold.text, from, to, millis(lease));
+                }
+                Ok(Recounted::Mismatch(_)) => {
+                    self.session.retire_texts();
+                    return Err(Error::misuse(
+                        "the record has another hold count than this client: its uuid is used by another client too",
+                    ));
+                }
+                Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.life))),
+                Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
+                Err(script::Undecodable) => return Err(connection.strange(phase)),
+            }
+        }
+    }
+
+    /// A new hold by a confirmed request.
+    pub(crate) fn begin(&mut self, begun: Begun, run: Run) -> Arc<Hold> {
+        let before = self.lane.work().current.take();
+        if let Some(before) = before {
+            // The server let another in, so it was not held any more.
+            before.hold.lose(before.hold.gone_in(begun.life));
+        }
+        let since = begun.sent;
+        let hold = Hold::new(begun, self.lane.observer());
+        let mut work = self.lane.work();
+        work.busy = Busy::at(since, Some(hold.owner.clone()));
+        work.current = Some(Current {
+            hold: hold.clone(),
+            since,
+            recorded: 1,
+            levels: 0,
+            changing: false,
+            unsure: false,
+            behind: None,
+            run,
+        });
+        drop(work);
+        hold
+    }
+
+    /// Gives a level of `hold` to each of `tickets`. Those who left give theirs back at once.
+    pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64]) {
+        for &ticket in tickets {
+            let mut work = self.lane.work();
+            let waiter = work.take(ticket);
+            if let Some(current) = &mut work.current {
+                current.levels += 1;
+            }
+            drop(work);
+            let (lease, pipelined) = waiter
+                .as_ref()
+                .map_or((Lease::Fixed(Duration::ZERO), false), |waiter| (waiter.lease, waiter.pipelined));
+            let level = Level::new(&self.session, &self.lane, hold, lease, pipelined);
+            if let Some(waiter) = waiter {
+                let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
+            }
+        }
+    }
+
+    pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
+        let waiter = self.lane.work().take(ticket);
+        if let Some(waiter) = waiter {
+            let _ = waiter.reply.send(outcome);
+        }
+    }
+
+    /// Tells the waiter of `ticket` that the lock is busy, if it wanted no more than one look.
+    fn tell_busy_once(&self, ticket: u64) {
+        if self.lane.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
+            self.tell(ticket, Outcome::Busy);
+        }
+    }
+}

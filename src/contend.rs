@@ -1,0 +1,134 @@
+//! What a kind of lock tells the engine about itself: its names, its requests, its manner. A kind has no loop, no I/O and
+//! no state of a hold.
+
+use crate::error::{Error, Holder};
+use crate::options::BackOff;
+use crate::owner::OwnerId;
+use crate::script::{self, Renewal, Reply, Request, Undecodable};
+use std::fmt;
+use std::sync::Arc;
+
+/// One kind of lock, with its names.
+pub(crate) trait Contend: Send + Sync + 'static {
+    fn manner(&self) -> &'static Manner;
+    /// The key of the record.
+    fn record(&self) -> &Arc<str>;
+    /// What `owner` does goes through the lane of this name, one request after the other: by default, all that changes one
+    /// record.
+    fn lane(&self, _owner: &OwnerId) -> Arc<str> {
+        self.record().clone()
+    }
+    /// How the record names an owner whose text is `text`.
+    fn text(&self, text: Arc<str>) -> Arc<str> {
+        text
+    }
+    /// Where whoever waits under `text` is told of a release, if anywhere.
+    fn channel(&self, text: &Arc<str>) -> Option<Arc<str>>;
+    /// When to look again at a busy lock, for those who may be told of no release.
+    fn poll(&self) -> Option<BackOff> {
+        None
+    }
+    /// The first hold of an owner.
+    fn acquire(&self, ask: &Ask<'_>) -> Request;
+    /// A change of the count of an owner who goes on holding.
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request;
+    /// The last release of an owner.
+    fn release(&self, owner: &Arc<str>) -> Request;
+    /// The hand-off from an owner to another. Only of kinds that are handed on.
+    fn hand_over(&self, _from: &Arc<str>, _to: &Arc<str>, _lease_ms: u64) -> Option<Request> {
+        None
+    }
+    /// Takes whoever waits under `text` out of Redis' queue. Only of kinds that have one.
+    fn abandon(&self, _text: &Arc<str>) -> Option<Request> {
+        None
+    }
+    /// Frees the record whoever holds it.
+    fn force_unlock(&self) -> Request;
+    /// Asks who holds it.
+    fn holder(&self) -> Request {
+        script::holder(self.record())
+    }
+    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        script::held_by(reply)
+    }
+    /// Asks how often an owner holds it.
+    fn hold_count(&self, owner: &Arc<str>) -> Request {
+        script::hold_count(self.record(), owner)
+    }
+    /// Asks whether anyone holds it.
+    fn is_locked(&self) -> Request {
+        script::exists(self.record())
+    }
+}
+
+impl fmt::Debug for dyn Contend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.manner().name, self.record())
+    }
+}
+
+impl dyn Contend {
+    /// Whether a hold of this one may be handed on to a waiter of `other`, who is at the same lane.
+    pub(crate) fn passes_to(&self, other: &dyn Contend) -> bool {
+        self.manner().handed_on && std::ptr::eq(self.manner(), other.manner())
+    }
+}
+
+/// What an acquire is asked with.
+pub(crate) struct Ask<'a> {
+    /// The owner as the record is to name it.
+    pub text: &'a Arc<str>,
+    pub lease_ms: u64,
+    pub waiting: Waiting,
+}
+
+/// How far the waiter of an acquire is known to Redis, if its kind has a queue there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// It does not wait: one attempt.
+    No,
+    /// It is not in the queue yet.
+    New,
+    /// It was put there before.
+    Queued,
+}
+
+/// How a kind behaves.
+#[derive(Debug)]
+pub(crate) struct Manner {
+    /// As its users call it.
+    pub name: &'static str,
+    /// An owner who holds it may take it again.
+    pub reentrant: bool,
+    /// Passes from waiter to waiter of a client, see `release`.
+    pub handed_on: bool,
+    /// Also ahead of the record, see `pipelined`.
+    pub pipelined: bool,
+    /// Redis has the order of its waiters, and each of them is to be known there.
+    pub queued: bool,
+    /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
+    pub glances: bool,
+    /// Each hold has a number of its own, which the acquire and the hand-off answer.
+    pub fenced: bool,
+    /// What keeps its holds alive.
+    pub renewal: Renewal,
+}
+
+impl Manner {
+    /// Redisson's reentrant lock, from which the others differ.
+    pub(crate) const REENTRANT: Self = Self {
+        name: "reentrant lock",
+        reentrant: true,
+        handed_on: true,
+        pipelined: true,
+        queued: false,
+        glances: true,
+        fenced: false,
+        renewal: Renewal::Lock,
+    };
+}
+
+/// What an owner is told who would have to wait for himself.
+pub(crate) fn would_deadlock(kind: &dyn Contend) -> Error {
+    Error::WouldDeadlock { name: kind.record().to_string(), kind: kind.manner().name }
+}

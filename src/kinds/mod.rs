@@ -1,0 +1,11 @@
+//! The kinds of lock, one a file: names, requests, manner. None has a loop.
+
+mod fair;
+mod fenced;
+mod reentrant;
+mod spin;
+
+pub(crate) use fair::Fair;
+pub(crate) use fenced::Fenced;
+pub(crate) use reentrant::Reentrant;
+pub(crate) use spin::Spin;

@@ -1,0 +1,60 @@
+//! Redisson's spin lock: the reentrant lock's record, without messages. Who waits looks again and again.
+
+use crate::contend::{Ask, Contend, Manner};
+use crate::keys::LockKeys;
+use crate::options::BackOff;
+use crate::script::{self, Request};
+use std::sync::Arc;
+
+static SPIN: Manner = Manner { name: "spin lock", pipelined: false, ..Manner::REENTRANT };
+
+/// The kind.
+pub(crate) struct Spin {
+    keys: LockKeys,
+    back_off: BackOff,
+    nowhere: Arc<str>,
+}
+
+impl Spin {
+    pub(crate) fn new(keys: LockKeys, back_off: BackOff) -> Self {
+        Self { keys, back_off, nowhere: "".into() }
+    }
+}
+
+impl Contend for Spin {
+    fn manner(&self) -> &'static Manner {
+        &SPIN
+    }
+
+    fn record(&self) -> &Arc<str> {
+        self.keys.record()
+    }
+
+    fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
+        None
+    }
+
+    fn poll(&self) -> Option<BackOff> {
+        Some(self.back_off)
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Request {
+        script::acquire(self.record(), ask.text, ask.lease_ms)
+    }
+
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
+        script::recount(self.record(), owner, from, to, lease_ms)
+    }
+
+    fn release(&self, owner: &Arc<str>) -> Request {
+        script::release_silently(self.record(), owner, &self.nowhere)
+    }
+
+    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
+        Some(script::hand_over(self.record(), from, to, lease_ms, self.keys.channel()))
+    }
+
+    fn force_unlock(&self) -> Request {
+        script::force_unlock(self.record(), &self.nowhere)
+    }
+}

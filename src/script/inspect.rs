@@ -1,0 +1,80 @@
+//! The requests that only read, or try out; and their answers.
+
+use super::{Arg, PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
+use crate::error::Holder;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Finds out what the user may not do. No lock is named `record`.
+pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
+    let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
+    Request::new(Verb::Script(&PROBE), Vec::new(), args, Repeat::Free, None)
+}
+
+/// The commands that [`probe`] found refused, each with the server's words.
+pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodable> {
+    let Reply::List(items) = reply else { return Err(Undecodable) };
+    let mut texts = Vec::new();
+    for item in items {
+        let Reply::Text(text) = item else { return Err(Undecodable) };
+        texts.push(String::from_utf8_lossy(text).into_owned());
+    }
+    Ok(texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}
+
+pub(crate) fn exists(record: &Arc<str>) -> Request {
+    Request::read("EXISTS", record, Vec::new())
+}
+
+/// Reply of [`exists`] and [`force_unlock`].
+pub(crate) fn yes(reply: &Reply) -> Result<bool, Undecodable> {
+    reply.int().map(|n| n == 1)
+}
+
+pub(crate) fn time_to_live(record: &Arc<str>) -> Request {
+    Request::read("PTTL", record, Vec::new())
+}
+
+/// What a record's expiry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeToLive {
+    Absent,
+    Never,
+    Left(Duration),
+}
+
+pub(crate) fn lives(reply: &Reply) -> Result<TimeToLive, Undecodable> {
+    Ok(match reply.int()? {
+        -2 => TimeToLive::Absent,
+        ms => ttl(ms).map_or(TimeToLive::Never, TimeToLive::Left),
+    })
+}
+
+pub(crate) fn hold_count(record: &Arc<str>, owner: &Arc<str>) -> Request {
+    Request::read("HGET", record, vec![Arg::Text(owner.clone())])
+}
+
+pub(crate) fn counted(reply: &Reply) -> Result<u64, Undecodable> {
+    match reply {
+        Reply::Nil => Ok(0),
+        reply => u64::try_from(reply.int()?).map_err(|_| Undecodable),
+    }
+}
+
+pub(crate) fn holder(record: &Arc<str>) -> Request {
+    Request::read("HGETALL", record, Vec::new())
+}
+
+pub(crate) fn held_by(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+    match reply {
+        Reply::List(items) => match items.as_slice() {
+            [] => Ok(None),
+            [Reply::Text(owner), count, ..] => Ok(Some(Holder::new(
+                String::from_utf8_lossy(owner).into_owned(),
+                u64::try_from(count.int()?).map_err(|_| Undecodable)?,
+            ))),
+            _ => Err(Undecodable),
+        },
+        _ => Err(Undecodable),
+    }
+}

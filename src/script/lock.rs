@@ -1,0 +1,224 @@
+//! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
+
+use super::{Arg, FIRST, Repeat, Reply, Request, Shortcut, Status, Undecodable, Verb, Way, ttl};
+use super::{
+    FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
+    LOCK_RENEW,
+};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Outcome of [`acquire`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Acquired {
+    /// With the number of the hold, where holds are fenced.
+    Taken(u64),
+    Busy(Option<Duration>),
+    Stale(Option<Duration>),
+}
+
+/// The first hold of `owner`.
+pub(crate) fn acquire(record: &Arc<str>, owner: &Arc<str>, lease_ms: u64) -> Request {
+    let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), FIRST];
+    let shortcut = Shortcut::new(Way::Restore { owner: owner.clone(), lease_ms });
+    Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
+}
+
+pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
+    match reply.status()? {
+        Status::Done(n @ 1..) => Ok(Acquired::Taken(n.unsigned_abs())),
+        Status::Not(b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
+        Status::Not(b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
+        _ => Err(Undecodable),
+    }
+}
+
+/// The same of a lock whose holds are numbered.
+pub(crate) fn acquire_fenced(
+    record: &Arc<str>,
+    token: &Arc<str>,
+    owner: &Arc<str>,
+    lease_ms: u64,
+    retention_ms: u64,
+) -> Request {
+    let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), Arg::Number(retention_ms), FIRST];
+    Request::with_keys(&FENCED_ACQUIRE, vec![record.clone(), token.clone()], args, Repeat::Flagged)
+}
+
+/// Outcome of [`recount`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recounted {
+    Done,
+    Gone,
+    Other,
+    /// The count in the record, if it is one.
+    Mismatch(Option<u64>),
+}
+
+/// Changes the count of `owner` from `from` to `to`; the record lives at least `lease_ms` longer.
+pub(crate) fn recount(record: &Arc<str>, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
+    let args =
+        vec![Arg::Text(owner.clone()), Arg::Number(from), Arg::Number(to), Arg::Number(lease_ms), FIRST];
+    Request::script(&LOCK_RECOUNT, record, args, Repeat::Flagged)
+}
+
+pub(crate) fn recounted(reply: &Reply) -> Result<Recounted, Undecodable> {
+    match reply.status()? {
+        Status::Done(1) => Ok(Recounted::Done),
+        Status::Not(b"GONE", None) => Ok(Recounted::Gone),
+        Status::Not(b"OTHER", None) => Ok(Recounted::Other),
+        Status::Not(b"MISMATCH", n) => Ok(Recounted::Mismatch(n.and_then(|n| u64::try_from(n).ok()))),
+        _ => Err(Undecodable),
+    }
+}
+
+/// Outcome of [`release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// How many subscribers the message reached.
+    Freed(u64),
+    Gone,
+    Other,
+}
+
+/// The last release of `owner`.
+pub(crate) fn release(record: &Arc<str>, owner: &Arc<str>, channel: &Arc<str>) -> Request {
+    let args = vec![Arg::Text(owner.clone()), Arg::Text(channel.clone())];
+    let shortcut = Shortcut::new(Way::Transaction { owner: owner.clone(), channel: channel.clone() });
+    Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
+}
+
+/// The same of a lock that tells nobody: `nowhere` is empty.
+pub(crate) fn release_silently(record: &Arc<str>, owner: &Arc<str>, nowhere: &Arc<str>) -> Request {
+    Request::script(
+        &LOCK_RELEASE,
+        record,
+        vec![Arg::Text(owner.clone()), Arg::Text(nowhere.clone())],
+        Repeat::Free,
+    )
+}
+
+pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
+    match reply.status()? {
+        Status::Done(n) => Ok(Released::Freed(u64::try_from(n).map_err(|_| Undecodable)?)),
+        Status::Not(b"GONE", None) => Ok(Released::Gone),
+        Status::Not(b"OTHER", None) => Ok(Released::Other),
+        _ => Err(Undecodable),
+    }
+}
+
+/// Outcome of [`hand_over`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandedOver {
+    Moved {
+        /// How many subscriptions the channel has, where that can be known.
+        subscriptions: Option<u64>,
+        /// The number of the new hold, where holds are fenced.
+        token: Option<u64>,
+    },
+    Gone,
+    Other,
+    Mismatch,
+}
+
+/// Moves the single hold of `from` to `to`.
+pub(crate) fn hand_over(
+    record: &Arc<str>,
+    from: &Arc<str>,
+    to: &Arc<str>,
+    lease_ms: u64,
+    channel: &Arc<str>,
+) -> Request {
+    let args = vec![
+        Arg::Text(from.clone()),
+        Arg::Text(to.clone()),
+        Arg::Number(lease_ms),
+        Arg::Text(channel.clone()),
+        FIRST,
+    ];
+    Request::script(&LOCK_MOVE, record, args, Repeat::Flagged)
+}
+
+/// The same of a lock whose holds are numbered. `keys` are the record and the token, `terms` the lease and the token's
+/// retention in ms.
+pub(crate) fn hand_over_fenced(
+    keys: [&Arc<str>; 2],
+    from: &Arc<str>,
+    to: &Arc<str>,
+    terms: [u64; 2],
+    channel: &Arc<str>,
+) -> Request {
+    let owners = [from, to].into_iter().cloned().map(Arg::Text);
+    let channel = Arg::Text(channel.clone());
+    let args = owners.chain(terms.map(Arg::Number)).chain([channel, FIRST]).collect();
+    Request::with_keys(&FENCED_MOVE, keys.map(Arc::clone).to_vec(), args, Repeat::Flagged)
+}
+
+pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
+    let moved = |n: i64, token| Ok(HandedOver::Moved { subscriptions: u64::try_from(n).ok(), token });
+    if let Reply::List(numbers) = reply
+        && let [Reply::Int(n @ -1..), Reply::Int(token @ 1..)] = numbers.as_slice()
+    {
+        return moved(*n, Some(token.unsigned_abs()));
+    }
+    match reply.status()? {
+        Status::Done(n @ -1..) => moved(n, None),
+        Status::Not(b"GONE", None) => Ok(HandedOver::Gone),
+        Status::Not(b"OTHER", None) => Ok(HandedOver::Other),
+        Status::Not(b"MISMATCH", None) => Ok(HandedOver::Mismatch),
+        _ => Err(Undecodable),
+    }
+}
+
+/// How holds are kept alive: those of one batch in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewal {
+    /// The expiry of a hash with the owner's field.
+    Lock,
+}
+
+/// Outcome of [`renew`] for one hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Renewed {
+    Held,
+    /// There is no record.
+    Gone,
+    /// Others hold the lock.
+    Other,
+    WrongType,
+    /// The server refuses, for now: a replica, too few replicas, no room on its disk.
+    Refused,
+}
+
+/// Renews a batch of (record, owner, lease in ms, 0 to only look).
+pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) -> Request {
+    let (mut keys, mut args) = (Vec::new(), Vec::new());
+    for (record, owner, lease_ms) in batch {
+        keys.push(record);
+        args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
+    }
+    Request::new(Verb::Script(&LOCK_RENEW), keys, args, Repeat::Afresh, None)
+}
+
+pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
+    match reply {
+        Reply::Int(all) if usize::try_from(*all) == Ok(batch) => Ok(vec![Renewed::Held; batch]),
+        Reply::List(items) if items.len() == batch => items
+            .iter()
+            .map(|item| match item.int()? {
+                1 => Ok(Renewed::Held),
+                0 => Ok(Renewed::Gone),
+                -1 => Ok(Renewed::WrongType),
+                -2 => Ok(Renewed::Refused),
+                -3 => Ok(Renewed::Other),
+                _ => Err(Undecodable),
+            })
+            .collect(),
+        _ => Err(Undecodable),
+    }
+}
+
+/// Frees the record whoever holds it. Must not be sent twice.
+pub(crate) fn force_unlock(record: &Arc<str>, channel: &Arc<str>) -> Request {
+    Request::script(&LOCK_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
+}
