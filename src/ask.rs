@@ -9,7 +9,7 @@
 
 use crate::clock::Moment;
 use crate::connection::{Answer, Limit};
-use crate::contend::{Ask, Contend, Waiting};
+use crate::contend::{Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
@@ -43,8 +43,10 @@ impl Driver {
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
         let before = self.lane.signal.mark();
         let length = self.session.length(attempt.lease);
+        let partner = self.partner(&attempt);
         let (text, waiting) = self.present(&attempt);
-        let mut request = attempt.kind.acquire(&Ask { text: &text, lease_ms: millis(length), waiting });
+        let mut request =
+            attempt.kind.acquire(&Ask { text: &text, lease_ms: millis(length), waiting, partner });
         let Attempt { ticket, ref kind, once, .. } = attempt;
         if once || self.told.is_some() {
             // It may well be busy, and then only the script says for how long.
@@ -78,6 +80,14 @@ impl Driver {
             }
             return;
         }
+    }
+
+    /// What the owner holds beside it, as the record names it.
+    fn partner(&self, Attempt { kind, owner, .. }: &Attempt) -> Option<Arc<str>> {
+        let lane = self.session.existing_lane(&kind.partner(owner)?)?;
+        let work = lane.work();
+        let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
+        held.map(|current| current.hold.text.clone())
     }
 
     /// The text under which the lock is asked for, and what Redis knows of it.
@@ -123,6 +133,7 @@ impl Driver {
                 self.session.retire_texts();
                 ttl
             }
+            Ok(Acquired::Own) => return self.tell(ticket, Outcome::Failed(would_deadlock(&*kind))),
             Err(script::Undecodable) => {
                 let error = self.session.connection.strange(Phase::Acquire);
                 return self.tell(ticket, Outcome::Failed(error));

@@ -47,7 +47,42 @@ impl Client {
 
     /// The reentrant lock of that name. No I/O.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock { lock: self.client.lock(name).with_thread(), runtime: self.runtime.clone() }
+        self.of_thread(&self.client.lock(name))
+    }
+
+    /// See [`crate::Client::fair_lock`].
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.of_thread(&self.client.fair_lock(name))
+    }
+
+    /// See [`crate::Client::fenced_lock`].
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.of_thread(&self.client.fenced_lock(name))
+    }
+
+    /// See [`crate::Client::spin_lock`].
+    pub fn spin_lock(&self, name: impl AsRef<str>, back_off: crate::BackOff) -> Lock {
+        self.of_thread(&self.client.spin_lock(name, back_off))
+    }
+
+    /// See [`crate::Client::non_reentrant_lock`].
+    pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.of_thread(&self.client.non_reentrant_lock(name))
+    }
+
+    /// See [`crate::Client::non_reentrant_fair_lock`].
+    pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.of_thread(&self.client.non_reentrant_fair_lock(name))
+    }
+
+    /// See [`crate::Client::read_write_lock`].
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        let lock = self.client.read_write_lock(name);
+        ReadWriteLock { read: self.of_thread(lock.read()), write: self.of_thread(lock.write()) }
+    }
+
+    fn of_thread(&self, lock: &crate::Lock) -> Lock {
+        Lock { lock: lock.with_thread(), runtime: self.runtime.clone() }
     }
 
     /// The uuid by which this client's holds are known.
@@ -166,6 +201,25 @@ impl Lock {
 
     fn guard(&self, guard: crate::LockGuard) -> LockGuard {
         LockGuard { guard, runtime: self.runtime.clone() }
+    }
+}
+
+/// [`crate::ReadWriteLock`] for threads.
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock {
+    read: Lock,
+    write: Lock,
+}
+
+impl ReadWriteLock {
+    /// See [`crate::ReadWriteLock::read`].
+    pub fn read(&self) -> &Lock {
+        &self.read
+    }
+
+    /// See [`crate::ReadWriteLock::write`].
+    pub fn write(&self) -> &Lock {
+        &self.write
     }
 }
 

@@ -6,8 +6,8 @@ use crate::contend::Contend;
 use crate::drive::drive;
 use crate::error::Result;
 use crate::keys::{self, LockKeys};
-use crate::kinds::{Fair, Fenced, Reentrant, Spin};
-use crate::lock::Lock;
+use crate::kinds::{Fair, Fenced, Read, Reentrant, Spin, Write};
+use crate::lock::{Lock, ReadWriteLock};
 use crate::options::{BackOff, HandOff, NameMapper, Options};
 use crate::owner::entered;
 use crate::permissions;
@@ -94,6 +94,16 @@ impl Client {
     pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         let allowance = self.session.options.fair_wait_timeout;
         self.make(name, |keys| Ok(Fair::not_reentrant(keys, allowance)))
+    }
+
+    /// Redisson's read/write lock: any number of readers, or one writer. It favours nobody: while readers come and go without
+    /// a gap, a writer waits.
+    pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
+        let name = name.as_ref();
+        ReadWriteLock::new(
+            self.make(name, |keys| Ok(Read::new(keys))),
+            self.make(name, |keys| Ok(Write::new(keys))),
+        )
     }
 
     fn make<K: Contend>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {

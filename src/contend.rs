@@ -18,6 +18,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn lane(&self, _owner: &OwnerId) -> Arc<str> {
         self.record().clone()
     }
+    /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
+    fn partner(&self, _owner: &OwnerId) -> Option<Arc<str>> {
+        None
+    }
     /// How the record names an owner whose text is `text`.
     fn text(&self, text: Arc<str>) -> Arc<str> {
         text
@@ -55,9 +59,20 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn hold_count(&self, owner: &Arc<str>) -> Request {
         script::hold_count(self.record(), owner)
     }
+    /// What a look at the holder says to those who wait: `None` if there is something for them.
+    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        self.held_by(reply)
+    }
     /// Asks whether anyone holds it.
     fn is_locked(&self) -> Request {
         script::exists(self.record())
+    }
+    fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
+        script::yes(reply)
+    }
+    /// The keys that are renewed for a hold.
+    fn renewed_keys(&self, _owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
+        keys.push(self.record().clone());
     }
 }
 
@@ -80,6 +95,8 @@ pub(crate) struct Ask<'a> {
     pub text: &'a Arc<str>,
     pub lease_ms: u64,
     pub waiting: Waiting,
+    /// The owner's text at its [`Contend::partner`], if it holds that.
+    pub partner: Option<Arc<str>>,
 }
 
 /// How far the waiter of an acquire is known to Redis, if its kind has a queue there.
@@ -110,8 +127,12 @@ pub(crate) struct Manner {
     pub glances: bool,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
+    /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
+    pub counts: bool,
     /// What keeps its holds alive.
     pub renewal: Renewal,
+    /// Others may shorten the record's life, so that also a fixed lease is to be kept up.
+    pub kept_up: bool,
 }
 
 impl Manner {
@@ -124,7 +145,9 @@ impl Manner {
         queued: false,
         glances: true,
         fenced: false,
+        counts: true,
         renewal: Renewal::Lock,
+        kept_up: false,
     };
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct LockKeys {
 
 const CHANNEL: &str = "redisson_lock__channel";
 const TOKEN: &str = "redisson_lock_token";
+const READ_WRITE: &str = "redisson_rwlock";
+const READ_TIMEOUT: &str = ":rwlock_timeout:";
 const QUEUE: &str = "redisson_lock_queue";
 const TIMEOUTS: &str = "redisson_lock_timeout";
 /// The longest of what is put before a name, and behind it.
@@ -80,6 +82,29 @@ impl QueueKeys {
     }
 }
 
+/// The names of a read/write lock.
+#[derive(Debug)]
+pub(crate) struct ReadWriteKeys {
+    pub record: Arc<str>,
+    pub channel: Arc<str>,
+}
+
+impl ReadWriteKeys {
+    pub(crate) fn new(LockKeys { record, .. }: LockKeys) -> Self {
+        Self { channel: prefix(READ_WRITE, &record).into(), record }
+    }
+
+    /// The string that lives as long as the read hold of that text.
+    pub(crate) fn timeout(&self, text: &str) -> Arc<str> {
+        format!("{}{READ_TIMEOUT}1", suffix(&self.record, text)).into()
+    }
+
+    /// What stands before an owner in the names of the strings, and what between it and the number of the hold.
+    pub(crate) fn around_reader(&self) -> [Arc<str>; 2] {
+        [suffix(&self.record, "").into(), READ_TIMEOUT.into()]
+    }
+}
+
 /// The name of a lock that nobody has, to try out what a user may do.
 pub(crate) fn nobodys() -> String {
     format!("redisson-lock:nobody:{}", Uuid::new_v4())
@@ -88,6 +113,11 @@ pub(crate) fn nobodys() -> String {
 /// `prefix:name` when the name contains `{`, else `prefix:{name}`.
 fn prefix(prefix: &str, name: &str) -> String {
     if name.contains('{') { format!("{prefix}:{name}") } else { format!("{prefix}:{{{name}}}") }
+}
+
+/// `name:suffix` when the name contains `{`, else `{name}:suffix`.
+fn suffix(name: &str, suffix: &str) -> String {
+    if name.contains('{') { format!("{name}:{suffix}") } else { format!("{{{name}}}:{suffix}") }
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;
-pub use lock::Lock;
+pub use lock::{Lock, ReadWriteLock};
 pub use options::{BackOff, HandOff};
 pub use owner::Owner;
 pub use redis;

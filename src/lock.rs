@@ -171,7 +171,8 @@ impl Lock {
     /// # Errors
     /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool> {
-        self.ask(self.kind()?.is_locked(), script::yes).await
+        let kind = self.kind()?;
+        self.ask(kind.is_locked(), |reply| kind.locked(reply)).await
     }
 
     /// Whether the current owner holds the lock, as the record says.
@@ -192,10 +193,12 @@ impl Lock {
         let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
             let work = lane.work();
             let current = work.current.as_ref()?;
-            (current.hold.owner == owner).then(|| current.hold.text.clone())
+            (current.hold.owner == owner).then(|| (current.hold.text.clone(), current.levels))
         });
-        let text = own.unwrap_or_else(|| kind.text(owner.text(&self.session.id, self.session.era())));
-        self.ask(kind.hold_count(&text), script::counted).await
+        let fresh = || (kind.text(owner.text(&self.session.id, self.session.era())), 0);
+        let (text, levels) = own.unwrap_or_else(fresh);
+        let recorded = self.ask(kind.hold_count(&text), script::counted).await?;
+        Ok(if recorded == 0 || kind.manner().counts { recorded } else { levels })
     }
 
     /// Time until the lock's lease ends unless it is renewed, whoever holds it. `None` if nobody does;
@@ -279,6 +282,34 @@ impl Lock {
         entered()?;
         self.session.check_process()?;
         self.session.connection.ask(request, decoded, Phase::Inspect).await
+    }
+}
+
+/// Redisson's `RReadWriteLock`: any number of readers, or one writer. A handle, made by
+/// [`Client::read_write_lock`](crate::Client::read_write_lock).
+#[derive(Clone, Debug)]
+pub struct ReadWriteLock {
+    read: Lock,
+    write: Lock,
+}
+
+impl ReadWriteLock {
+    pub(crate) fn new(read: Lock, write: Lock) -> Self {
+        Self { read, write }
+    }
+
+    /// The side that readers share. The writer itself may take it, too, and go on as a reader after its write guard is gone:
+    /// then other readers come in.
+    ///
+    /// Further levels of an owner's hold are counted by its client alone, and the record says 1, because of an error in
+    /// Redisson 3.44 to 3.52 that frees the lock at any greater count.
+    pub fn read(&self) -> &Lock {
+        &self.read
+    }
+
+    /// The side that excludes everyone else. An owner that reads can't take it: [`Error::WouldDeadlock`].
+    pub fn write(&self) -> &Lock {
+        &self.write
     }
 }
 

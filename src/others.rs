@@ -127,7 +127,7 @@ impl Driver {
         let Some(mut told) = self.told.take() else { return };
         let mut request = kind.holder();
         let answer = self.session.connection.call(&mut request).await;
-        let holder = answer.ok().and_then(|answer| kind.held_by(&answer.reply).ok());
+        let holder = answer.ok().and_then(|answer| kind.glanced(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
             self.gone_unheard = Some(told.before.messages);

@@ -16,7 +16,7 @@ use crate::error::{Error, LossReason, Phase};
 use crate::hold::{Hold, HoldState, Standing};
 use crate::options::millis;
 use crate::schedule::Schedule;
-use crate::script::{self, Renewed};
+use crate::script::{self, Renewal, Renewed};
 use crate::sync::{Mutex, MutexGuard, select, task, time};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Watchdog {
 
     /// When there is something to do for `hold` if all is well.
     fn next(&self, hold: &Hold, standing: &Standing) -> Moment {
-        if !standing.renewed {
+        if !standing.renewed && !hold.kind.manner().kept_up {
             return standing.deadline;
         }
         let third = self.0.lease / 3;
@@ -136,21 +136,35 @@ impl Watchdog {
     /// their deadline.
     fn renew(&self, mut due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
         // The record of one that is not settled names another.
-        let wanted = |now: Standing| now.settled && (now.renewed || look || now.suspect);
-        due.retain(|hold| hold.standing().is_some_and(wanted));
-        while !due.is_empty() {
-            let batch = due.split_off(due.len().saturating_sub(BATCH));
-            let span = debug_span!("renew", holds = batch.len());
-            task::spawn(self.clone().renew_batch(batch, connection.clone()).instrument(span));
+        due.retain(|hold| {
+            let wanted = |now: &Standing| now.renewed || look || now.suspect || hold.kind.manner().kept_up;
+            hold.standing().is_some_and(|now| now.settled && wanted(&now))
+        });
+        for renewal in Renewal::ALL {
+            let mut due: Vec<_> = due.extract_if(.., |hold| hold.kind.manner().renewal == renewal).collect();
+            while !due.is_empty() {
+                let batch = due.split_off(due.len().saturating_sub(BATCH));
+                let span = debug_span!("renew", holds = batch.len());
+                let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
+                task::spawn(renewing.instrument(span));
+            }
         }
     }
 
-    async fn renew_batch(self, holds: Vec<Arc<Hold>>, connection: Connection) {
+    async fn renew_batch(self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: Connection) {
         let lease = self.0.lease;
         let renewed: Vec<bool> = holds.iter().map(|hold| hold.is_renewed()).collect();
-        let mut request = script::renew(holds.iter().zip(&renewed).map(|(hold, &renewed)| {
-            (hold.record().clone(), hold.text.clone(), if renewed { millis(lease) } else { 0 })
-        }));
+        let mut keys = Vec::with_capacity(holds.len());
+        holds.iter().for_each(|hold| hold.kind.renewed_keys(&hold.text, &mut keys));
+        let asked = holds.iter().zip(&renewed).map(|(hold, &renewed)| {
+            let lease = match renewed {
+                true => lease,
+                false if hold.kind.manner().kept_up => hold.deadline().remaining(),
+                false => Duration::ZERO,
+            };
+            (hold.text.clone(), millis(lease))
+        });
+        let mut request = script::renew(renewal, keys, asked);
         holds.iter().for_each(|hold| hold.renewal_sent());
         let limit = Limit::For(connection.response_timeout().min(lease / 3));
         let answer = connection.call_within(&mut request, limit).await;

@@ -2,10 +2,12 @@
 
 mod fair;
 mod fenced;
+mod read_write;
 mod reentrant;
 mod spin;
 
 pub(crate) use fair::Fair;
 pub(crate) use fenced::Fenced;
+pub(crate) use read_write::{Read, Write};
 pub(crate) use reentrant::Reentrant;
 pub(crate) use spin::Spin;

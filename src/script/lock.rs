@@ -1,6 +1,8 @@
 //! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
 
-use super::{Arg, FIRST, Repeat, Reply, Request, Shortcut, Status, Undecodable, Verb, Way, ttl};
+use super::{
+    Arg, FIRST, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status, Undecodable, Verb, Way, ttl,
+};
 use super::{
     FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
     LOCK_RENEW,
@@ -15,6 +17,8 @@ pub(crate) enum Acquired {
     Taken(u64),
     Busy(Option<Duration>),
     Stale(Option<Duration>),
+    /// The owner holds it in a way that does not go together with what it asks for.
+    Own,
 }
 
 /// The first hold of `owner`.
@@ -29,6 +33,7 @@ pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
         Status::Done(n @ 1..) => Ok(Acquired::Taken(n.unsigned_abs())),
         Status::Not(b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
         Status::Not(b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
+        Status::Not(b"OWN", Some(_)) => Ok(Acquired::Own),
         _ => Err(Undecodable),
     }
 }
@@ -175,6 +180,19 @@ pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
 pub(crate) enum Renewal {
     /// The expiry of a hash with the owner's field.
     Lock,
+    /// That, and a string for the hold.
+    Read,
+}
+
+impl Renewal {
+    pub(crate) const ALL: [Self; 2] = [Self::Lock, Self::Read];
+
+    fn script(self) -> &'static Script {
+        match self {
+            Self::Lock => &LOCK_RENEW,
+            Self::Read => &READ_RENEW,
+        }
+    }
 }
 
 /// Outcome of [`renew`] for one hold.
@@ -190,14 +208,15 @@ pub(crate) enum Renewed {
     Refused,
 }
 
-/// Renews a batch of (record, owner, lease in ms, 0 to only look).
-pub(crate) fn renew(batch: impl IntoIterator<Item = (Arc<str>, Arc<str>, u64)>) -> Request {
-    let (mut keys, mut args) = (Vec::new(), Vec::new());
-    for (record, owner, lease_ms) in batch {
-        keys.push(record);
-        args.extend([Arg::Text(owner), Arg::Number(lease_ms)]);
-    }
-    Request::new(Verb::Script(&LOCK_RENEW), keys, args, Repeat::Afresh, None)
+/// Renews a batch of holds with those keys: of each the owner, and the lease in ms, 0 to only look.
+pub(crate) fn renew(
+    renewal: Renewal,
+    keys: Vec<Arc<str>>,
+    batch: impl IntoIterator<Item = (Arc<str>, u64)>,
+) -> Request {
+    let holds = batch.into_iter();
+    let args = holds.flat_map(|(owner, lease_ms)| [Arg::Text(owner), Arg::Number(lease_ms)]).collect();
+    Request::with_keys(renewal.script(), keys, args, Repeat::Afresh)
 }
 
 pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {

@@ -6,10 +6,12 @@
 mod fair;
 mod inspect;
 mod lock;
+mod read_write;
 
 pub(crate) use fair::*;
 pub(crate) use inspect::*;
 pub(crate) use lock::*;
+pub(crate) use read_write::*;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -53,6 +55,13 @@ scripts! {
     FAIR_RELEASE = "fair_release";
     FAIR_ABANDON = "fair_abandon";
     FAIR_FORCE_UNLOCK = "fair_force_unlock";
+    WRITE_ACQUIRE = "write_acquire";
+    WRITE_RELEASE = "write_release";
+    READ_ACQUIRE = "read_acquire";
+    READ_EXTEND = "read_extend";
+    READ_RELEASE = "read_release";
+    READ_RENEW = "read_renew";
+    RW_FORCE_UNLOCK = "rw_force_unlock";
     PROBE = "probe";
 }
 
@@ -264,7 +273,7 @@ pub(crate) fn deleted(subscribers: i64) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{LockKeys, QueueKeys};
+    use crate::keys::{LockKeys, QueueKeys, ReadWriteKeys};
     use std::collections::BTreeSet;
 
     /// The indexes n of `what[n]` in `text`.
@@ -281,7 +290,7 @@ mod tests {
             let (header, code) = (header.join("\n"), code.join("\n"));
             assert!(header.contains("Reply"), "{} tells no reply", script.name);
             // A batch walks KEYS instead of indexing it.
-            if script.name != "lock_renew" {
+            if !["lock_renew", "read_renew"].contains(&script.name) {
                 assert_eq!(indexes(&header, "KEYS"), indexes(&code, "KEYS"), "{}", script.name);
                 assert_eq!(indexes(&header, "ARGV").len(), indexes(&code, "ARGV").len(), "{}", script.name);
             }
@@ -295,6 +304,7 @@ mod tests {
     fn each_request_has_as_many_arguments_as_its_script_uses() {
         let (k, o): (Arc<str>, Arc<str>) = ("k".into(), "o".into());
         let queue = QueueKeys::new(LockKeys::new("k".into()).unwrap());
+        let rw = ReadWriteKeys::new(LockKeys::new("k".into()).unwrap());
         for request in [
             acquire(&k, &o, 1),
             acquire_fenced(&k, &k, &o, 1, 1),
@@ -308,6 +318,12 @@ mod tests {
             abandon_fair(&queue, &o, 1),
             force_unlock(&k, &k),
             force_unlock_fair(&queue),
+            acquire_write(&rw, &o, 1, &o),
+            release_write(&rw, &o),
+            acquire_read(&rw, &o, 1, &o),
+            extend_read(&rw, &o, 1),
+            release_read(&rw, &o),
+            force_unlock_read_write(&rw, Side::Read),
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());

@@ -1,0 +1,36 @@
+-- The last read release of an owner. The record lives on as long as the longest hold of the other readers, and ends
+-- with the last of them. Uses only commands that a server out of memory still accepts, and publishes first: were the
+-- channel forbidden, the record would stay.
+-- KEYS[1] record (hash: owner -> hold count, and mode -> read or write)
+-- KEYS[2] timeout of the hold (string, expires with its lease)
+-- ARGV[1] owner as a reader
+-- ARGV[2] channel
+-- ARGV[3] what precedes an owner in the name of a timeout
+-- ARGV[4] what follows it, and precedes the number of the hold
+-- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
+if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
+end
+local longest, writes, fields = 0, false, redis.call('hgetall', KEYS[1])
+for i = 1, #fields, 2 do
+    if fields[i] == 'mode' then
+        writes = fields[i + 1] == 'write'
+    elseif fields[i] ~= ARGV[1] then
+        for hold = 1, tonumber(fields[i + 1]) or 0 do
+            longest = math.max(longest, redis.call('pttl', ARGV[3] .. fields[i] .. ARGV[4] .. hold))
+        end
+    end
+end
+local told = 0
+-- Readers whose holds have all lapsed do not count. A writer that is left goes by the record alone.
+if longest == 0 and not (writes and #fields > 4) then
+    told = redis.call('publish', ARGV[2], '0')
+    redis.call('del', KEYS[1], KEYS[2])
+else
+    redis.call('hdel', KEYS[1], ARGV[1])
+    redis.call('del', KEYS[2])
+    if not writes then
+        redis.call('pexpire', KEYS[1], longest)
+    end
+end
+return told

@@ -1,0 +1,174 @@
+//! Redisson's read/write lock: many readers, or one writer, who may go on as a reader.
+//!
+//! Both sides share one record. Each reader has a lane of its own, because readers do not exclude each other; the writers
+//! of a client share one.
+//!
+//! An owner's further levels of a read hold are counted by its client only, and the record says 1: the renewal of Redisson
+//! 3.44 to 3.52 fails at any greater count, and then frees the lock for everyone. And a Java reader's renewal may shorten the
+//! record's life to its own lease, so that fixed leases are kept up, too.
+
+use crate::contend::{Ask, Contend, Manner};
+use crate::error::Holder;
+use crate::keys::{LockKeys, ReadWriteKeys};
+use crate::owner::{OwnerId, WRITER};
+use crate::script::{self, Renewal, Reply, Request, Side, Undecodable};
+use std::sync::Arc;
+
+static WRITE: Manner = Manner { name: "write lock", handed_on: false, pipelined: false, ..Manner::REENTRANT };
+static READ: Manner =
+    Manner { name: "read lock", counts: false, renewal: Renewal::Read, kept_up: true, ..WRITE };
+
+/// The side that excludes everyone else.
+pub(crate) struct Write(ReadWriteKeys);
+
+/// The side that readers share.
+pub(crate) struct Read(ReadWriteKeys);
+
+impl Write {
+    pub(crate) fn new(keys: LockKeys) -> Self {
+        Self(ReadWriteKeys::new(keys))
+    }
+}
+
+impl Read {
+    pub(crate) fn new(keys: LockKeys) -> Self {
+        Self(ReadWriteKeys::new(keys))
+    }
+}
+
+impl Contend for Write {
+    fn manner(&self) -> &'static Manner {
+        &WRITE
+    }
+
+    fn record(&self) -> &Arc<str> {
+        &self.0.record
+    }
+
+    fn partner(&self, owner: &OwnerId) -> Option<Arc<str>> {
+        Some(readers_lane(&self.0, owner))
+    }
+
+    fn text(&self, text: Arc<str>) -> Arc<str> {
+        writing(&text)
+    }
+
+    fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
+        Some(self.0.channel.clone())
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Request {
+        let reader = ask.partner.clone().unwrap_or_else(|| ask.text.trim_end_matches(WRITER).into());
+        script::acquire_write(&self.0, ask.text, ask.lease_ms, &reader)
+    }
+
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
+        script::recount(self.record(), owner, from, to, lease_ms)
+    }
+
+    fn release(&self, owner: &Arc<str>) -> Request {
+        script::release_write(&self.0, owner)
+    }
+
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_read_write(&self.0, Side::Write)
+    }
+
+    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        any_holder(reply)
+    }
+
+    /// Which reader there is does not matter: they come and go, and the last tells.
+    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        Ok(script::shared_by(reply)?.and_then(|shares| match shares.mode {
+            Side::Read => Some(Holder::new("readers".into(), 1)),
+            Side::Write => shares.holders.into_iter().next(),
+        }))
+    }
+
+    fn is_locked(&self) -> Request {
+        script::holder(self.record())
+    }
+
+    fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
+        Ok(script::shared_by(reply)?.is_some_and(|shares| shares.mode == Side::Write))
+    }
+}
+
+impl Contend for Read {
+    fn manner(&self) -> &'static Manner {
+        &READ
+    }
+
+    fn record(&self) -> &Arc<str> {
+        &self.0.record
+    }
+
+    fn lane(&self, owner: &OwnerId) -> Arc<str> {
+        readers_lane(&self.0, owner)
+    }
+
+    fn partner(&self, _: &OwnerId) -> Option<Arc<str>> {
+        Some(self.0.record.clone())
+    }
+
+    fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
+        Some(self.0.channel.clone())
+    }
+
+    fn acquire(&self, ask: &Ask<'_>) -> Request {
+        let writer = ask.partner.clone().unwrap_or_else(|| writing(ask.text));
+        script::acquire_read(&self.0, ask.text, ask.lease_ms, &writer)
+    }
+
+    /// Only that the hold lasts; the client counts.
+    fn recount(&self, owner: &Arc<str>, _: u64, _: u64, lease_ms: u64) -> Request {
+        script::extend_read(&self.0, owner, lease_ms)
+    }
+
+    fn release(&self, owner: &Arc<str>) -> Request {
+        script::release_read(&self.0, owner)
+    }
+
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_read_write(&self.0, Side::Read)
+    }
+
+    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        any_holder(reply)
+    }
+
+    /// A writer that goes on as a reader lets others in, and Redisson tells nobody.
+    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+        Ok(script::shared_by(reply)?
+            .filter(|shares| shares.mode == Side::Write)
+            .and_then(|shares| shares.holders.into_iter().next()))
+    }
+
+    fn is_locked(&self) -> Request {
+        script::holder(self.record())
+    }
+
+    /// Also by the writer itself.
+    fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
+        Ok(script::shared_by(reply)?
+            .is_some_and(|shares| shares.mode == Side::Read || shares.holders.len() > 1))
+    }
+
+    fn renewed_keys(&self, owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
+        keys.extend([self.record().clone(), self.0.timeout(owner)]);
+    }
+}
+
+fn any_holder(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+    Ok(script::shared_by(reply)?.and_then(|shares| shares.holders.into_iter().next()))
+}
+
+fn writing(text: &str) -> Arc<str> {
+    format!("{text}{WRITER}").into()
+}
+
+/// No record has that name, because none of a lock has a zero byte at such a place that also another lock could have.
+fn readers_lane(keys: &ReadWriteKeys, owner: &OwnerId) -> Arc<str> {
+    format!("{}\0{}", keys.record, owner.text("reader", 0)).into()
+}
