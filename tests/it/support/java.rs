@@ -3,6 +3,8 @@
 //! Requests are sent when they are made, not when they are awaited: `thread.lock("plain", name)` has the Java thread
 //! begin, and the value that it returns is the future of its end.
 
+pub mod objects;
+
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
@@ -88,13 +90,33 @@ impl Java {
         self.client_at(&server.address(), watchdog_ms).await
     }
 
+    /// The same with settings of Redisson's, such as `fairLockWaitTimeout=500`; those of the one server are among
+    /// them. `codec` is a class of Redisson's own.
+    pub async fn client_with(
+        self: &Arc<Self>,
+        server: &Server,
+        watchdog_ms: u64,
+        settings: &[&str],
+    ) -> Result<JavaClient, JavaError> {
+        self.connect(&server.address(), watchdog_ms, settings).await
+    }
+
     /// A new Redisson client, connected to `host:port`.
     pub async fn client_at(self: &Arc<Self>, address: &str, watchdog_ms: u64) -> JavaClient {
+        self.connect(address, watchdog_ms, &[]).await.unwrap_or_else(|error| panic!("Java threw {error}"))
+    }
+
+    async fn connect(
+        self: &Arc<Self>,
+        address: &str,
+        watchdog_ms: u64,
+        settings: &[&str],
+    ) -> Result<JavaClient, JavaError> {
         let name = format!("client{}", self.last_id.fetch_add(1, Ordering::Relaxed));
         let connection = Arc::new(Connection { java: Arc::clone(self), name });
-        let connect = connection.send("main", &format!("connect {address} {watchdog_ms}"));
-        let uuid = connect.await.unwrap().into();
-        JavaClient { connection, uuid }
+        let words = [&[address, &watchdog_ms.to_string()], settings].concat().join(" ");
+        let uuid = connection.send("main", &format!("connect {words}")).await.result?.into();
+        Ok(JavaClient { connection, uuid })
     }
 
     pub fn pid(&self) -> u32 {
@@ -212,7 +234,9 @@ impl Drop for Connection {
 
 /// One thread of a Redisson client, which is one owner of locks.
 ///
-/// `kind` is that of a lock as the peer knows it, such as `plain` or `spin`.
+/// `kind` is that of a lock as the peer knows it: `plain`, `spin`, `fair`, `read`, `write`, `fenced`, `nonreentrant`
+/// or `nonreentrantfair`; or `multi`, `red` or `group`, where the name is that given to [`combine`](Self::combine) or
+/// [`group`](Self::group).
 #[derive(Clone)]
 pub struct JavaThread {
     connection: Arc<Connection>,
@@ -289,7 +313,8 @@ impl JavaThread {
         format!("{}:{}", self.uuid, self.call("owner").await.unwrap())
     }
 
-    /// `iterations` times: lock, read the string `counter`, stay for `hold`, write it back plus 1, unlock.
+    /// `iterations` times: lock, read the string `counter`, stay for `hold`, write it back plus 1, unlock. The kinds
+    /// `read`, `semaphore` and `permitsemaphore`, whose holds are shared, write nothing and throw if `counter` changed.
     /// Replies when each hold began and ended; a real hold is never shorter than what is told.
     pub fn loop_(
         &self,
@@ -299,12 +324,18 @@ impl JavaThread {
         counter: &str,
         hold: Duration,
     ) -> Pending<Vec<(u64, u64)>> {
-        let (name, counter) = (name64(name), name64(counter));
-        let hold = hold.as_micros();
-        self.start(&format!("loop {kind} {name} {iterations} {counter} {hold}")).reading(|holds| {
-            let hold = |text: &str| text.split_once(':').map(|(start, end)| (read(start), read(end)));
+        self.looping(kind, name, iterations, counter, hold).reading(|holds| {
+            let hold = |text: &str| {
+                let mut words = text.split(':');
+                Some((read(words.next()?), read(words.next()?)))
+            };
             holds.split(',').filter_map(hold).collect()
         })
+    }
+
+    fn looping(&self, kind: &str, name: &str, iterations: u32, counter: &str, hold: Duration) -> Pending {
+        let (name, counter) = (name64(name), name64(counter));
+        self.start(&format!("loop {kind} {name} {iterations} {counter} {}", hold.as_micros()))
     }
 
     fn on(&self, command: &str, kind: &str, name: &str, times: &[u128]) -> Pending {

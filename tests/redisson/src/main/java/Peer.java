@@ -2,19 +2,26 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.invoke.MethodType;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.Arrays;
+import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.Collection;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Random;
 import java.util.StringJoiner;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -22,10 +29,17 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.LogManager;
+import java.util.stream.Collectors;
 import org.redisson.Redisson;
+import org.redisson.RedissonMultiLock;
+import org.redisson.RedissonRedLock;
 import org.redisson.api.RBucket;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RReadWriteLock;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
+import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
@@ -57,13 +71,32 @@ public final class Peer {
         Object run(Worker worker, Args args) throws Exception;
     }
 
-    /** Whatever is not an RLock (a semaphore, say) also goes here, and its commands into COMMANDS. */
+    /** An RLock has commands of its own; the methods of whatever is none are for "call". */
     static final Map<String, Kind> KINDS = Map.ofEntries(
             Map.entry("plain", RedissonClient::getLock),
-            Map.entry("spin", (client, name) -> call(client, "getSpinLock", name)));
+            Map.entry("spin", (client, name) -> call(client, "getSpinLock", name)),
+            Map.entry("fair", RedissonClient::getFairLock),
+            Map.entry("read", (client, name) -> client.getReadWriteLock(name).readLock()),
+            Map.entry("write", (client, name) -> client.getReadWriteLock(name).writeLock()),
+            Map.entry("fenced", (client, name) -> call(client, "getFencedLock", name)),
+            Map.entry("nonreentrant", (client, name) -> call(client, "getNonReentrantLock", name)),
+            Map.entry("nonreentrantfair", (client, name) -> call(client, "getNonReentrantFairLock", name)),
+            Map.entry("semaphore", RedissonClient::getSemaphore),
+            Map.entry("permitsemaphore", RedissonClient::getPermitExpirableSemaphore),
+            Map.entry("latch", RedissonClient::getCountDownLatch));
+
+    /** How a map gives out the object of a kind that belongs to one of its keys. */
+    static final Map<String, String> OF_AN_ENTRY = Map.of(
+            "plain", "getLock",
+            "fair", "getFairLock",
+            "read", "getReadWriteLock",
+            "write", "getReadWriteLock",
+            "semaphore", "getSemaphore",
+            "permitsemaphore", "getPermitExpirableSemaphore",
+            "latch", "getCountDownLatch");
 
     static final Map<String, Command> COMMANDS = Map.ofEntries(
-            Map.entry("connect", (w, a) -> w.client.connect(a.text(), a.number())),
+            Map.entry("connect", (w, a) -> w.client.connect(a)),
             Map.entry("shutdown", (w, a) -> w.client.shutdown()),
             Map.entry("events", (w, a) -> w.client.events = a.text().equals("on")),
             Map.entry("lock", Peer::lock),
@@ -76,6 +109,10 @@ public final class Peer {
             Map.entry("holdCount", (w, a) -> w.lock(a).getHoldCount()),
             Map.entry("remainTtl", (w, a) -> callIfThere(w.lock(a), "remainTimeToLive")),
             Map.entry("owner", (w, a) -> threadId()),
+            Map.entry("combine", Peer::combine),
+            Map.entry("group", Peer::group),
+            Map.entry("ofEntry", Peer::ofEntry),
+            Map.entry("call", (w, a) -> call(w.object(a), a.text(), a.values())),
             Map.entry("loop", Peer::loop),
             Map.entry("contend", Peer::contend),
             Map.entry("stopContending", (w, a) -> w.client.stopping = true));
@@ -88,7 +125,8 @@ public final class Peer {
         LogManager.getLogManager().reset();
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = in.readLine()) != null; ) {
-            String[] words = line.split(" ");
+            // With the last word even if it is empty, as an empty name is.
+            String[] words = line.split(" ", -1);
             if (words.length < 4) {
                 emit(words[0] + " err " + System.nanoTime() + " IllegalArgumentException not a request");
                 continue;
@@ -113,12 +151,18 @@ public final class Peer {
             }
             Object value = command.run(worker, new Args(words, 4));
             long now = System.nanoTime();
-            emit(id + " ok " + now + " " + (value == null ? "-" : value));
+            emit(id + " ok " + now + " " + shown(value));
         } catch (Throwable thrown) {
             long now = System.nanoTime();
             String message = String.valueOf(thrown.getMessage()).replaceAll("\\s+", " ");
             emit(id + " err " + now + " " + thrown.getClass().getSimpleName() + " " + message);
         }
+    }
+
+    static String shown(Object value) {
+        return value instanceof Collection<?> several
+                ? several.stream().map(String::valueOf).collect(Collectors.joining(","))
+                : value == null ? "-" : value.toString();
     }
 
     /** One write a line: the threads of all clients share stdout. */
@@ -151,19 +195,113 @@ public final class Peer {
                 : lock.tryLock(wait, TimeUnit.MILLISECONDS);
     }
 
+    /** Makes a multi or red lock of locks, each of which has a client of its own, and keeps it by a name. */
+    @SuppressWarnings("deprecation")
+    static Object combine(Worker worker, Args args) throws Exception {
+        String kind = args.text();
+        String alias = args.name();
+        var members = new ArrayList<RLock>();
+        while (args.more()) {
+            Client client = CLIENTS.computeIfAbsent(args.text(), Client::new);
+            members.add((RLock) open(client.redisson(), args.text(), args.name()));
+        }
+        RLock[] locks = members.toArray(RLock[]::new);
+        worker.keep(kind, alias, kind.equals("red") ? new RedissonRedLock(locks) : new RedissonMultiLock(locks));
+        return "";
+    }
+
+    /** Makes a group's lock of values, and keeps it by a name that is not the group's. */
+    static Object group(Worker worker, Args args) throws Exception {
+        String alias = args.name();
+        String group = args.name();
+        var values = new ArrayList<Object>();
+        while (args.more()) {
+            values.add(args.name());
+        }
+        worker.keep("group", alias, call(worker.client.redisson(), "getMultiLock", group, values));
+        return "";
+    }
+
+    /** Opens what belongs to a key of a map, keeps it by its name, and tells that name. */
+    static Object ofEntry(Worker worker, Args args) throws Exception {
+        String kind = args.text();
+        Object map = worker.client.redisson().getMap(args.name());
+        String method = OF_AN_ENTRY.get(kind);
+        if (method == null) {
+            throw new UnsupportedOperationException("a map's key has no " + kind);
+        }
+        Object object = call(map, method, args.name());
+        if (object instanceof RReadWriteLock sides) {
+            object = kind.equals("read") ? sides.readLock() : sides.writeLock();
+        }
+        String name = (String) call(object, "getName");
+        worker.keep(kind, name, object);
+        return name;
+    }
+
+    static Object open(RedissonClient client, String kind, String name) throws Exception {
+        Kind known = KINDS.get(kind);
+        if (known == null) {
+            throw new IllegalArgumentException("no such kind: " + kind);
+        }
+        return known.open(client, name);
+    }
+
+    /** A way to hold something and to let it go; who enters gets what the other needs. */
+    interface Hold {
+        Object enter() throws Exception;
+
+        void leave(Object entered) throws Exception;
+
+        static Hold of(Object object) {
+            if (object instanceof RSemaphore semaphore) {
+                return of(() -> { semaphore.acquire(); return ""; }, entered -> semaphore.release());
+            }
+            if (object instanceof RPermitExpirableSemaphore permits) {
+                return of(permits::acquire, entered -> permits.release((String) entered));
+            }
+            RLock lock = asLock(object);
+            return find(lock.getClass(), "lockAndGetToken") == null
+                    ? of(() -> { lock.lock(); return ""; }, entered -> lock.unlock())
+                    : of(() -> call(lock, "lockAndGetToken"), entered -> lock.unlock());
+        }
+
+        static Hold of(Callable<Object> enter, Leave leave) {
+            return new Hold() {
+                @Override
+                public Object enter() throws Exception {
+                    return enter.call();
+                }
+
+                @Override
+                public void leave(Object entered) throws Exception {
+                    leave.leave(entered);
+                }
+            };
+        }
+    }
+
+    interface Leave {
+        void leave(Object entered) throws Exception;
+    }
+
     /**
      * Adds 1 to a counter under the lock, again and again, by a separate read and write: two holders at a time lose an
-     * addition. Tells when each hold began and ended, in such a way that a time told is never outside the real hold.
+     * addition. Where others may hold as well, such as readers, it leaves the counter alone and fails if anybody else
+     * does not. Tells when each hold began and ended, in such a way that a time told is never outside the real hold;
+     * and the token if there is one.
      */
     static Object loop(Worker worker, Args args) throws Exception {
-        RLock lock = worker.lock(args);
+        boolean shared = List.of("read", "semaphore", "permitsemaphore").contains(args.peek());
+        Object object = worker.object(args);
+        Hold hold = Hold.of(object);
         long iterations = args.number();
         RBucket<String> counter = worker.client.redisson().getBucket(args.name(), StringCodec.INSTANCE);
         long holdNanos = TimeUnit.MICROSECONDS.toNanos(args.number());
         var holds = new StringJoiner(",");
         for (long i = 0; i < iterations; i++) {
             worker.event("waiting", System.nanoTime(), "-");
-            lock.lock();
+            Object entered = hold.enter();
             long start = System.nanoTime();
             String before = counter.get();
             long value = before == null ? 0 : Long.parseLong(before);
@@ -171,11 +309,15 @@ public final class Peer {
             for (long left = holdNanos; left > 0; left = start + holdNanos - System.nanoTime()) {
                 LockSupport.parkNanos(left);
             }
-            counter.set(Long.toString(value + 1));
+            if (!shared) {
+                counter.set(Long.toString(++value));
+            } else if (!Objects.equals(counter.get(), before)) {
+                throw new IllegalStateException("the counter changed from " + before + " during a shared hold");
+            }
             long end = System.nanoTime();
-            lock.unlock();
-            holds.add(start + ":" + end);
-            worker.event("released", System.nanoTime(), value + 1);
+            hold.leave(entered);
+            holds.add(start + ":" + end + (entered instanceof Long token ? ":" + token : ""));
+            worker.event("released", System.nanoTime(), value);
         }
         return holds;
     }
@@ -255,20 +397,27 @@ public final class Peer {
             return redisson;
         }
 
-        /** Replies the uuid with which the client's owners begin. */
-        String connect(String address, long watchdogMillis) throws Exception {
+        /**
+         * The address, the watchdog's timeout or 0, and settings such as fairLockWaitTimeout=500. Replies the uuid with
+         * which the client's owners begin.
+         */
+        String connect(Args args) throws Exception {
             if (redisson != null) {
                 throw new IllegalStateException("client " + name + " is already connected");
             }
             Config config = new Config();
             SingleServerConfig server = config.useSingleServer();
-            setAddress(server, address);
+            setAddress(server, args.text());
             // Only what connecting costs: the sizes of the pools, which bound the concurrency, stay as they are.
             server.setConnectionMinimumIdleSize(1);
             config.setThreads(4);
             config.setNettyThreads(4);
+            long watchdogMillis = args.number();
             if (watchdogMillis > 0) {
                 call(config, "setLockWatchdogTimeout", watchdogMillis);
+            }
+            while (args.more()) {
+                set(config, server, args.text());
             }
             // One at a time: in old versions the making of every client fills the same unguarded static map.
             synchronized (CLIENTS) {
@@ -287,6 +436,29 @@ public final class Peer {
                 redisson.shutdown();
             }
             return "";
+        }
+
+        static void set(Config config, SingleServerConfig server, String setting) throws Exception {
+            String key = setting.substring(0, setting.indexOf('='));
+            String value = setting.substring(key.length() + 1);
+            if (key.equals("codec")) {
+                Class<?> codec = Class.forName("org.redisson.client.codec." + value);
+                config.setCodec((Codec) codec.getConstructor().newInstance());
+                return;
+            }
+            String method = "set" + Character.toUpperCase(key.charAt(0)) + key.substring(1);
+            List<Object> readings = value.matches("-?\\d+")
+                    ? List.of(Long.valueOf(value), Long.valueOf(value).intValue())
+                    : List.of(Boolean.valueOf(value), value);
+            for (Object target : List.of(config, server)) {
+                for (Object reading : readings) {
+                    if (find(target.getClass(), method, reading) != null) {
+                        call(target, method, reading);
+                        return;
+                    }
+                }
+            }
+            throw new UnsupportedOperationException("this Redisson has no setting " + key);
         }
 
         /** Old versions put the scheme in front of an address by themselves, new ones demand it. */
@@ -318,21 +490,20 @@ public final class Peer {
         }
 
         RLock lock(Args args) throws Exception {
-            return (RLock) object(args);
+            return asLock(object(args));
         }
 
         Object object(Args args) throws Exception {
             String kind = args.text();
             String name = args.name();
-            String key = kind + " " + name;
-            if (!objects.containsKey(key)) {
-                Kind known = KINDS.get(kind);
-                if (known == null) {
-                    throw new IllegalArgumentException("no such kind: " + kind);
-                }
-                objects.put(key, known.open(client.redisson(), name));
+            if (!objects.containsKey(kind + " " + name)) {
+                keep(kind, name, open(client.redisson(), kind, name));
             }
-            return objects.get(key);
+            return objects.get(kind + " " + name);
+        }
+
+        void keep(String kind, String name, Object object) {
+            objects.put(kind + " " + name, object);
         }
 
         void event(String what, long nanos, Object counter) {
@@ -356,11 +527,17 @@ public final class Peer {
             return next < words.length;
         }
 
-        String text() {
+        String peek() {
             if (!more()) {
                 throw new IllegalArgumentException("argument " + (next - 3) + " is missing");
             }
-            return words[next++];
+            return words[next];
+        }
+
+        String text() {
+            String word = peek();
+            next++;
+            return word;
         }
 
         long number() {
@@ -368,8 +545,47 @@ public final class Peer {
         }
 
         String name() {
-            return new String(Base64.getDecoder().decode(text()), StandardCharsets.UTF_8);
+            return decoded(text());
         }
+
+        /** What is left, as the arguments of a method. */
+        Object[] values() {
+            var values = new ArrayList<Object>();
+            while (more()) {
+                values.add(value(text()));
+            }
+            return values.toArray();
+        }
+
+        /** A letter that tells the type, and the value: i3, l3, ms, d500, s and base64, [ and ids with commas between. */
+        static Object value(String word) {
+            String rest = word.substring(1);
+            return switch (word.charAt(0)) {
+                case 'i' -> Integer.valueOf(rest);
+                case 'l' -> Long.valueOf(rest);
+                case 'm' -> TimeUnit.MILLISECONDS;
+                case 'd' -> Duration.ofMillis(Long.parseLong(rest));
+                case 's' -> decoded(rest);
+                case '[' -> List.of(rest.split(","));
+                default -> throw new IllegalArgumentException("no argument: " + word);
+            };
+        }
+
+        static String decoded(String base64) {
+            return new String(Base64.getDecoder().decode(base64), StandardCharsets.UTF_8);
+        }
+    }
+
+    /** Old multi locks have a lock's methods but are none. */
+    static RLock asLock(Object object) {
+        if (object instanceof RLock lock) {
+            return lock;
+        }
+        return (RLock) Proxy.newProxyInstance(
+                Peer.class.getClassLoader(),
+                new Class<?>[] {RLock.class},
+                (proxy, method, arguments) ->
+                        call(object, method.getName(), arguments == null ? new Object[0] : arguments));
     }
 
     // Thread.threadId() takes its place from Java 19 on.
@@ -400,16 +616,21 @@ public final class Peer {
     }
 
     static Method find(Class<?> type, String name, Object... arguments) {
-        Class<?>[] wanted = Arrays.stream(arguments)
-                .map(argument -> argument instanceof Long ? long.class : argument.getClass())
-                .toArray(Class<?>[]::new);
         for (Class<?> c = type; c != null; c = c.getSuperclass()) {
             for (Method method : c.getDeclaredMethods()) {
-                if (method.getName().equals(name) && Arrays.equals(method.getParameterTypes(), wanted)) {
+                if (method.getName().equals(name) && takes(method.getParameterTypes(), arguments)) {
                     return method;
                 }
             }
         }
         return null;
+    }
+
+    static boolean takes(Class<?>[] parameters, Object[] arguments) {
+        boolean takes = parameters.length == arguments.length;
+        for (int i = 0; takes && i < arguments.length; i++) {
+            takes = MethodType.methodType(parameters[i]).wrap().returnType().isInstance(arguments[i]);
+        }
+        return takes;
     }
 }

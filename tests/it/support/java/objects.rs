@@ -1,0 +1,340 @@
+//! What a Java thread does with objects that have more to them than lock and unlock.
+
+use std::time::Duration;
+
+use super::{JavaClient, JavaThread, Pending, name64, read, read_unless_dash};
+
+/// An argument of a Java method.
+pub enum Argument<'a> {
+    Int(i32),
+    Long(i64),
+    /// A `long` and the `TimeUnit` that it is in.
+    Time(Duration),
+    /// How long to wait and for how long to hold, two `long`s, and the `TimeUnit` that they are in.
+    Times(Duration, Duration),
+    /// A `java.time.Duration`.
+    Duration(Duration),
+    Text(&'a str),
+    /// A `List<String>` of permit ids, of at least one.
+    Ids(&'a [String]),
+}
+
+use Argument::{Ids, Int, Long, Text, Time, Times};
+
+/// Methods of any object.
+impl JavaThread {
+    /// Calls a method by its name. What it returns is told as Java spells it; nothing and null as `-`.
+    pub fn method(&self, kind: &str, name: &str, method: &str, arguments: &[Argument]) -> Pending {
+        let mut text = format!("call {kind} {} {method}", name64(name));
+        for argument in arguments {
+            text += &match argument {
+                Int(number) => format!(" i{number}"),
+                Long(number) => format!(" l{number}"),
+                Times(wait, lease) => format!(" l{} l{} ms", wait.as_millis(), lease.as_millis()),
+                Time(time) => format!(" l{} ms", time.as_millis()),
+                Argument::Duration(time) => format!(" d{}", time.as_millis()),
+                Text(value) => format!(" s{}", name64(value)),
+                Ids(ids) => format!(" [{}", ids.join(",")),
+            };
+        }
+        self.start(&text)
+    }
+
+    /// Whether there was a record to delete.
+    pub fn delete(&self, kind: &str, name: &str) -> Pending<bool> {
+        self.method(kind, name, "delete", &[]).reading(read)
+    }
+
+    /// Opens what `kind` is for one key of a map, and tells its name, under which it goes from then on.
+    pub fn of_entry(&self, kind: &str, map: &str, key: &str) -> Pending {
+        self.start(&format!("ofEntry {kind} {} {}", name64(map), name64(key)))
+    }
+
+    pub fn semaphore(&self, name: &str) -> JavaSemaphore {
+        JavaSemaphore(self.object("semaphore", name))
+    }
+
+    pub fn permits(&self, name: &str) -> JavaPermits {
+        JavaPermits(self.object("permitsemaphore", name))
+    }
+
+    pub fn latch(&self, name: &str) -> JavaLatch {
+        JavaLatch(self.object("latch", name))
+    }
+
+    fn object(&self, kind: &'static str, name: &str) -> Object {
+        Object { thread: self.clone(), kind, name: name.to_owned() }
+    }
+}
+
+/// Locks of several locks.
+impl JavaThread {
+    /// Makes a lock of the kind `multi` or `red` out of locks (client, kind, name), which goes by `alias`.
+    pub fn combine(&self, kind: &str, alias: &str, members: &[(&JavaClient, &str, &str)]) -> Pending<()> {
+        let mut text = format!("combine {kind} {}", name64(alias));
+        for (client, kind, name) in members {
+            text += &format!(" {} {kind} {}", client.connection.name, name64(name));
+        }
+        self.start(&text).reading(|_| ())
+    }
+
+    /// Makes a lock of the kind `group` for some values of a group, which goes by `alias`.
+    pub fn group(&self, alias: &str, group: &str, values: &[&str]) -> Pending<()> {
+        let mut text = format!("group {} {}", name64(alias), name64(group));
+        for value in values {
+            text += &format!(" {}", name64(value));
+        }
+        self.start(&text).reading(|_| ())
+    }
+}
+
+/// Fenced locks.
+impl JavaThread {
+    pub fn lock_and_get_token(&self, name: &str) -> Pending<i64> {
+        self.method("fenced", name, "lockAndGetToken", &[]).reading(read)
+    }
+
+    pub fn lock_and_get_token_for(&self, name: &str, lease: Duration) -> Pending<i64> {
+        self.method("fenced", name, "lockAndGetToken", &[Time(lease)]).reading(read)
+    }
+
+    pub fn try_lock_and_get_token(
+        &self,
+        name: &str,
+        wait: Duration,
+        lease: Duration,
+    ) -> Pending<Option<i64>> {
+        self.method("fenced", name, "tryLockAndGetToken", &[Times(wait, lease)]).reading(read_unless_dash)
+    }
+
+    pub fn token(&self, name: &str) -> Pending<Option<i64>> {
+        self.method("fenced", name, "getToken", &[]).reading(read_unless_dash)
+    }
+
+    /// [`loop_`](Self::loop_) with a fenced lock; each hold also tells its token.
+    pub fn loop_tokens(
+        &self,
+        name: &str,
+        iterations: u32,
+        counter: &str,
+        hold: Duration,
+    ) -> Pending<Vec<(u64, u64, i64)>> {
+        self.looping("fenced", name, iterations, counter, hold).reading(|holds| {
+            let hold = |text: &str| {
+                let mut words = text.split(':');
+                Some((read(words.next()?), read(words.next()?), read(words.next()?)))
+            };
+            holds.split(',').filter_map(hold).collect()
+        })
+    }
+}
+
+/// An object of one thread, under its name.
+#[derive(Clone)]
+struct Object {
+    thread: JavaThread,
+    kind: &'static str,
+    name: String,
+}
+
+impl Object {
+    fn call(&self, method: &str, arguments: &[Argument]) -> Pending {
+        self.thread.method(self.kind, &self.name, method, arguments)
+    }
+
+    fn does(&self, method: &str, arguments: &[Argument]) -> Pending<()> {
+        self.call(method, arguments).reading(|_| ())
+    }
+
+    fn tells(&self, method: &str, arguments: &[Argument]) -> Pending<bool> {
+        self.call(method, arguments).reading(read)
+    }
+
+    fn counts(&self, method: &str, arguments: &[Argument]) -> Pending<i64> {
+        self.call(method, arguments).reading(read)
+    }
+}
+
+/// A semaphore whose permits are only counted.
+#[derive(Clone)]
+pub struct JavaSemaphore(Object);
+
+impl JavaSemaphore {
+    pub fn try_set_permits(&self, permits: i32) -> Pending<bool> {
+        self.0.tells("trySetPermits", &[Int(permits)])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn try_set_permits_for(&self, permits: i32, ttl: Duration) -> Pending<bool> {
+        self.0.tells("trySetPermits", &[Int(permits), Argument::Duration(ttl)])
+    }
+
+    pub fn acquire(&self, permits: i32) -> Pending<()> {
+        self.0.does("acquire", &[Int(permits)])
+    }
+
+    pub fn try_acquire(&self, permits: i32) -> Pending<bool> {
+        self.0.tells("tryAcquire", &[Int(permits)])
+    }
+
+    pub fn try_acquire_within(&self, permits: i32, wait: Duration) -> Pending<bool> {
+        self.0.tells("tryAcquire", &[Int(permits), Time(wait)])
+    }
+
+    pub fn release(&self, permits: i32) -> Pending<()> {
+        self.0.does("release", &[Int(permits)])
+    }
+
+    /// In 4.7.0.
+    pub fn release_if_exists(&self, permits: i32) -> Pending<bool> {
+        self.0.tells("releaseIfExists", &[Int(permits)])
+    }
+
+    pub fn available_permits(&self) -> Pending<i64> {
+        self.0.counts("availablePermits", &[])
+    }
+
+    pub fn drain_permits(&self) -> Pending<i64> {
+        self.0.counts("drainPermits", &[])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn add_permits(&self, permits: i32) -> Pending<()> {
+        self.0.does("addPermits", &[Int(permits)])
+    }
+
+    /// In 3.10.1, where it is what `add_permits` of the opposite number became.
+    pub fn reduce_permits(&self, permits: i32) -> Pending<()> {
+        self.0.does("reducePermits", &[Int(permits)])
+    }
+
+    pub fn delete(&self) -> Pending<bool> {
+        self.0.tells("delete", &[])
+    }
+}
+
+/// A semaphore whose permits have ids, and may expire.
+#[derive(Clone)]
+pub struct JavaPermits(Object);
+
+impl JavaPermits {
+    pub fn try_set_permits(&self, permits: i32) -> Pending<bool> {
+        self.0.tells("trySetPermits", &[Int(permits)])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn set_permits(&self, permits: i32) -> Pending<()> {
+        self.0.does("setPermits", &[Int(permits)])
+    }
+
+    pub fn add_permits(&self, permits: i32) -> Pending<()> {
+        self.0.does("addPermits", &[Int(permits)])
+    }
+
+    /// The id of a permit that never expires.
+    pub fn acquire(&self) -> Pending {
+        self.0.call("acquire", &[])
+    }
+
+    pub fn acquire_for(&self, lease: Duration) -> Pending {
+        self.0.call("acquire", &[Time(lease)])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn acquire_many(&self, permits: i32) -> Pending<Vec<String>> {
+        self.0.call("acquire", &[Int(permits)]).reading(ids)
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn acquire_many_for(&self, permits: i32, lease: Duration) -> Pending<Vec<String>> {
+        self.0.call("acquire", &[Int(permits), Time(lease)]).reading(ids)
+    }
+
+    /// A single attempt.
+    pub fn try_acquire(&self) -> Pending<Option<String>> {
+        self.0.call("tryAcquire", &[]).reading(read_unless_dash)
+    }
+
+    pub fn try_acquire_within_for(&self, wait: Duration, lease: Duration) -> Pending<Option<String>> {
+        self.0.call("tryAcquire", &[Times(wait, lease)]).reading(read_unless_dash)
+    }
+
+    pub fn release(&self, id: &str) -> Pending<()> {
+        self.0.does("release", &[Text(id)])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn release_many(&self, ids: &[String]) -> Pending<()> {
+        self.0.does("release", &[Ids(ids)])
+    }
+
+    pub fn try_release(&self, id: &str) -> Pending<bool> {
+        self.0.tells("tryRelease", &[Text(id)])
+    }
+
+    /// In 3.52.0, and not in 3.10.1. How many were released.
+    pub fn try_release_many(&self, ids: &[String]) -> Pending<i64> {
+        self.0.counts("tryRelease", &[Ids(ids)])
+    }
+
+    /// In 3.10.1, and not in 3.3.2.
+    pub fn update_lease_time(&self, id: &str, lease: Duration) -> Pending<bool> {
+        self.0.tells("updateLeaseTime", &[Text(id), Time(lease)])
+    }
+
+    /// In ms. In 3.52.0, and not in 3.10.1.
+    pub fn lease_time(&self, id: &str) -> Pending<i64> {
+        self.0.counts("getLeaseTime", &[Text(id)])
+    }
+
+    pub fn available_permits(&self) -> Pending<i64> {
+        self.0.counts("availablePermits", &[])
+    }
+
+    /// Those acquired and those available. In 3.52.0, and not in 3.10.1.
+    pub fn permits(&self) -> Pending<i64> {
+        self.0.counts("getPermits", &[])
+    }
+
+    /// In 3.52.0, and not in 3.10.1.
+    pub fn acquired_permits(&self) -> Pending<i64> {
+        self.0.counts("acquiredPermits", &[])
+    }
+
+    pub fn delete(&self) -> Pending<bool> {
+        self.0.tells("delete", &[])
+    }
+}
+
+#[derive(Clone)]
+pub struct JavaLatch(Object);
+
+impl JavaLatch {
+    pub fn try_set_count(&self, count: i64) -> Pending<bool> {
+        self.0.tells("trySetCount", &[Long(count)])
+    }
+
+    pub fn count_down(&self) -> Pending<()> {
+        self.0.does("countDown", &[])
+    }
+
+    pub fn count(&self) -> Pending<i64> {
+        self.0.counts("getCount", &[])
+    }
+
+    pub fn await_(&self) -> Pending<()> {
+        self.0.does("await", &[])
+    }
+
+    pub fn await_within(&self, wait: Duration) -> Pending<bool> {
+        self.0.tells("await", &[Time(wait)])
+    }
+
+    pub fn delete(&self) -> Pending<bool> {
+        self.0.tells("delete", &[])
+    }
+}
+
+fn ids(text: String) -> Vec<String> {
+    text.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect()
+}
