@@ -139,10 +139,18 @@ impl Driver {
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
-        if let Some(waiter) = self.lane.work().waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
+        let mut work = self.lane.work();
+        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
             waiter.queued = waiter.text.is_some();
         }
-        self.busy(&kind, before, ttl);
+        let first = work.waiters.front().is_none_or(|first| first.ticket == ticket);
+        drop(work);
+        if first || !kind.manner().queued {
+            self.busy(&kind, before, ttl);
+        } else {
+            // It has to wait for those before it, whatever becomes of the lock.
+            self.lane.work().busy = Busy::at(Moment::now(), None);
+        }
         self.tell_busy_once(ticket);
     }
 
