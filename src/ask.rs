@@ -9,7 +9,7 @@
 
 use crate::clock::Moment;
 use crate::connection::{Answer, Limit};
-use crate::contend::{Ask, Contend, Waiting, would_deadlock};
+use crate::contend::{Ask, Contend, Manner, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
@@ -124,7 +124,14 @@ impl Driver {
                 let run = Run::new(answer.sent, self.gone_unheard.take());
                 let token = kind.manner().fenced.then_some(number);
                 let (life, sent, lease) = (answer.life, answer.sent, length);
-                let hold = self.begin(Begun { kind, owner, text, life, sent, lease, token }, run);
+                let Manner { shared, gate, .. } = *kind.manner();
+                let begun = Begun { kind, owner, text, life, sent, lease, token };
+                if gate {
+                    let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
+                    return self.grant(&Hold::new(begun, self.lane.observer()), &tickets);
+                }
+                let hold =
+                    if shared { Hold::new(begun, self.lane.observer()) } else { self.begin(begun, run) };
                 return self.grant(&hold, &[ticket]);
             }
             Ok(Acquired::Busy(ttl)) => ttl,
@@ -184,7 +191,9 @@ impl Driver {
         phase: Phase,
     ) -> Result<()> {
         let connection = self.session.connection.clone();
-        let mut request = hold.kind.recount(&hold.text, from, to, millis(lease));
+        let Some(mut request) = hold.kind.recount(&hold.text, from, to, millis(lease)) else {
+            return Err(would_deadlock(&*hold.kind));
+        };
         loop {
             let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
             if request.repeated {
@@ -218,7 +227,9 @@ impl Driver {
                         && self.with_current(hold, |current| current.unsure).unwrap_or_default() =>
                 {
                     from = found;
-                    request = hold.kind.recount(&hold.text, from, to, millis(lease));
+                    if let Some(again) = hold.kind.recount(&hold.text, from, to, millis(lease)) {
+                        request = again;
+                    }
                 }
                 Ok(Recounted::Mismatch(_)) => {
                     self.session.retire_texts();
@@ -264,6 +275,7 @@ impl Driver {
             let mut work = self.lane.work();
             let waiter = work.take(ticket);
             if let Some(current) = &mut work.current {
+                // Of a kind that is shared there is none.
                 current.levels += 1;
             }
             drop(work);

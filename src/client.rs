@@ -6,11 +6,13 @@ use crate::contend::Contend;
 use crate::drive::drive;
 use crate::error::Result;
 use crate::keys::{self, LockKeys};
-use crate::kinds::{Fair, Fenced, Read, Reentrant, Spin, Write};
+use crate::kinds::{Fair, Fenced, Read, Reentrant, Spin, Value, Write};
+use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
 use crate::options::{BackOff, HandOff, NameMapper, Options};
 use crate::owner::entered;
 use crate::permissions;
+use crate::semaphore::{ExpirableSemaphore, Semaphore};
 use crate::session::Session;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +106,28 @@ impl Client {
             self.make(name, |keys| Ok(Read::new(keys))),
             self.make(name, |keys| Ok(Write::new(keys))),
         )
+    }
+
+    /// The classic lock of Redis: a string that `SET name token NX PX lease` makes. It excludes holders that use any library of
+    /// that kind, in any language; Redisson has none. It has no owner but its guard; a task that holds it and asks again gets
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+    pub fn value_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.make(name, |keys| Ok(Value::new(keys)))
+    }
+
+    /// Redisson's semaphore. Make it once by [`Semaphore::try_set_permits`].
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(self.session.clone(), name.as_ref())
+    }
+
+    /// Redisson's semaphore of permits with ids and leases. Make it once by [`ExpirableSemaphore::try_set_permits`].
+    pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> ExpirableSemaphore {
+        ExpirableSemaphore::new(self.session.clone(), name.as_ref())
+    }
+
+    /// Redisson's count-down latch. Make it once by [`CountDownLatch::try_set_count`].
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch::new(self.session.clone(), name.as_ref())
     }
 
     fn make<K: Contend>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {

@@ -34,8 +34,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
     /// The first hold of an owner.
     fn acquire(&self, ask: &Ask<'_>) -> Request;
-    /// A change of the count of an owner who goes on holding.
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request;
+    /// A change of the count of an owner who goes on holding. Only of kinds that are taken more than once.
+    fn recount(&self, _owner: &Arc<str>, _from: u64, _to: u64, _lease_ms: u64) -> Option<Request> {
+        None
+    }
     /// The last release of an owner.
     fn release(&self, owner: &Arc<str>) -> Request;
     /// The hand-off from an owner to another. Only of kinds that are handed on.
@@ -46,8 +48,14 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn abandon(&self, _text: &Arc<str>) -> Option<Request> {
         None
     }
-    /// Frees the record whoever holds it.
-    fn force_unlock(&self) -> Request;
+    /// Frees the record whoever holds it. Only of kinds that have an owner.
+    fn force_unlock(&self) -> Option<Request> {
+        None
+    }
+    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it.
+    fn undo(&self, text: &Arc<str>) -> Request {
+        self.release(text)
+    }
     /// Asks who holds it.
     fn holder(&self) -> Request {
         script::holder(self.record())
@@ -58,6 +66,9 @@ pub(crate) trait Contend: Send + Sync + 'static {
     /// Asks how often an owner holds it.
     fn hold_count(&self, owner: &Arc<str>) -> Request {
         script::hold_count(self.record(), owner)
+    }
+    fn counted(&self, _owner: &str, reply: &Reply) -> Result<u64, Undecodable> {
+        script::counted(reply)
     }
     /// What a look at the holder says to those who wait: `None` if there is something for them.
     fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -125,6 +136,10 @@ pub(crate) struct Manner {
     pub queued: bool,
     /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
     pub glances: bool,
+    /// Who holds it excludes nobody: the engine keeps no order among holds, and none of them is taken twice.
+    pub shared: bool,
+    /// Whoever finds it open goes through, and everyone with him. Nothing is held, and nothing given back.
+    pub gate: bool,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
     /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
@@ -144,6 +159,8 @@ impl Manner {
         pipelined: true,
         queued: false,
         glances: true,
+        shared: false,
+        gate: false,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,

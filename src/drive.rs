@@ -177,6 +177,14 @@ impl Driver {
             return Step::Do(Action::Reenter(again));
         }
         if let Some(waiter) = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new()) {
+            let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
+            if !first && waiter.kind.manner().shared {
+                // What there is, is for those who came before, however much they want.
+                let ticket = waiter.ticket;
+                drop(work);
+                self.tell(ticket, Outcome::Busy);
+                return Step::Again;
+            }
             return Step::Do(Action::Attempt(Attempt::of(waiter)));
         }
         self.returns |= away.is_some() && !work.waiters.is_empty();

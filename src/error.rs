@@ -24,6 +24,8 @@ pub enum Phase {
     Inspect,
     /// Freeing a lock whoever holds it.
     ForceUnlock,
+    /// Making a semaphore or a latch, or changing how many permits there are.
+    Adjust,
 }
 
 impl fmt::Display for Phase {
@@ -35,6 +37,7 @@ impl fmt::Display for Phase {
             Self::Renew => "renew",
             Self::Inspect => "inspect",
             Self::ForceUnlock => "force-unlock",
+            Self::Adjust => "adjust",
         })
     }
 }
@@ -211,7 +214,7 @@ impl fmt::Display for Error {
             Self::WouldDeadlock { name, kind } => {
                 write!(
                     f,
-                    "the owner would wait for itself: it holds `{}`, a {kind}, already",
+                    "a {kind} on `{}`, which the same owner holds: it would wait for itself",
                     name.escape_debug()
                 )
             }

@@ -30,8 +30,7 @@ pub struct LockGuard {
 
 impl LockGuard {
     pub(crate) fn new(level: Level) -> Self {
-        let holding = Holding(level.hold.clone());
-        Self { level, holding }
+        Self { holding: Holding::of(&level), level }
     }
 
     /// Releases this level, and the lock with the last one.
@@ -57,28 +56,32 @@ impl LockGuard {
     pub async fn unlock(self) -> Result<()> {
         entered()?;
         let Self { mut level, .. } = self;
-        let timeout = level.session.options.response_timeout;
-        let until = time::Instant::now() + timeout;
-        let outcome = if level.hold.is_over() {
-            level.session.check_process()?;
-            Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None })
-        } else {
-            let Some((mut outcome, mut turn)) = level.release()? else { return Ok(()) };
-            match time::timeout_at(until, turn.wait(&mut outcome)).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) => Err(level.session.closed_error(Phase::Release)),
-                Err(_) => {
-                    let node = level.session.connection.node().into();
-                    Err(Error::Ambiguous { phase: Phase::Release, node })
-                }
-            }
-        };
+        let until = time::Instant::now() + level.session.options.response_timeout;
+        let outcome = give_back(&mut level).await;
         // Seldom asked, and large.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
             Err(Error::NotHeld { name, .. }) => Err(Error::NotHeld { name, holder: ask().await }),
             Err(Error::Lost { name, reason, .. }) => Err(Error::Lost { name, reason, holder: ask().await }),
             outcome => outcome,
+        }
+    }
+}
+
+/// Gives a level back, and tells what came of it within the response timeout.
+pub(crate) async fn give_back(level: &mut Level) -> Result<()> {
+    if level.hold.is_over() {
+        level.session.check_process()?;
+        return Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None });
+    }
+    let timeout = level.session.options.response_timeout;
+    let Some((mut outcome, mut turn)) = level.release()? else { return Ok(()) };
+    match time::timeout(timeout, turn.wait(&mut outcome)).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(level.session.closed_error(Phase::Release)),
+        Err(_) => {
+            let node = level.session.connection.node().into();
+            Err(Error::Ambiguous { phase: Phase::Release, node })
         }
     }
 }
@@ -105,6 +108,10 @@ impl fmt::Debug for LockGuard {
 pub struct Holding(Arc<Hold>);
 
 impl Holding {
+    pub(crate) fn of(level: &Level) -> Self {
+        Self(level.hold.clone())
+    }
+
     /// What is known of the hold now.
     pub fn state(&self) -> HoldState {
         self.0.state()

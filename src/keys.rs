@@ -22,6 +22,10 @@ const CHANNEL: &str = "redisson_lock__channel";
 const TOKEN: &str = "redisson_lock_token";
 const READ_WRITE: &str = "redisson_rwlock";
 const READ_TIMEOUT: &str = ":rwlock_timeout:";
+const SEMAPHORE: &str = "redisson_sc";
+const LATCH: &str = "redisson_countdownlatch__channel__";
+/// No name of Redisson's.
+const MARK: &str = "redisson-lock";
 const QUEUE: &str = "redisson_lock_queue";
 const TIMEOUTS: &str = "redisson_lock_timeout";
 /// The longest of what is put before a name, and behind it.
@@ -102,6 +106,35 @@ impl ReadWriteKeys {
     /// What stands before an owner in the names of the strings, and what between it and the number of the hold.
     pub(crate) fn around_reader(&self) -> [Arc<str>; 2] {
         [suffix(&self.record, "").into(), READ_TIMEOUT.into()]
+    }
+}
+
+/// The names of a semaphore or a latch.
+#[derive(Debug)]
+pub(crate) struct PermitKeys {
+    pub record: Arc<str>,
+    pub channel: Arc<str>,
+    /// When each permit that has an id ends.
+    pub timeouts: Arc<str>,
+    /// What tells a repeated request of this client from a new one; of no use to others.
+    pub mark: Arc<str>,
+}
+
+impl PermitKeys {
+    /// `client` is of one client alone.
+    pub(crate) fn semaphore(LockKeys { record, .. }: LockKeys, client: Uuid) -> Self {
+        Self::told_by(prefix(SEMAPHORE, &record), record, client)
+    }
+
+    /// A latch's channel has braces round any name.
+    pub(crate) fn latch(LockKeys { record, .. }: LockKeys, client: Uuid) -> Self {
+        Self::told_by(format!("{LATCH}{{{record}}}"), record, client)
+    }
+
+    fn told_by(channel: String, record: Arc<str>, client: Uuid) -> Self {
+        let [timeouts, mark] =
+            ["timeout".to_owned(), format!("{MARK}:{client}")].map(|key| suffix(&record, &key).into());
+        Self { channel: channel.into(), timeouts, mark, record }
     }
 }
 

@@ -12,9 +12,9 @@
 use crate::clock::Moment;
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
-use crate::hold::{Hold, Observer};
+use crate::hold::{Begun, Hold, Observer};
 use crate::in_place::Place;
-use crate::options::Lease;
+use crate::options::{ENDLESS, Lease};
 use crate::owner::OwnerId;
 use crate::pipelined;
 use crate::session::{Driving, Session, Turn};
@@ -329,8 +329,27 @@ impl Level {
             lease,
             pipelined,
             renewing: false,
-            released: false,
+            // There is nothing to give back of what is not held.
+            released: hold.kind.manner().gate,
         }
+    }
+
+    /// Something to be given back that was not taken here.
+    pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn Contend>) -> Result<Self> {
+        session.check_open()?;
+        let owner = OwnerId::thread();
+        let lane = session.lane(kind.lane(&owner), kind.record());
+        let begun = Begun {
+            kind: kind.clone(),
+            owner,
+            text: "".into(),
+            life: 0,
+            sent: Moment::now(),
+            lease: ENDLESS,
+            token: None,
+        };
+        let hold = Hold::new(begun, lane.observer());
+        Ok(Self::new(session, &lane, &hold, Lease::Endless, false))
     }
 
     /// Its owner has it: from now on it is watched, and renewed. One that nobody takes ends with its lease.
@@ -339,7 +358,14 @@ impl Level {
             self.hold.begin_renewal();
             self.renewing = true;
         }
-        self.session.watchdog.watch(&self.hold);
+        if self.lease != Lease::Endless {
+            self.session.watchdog.watch(&self.hold);
+        }
+    }
+
+    /// Nobody will give it back.
+    pub(crate) fn forget(mut self) {
+        self.released = true;
     }
 
     /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile. `None` if it was

@@ -23,6 +23,7 @@ mod in_place;
 mod keys;
 mod kinds;
 mod lane;
+mod latch;
 mod lock;
 #[cfg(measuring)]
 #[doc(hidden)]
@@ -36,6 +37,7 @@ mod pubsub;
 mod release;
 mod schedule;
 mod script;
+mod semaphore;
 mod session;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/shuttle/mod.rs"]
@@ -48,7 +50,9 @@ pub use client::{Client, ClientBuilder};
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;
+pub use latch::CountDownLatch;
 pub use lock::{Lock, ReadWriteLock};
 pub use options::{BackOff, HandOff};
 pub use owner::Owner;
 pub use redis;
+pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};

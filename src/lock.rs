@@ -8,8 +8,8 @@ use crate::hold::HoldState;
 use crate::keys::LockKeys;
 use crate::lane::Terms;
 use crate::options::{Lease, check_wait};
-use crate::owner::{Owner, OwnerId, entered};
-use crate::script::{self, Request, TimeToLive};
+use crate::owner::{Owner, OwnerId};
+use crate::script::{self, TimeToLive};
 use crate::session::Session;
 use crate::sync::select;
 use std::fmt;
@@ -172,7 +172,7 @@ impl Lock {
     /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
     pub async fn is_locked(&self) -> Result<bool> {
         let kind = self.kind()?;
-        self.ask(kind.is_locked(), |reply| kind.locked(reply)).await
+        self.session.inspect(kind.is_locked(), |reply| kind.locked(reply)).await
     }
 
     /// Whether the current owner holds the lock, as the record says.
@@ -197,7 +197,8 @@ impl Lock {
         });
         let fresh = || (kind.text(owner.text(&self.session.id, self.session.era())), 0);
         let (text, levels) = own.unwrap_or_else(fresh);
-        let recorded = self.ask(kind.hold_count(&text), script::counted).await?;
+        let recorded =
+            self.session.inspect(kind.hold_count(&text), |reply| kind.counted(&text, reply)).await?;
         Ok(if recorded == 0 || kind.manner().counts { recorded } else { levels })
     }
 
@@ -207,7 +208,7 @@ impl Lock {
     /// # Errors
     /// As for [`is_locked`](Self::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>> {
-        let left = self.ask(script::time_to_live(self.kind()?.record()), script::lives).await?;
+        let left = self.session.inspect(script::time_to_live(self.kind()?.record()), script::lives).await?;
         Ok(match left {
             TimeToLive::Absent => None,
             TimeToLive::Never => Some(Duration::MAX),
@@ -222,7 +223,7 @@ impl Lock {
     /// value that is no lock.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
-        self.ask(kind.holder(), |reply| kind.held_by(reply)).await
+        self.session.inspect(kind.holder(), |reply| kind.held_by(reply)).await
     }
 
     /// Frees the lock whoever holds it, and tells the waiters. True if somebody held it.
@@ -238,17 +239,8 @@ impl Lock {
     /// Once polled, the request may take effect even if the future is dropped.
     pub async fn force_unlock(&self) -> Result<bool> {
         let kind = self.kind()?;
-        entered()?;
-        self.session.check_process()?;
-        let connection = &self.session.connection;
-        let mut request = kind.force_unlock();
-        match connection.call(&mut request).await {
-            Ok(answer) => script::yes(&answer.reply).map_err(|_| connection.strange(Phase::ForceUnlock)),
-            Err(failure) if failure.unanswered => {
-                Err(Error::Ambiguous { phase: Phase::ForceUnlock, node: connection.node().into() })
-            }
-            Err(failure) => Err(connection.error(failure, Phase::ForceUnlock)),
-        }
+        let request = kind.force_unlock().unwrap_or_else(|| unreachable!("a lock has an owner"));
+        self.session.ask_once(request, script::yes, Phase::ForceUnlock).await
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
@@ -272,16 +264,6 @@ impl Lock {
             Who::Thread => Ok(OwnerId::thread()),
             Who::Explicit(owner) => OwnerId::explicit(owner),
         }
-    }
-
-    async fn ask<T>(
-        &self,
-        request: Request,
-        decoded: impl FnOnce(&script::Reply) -> Result<T, script::Undecodable>,
-    ) -> Result<T> {
-        entered()?;
-        self.session.check_process()?;
-        self.session.connection.ask(request, decoded, Phase::Inspect).await
     }
 }
 

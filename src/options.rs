@@ -112,13 +112,18 @@ pub(crate) enum Lease {
     Watchdog,
     /// As long as said, never renewed.
     Fixed(Duration),
+    /// Until it is given back.
+    Endless,
 }
+
+/// The lease of what has none.
+pub(crate) const ENDLESS: Duration = Duration::MAX;
 
 impl Lease {
     /// A fixed lease must be whole milliseconds that Redis can count.
     pub(crate) fn check(self) -> Result<()> {
         match self {
-            Self::Watchdog => Ok(()),
+            Self::Watchdog | Self::Endless => Ok(()),
             Self::Fixed(lease) => check_lease(lease),
         }
     }
@@ -207,7 +212,7 @@ pub(crate) struct NameMapper(pub Arc<dyn Fn(&str) -> String + Send + Sync>);
 /// Longest lease that Redis takes: it adds the lease to its own clock, in milliseconds, as a signed 64-bit number.
 const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
 
-fn check_lease(lease: Duration) -> Result<()> {
+pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     match lease.as_millis() {
         0 => Err(Error::misuse("a lease must be at least 1 ms")),
         1..=MAX_LEASE_MS => Ok(()),

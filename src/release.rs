@@ -105,6 +105,7 @@ impl Driver {
             (current.recorded, current.levels)
         });
         match current {
+            None if hold.kind.manner().shared => self.release_shared(hold).await,
             None => Err(self.not_held()),
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
             Some(_) if !hold.state().is_live() => Err(self.not_held()),
@@ -114,6 +115,17 @@ impl Driver {
                 self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
             }
         }
+    }
+
+    /// Gives back what others may hold beside.
+    async fn release_shared(&mut self, hold: &Arc<Hold>) -> Result<Option<Handed>> {
+        let (now, deadline) = (Moment::now(), hold.deadline());
+        let was = hold.release();
+        self.session.watchdog.forget(hold);
+        if !was.is_live() {
+            return Err(self.not_held());
+        }
+        self.free(hold, &hold.text, deadline, was, Run::new(now, None)).await
     }
 
     async fn release_partly(
@@ -236,9 +248,10 @@ impl Driver {
                     busy.still = false;
                 }
                 let bounds = self.session.options.hand_off;
-                let pollers = hold.kind.poll().is_some() || self.pollers();
+                let pollers = self.pollers() || hold.kind.poll().is_some() && run.count > 0;
                 let ran_out = answer.sent.since(run.since) >= bounds.max_time_alone;
-                if !hold.kind.manner().queued && (told > own || pollers || ran_out) {
+                let takes_turns = !hold.kind.manner().queued && !hold.kind.manner().shared;
+                if takes_turns && (told > own || pollers || ran_out) {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
                     let (time, turns) = if pollers {
@@ -260,7 +273,7 @@ impl Driver {
 
     /// Makes sure that `text` does not hold the record.
     pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
-        let mut request = kind.release(text);
+        let mut request = kind.undo(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
         debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "retired text released");

@@ -9,9 +9,10 @@ use crate::contend::Contend;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
 use crate::lane::{Lane, Work};
-use crate::options::{Lease, Options};
-use crate::owner::OwnerId;
+use crate::options::{ENDLESS, Lease, Options};
+use crate::owner::{OwnerId, entered};
 use crate::pubsub::PubSub;
+use crate::script::{Reply, Request, Undecodable};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::task::AbortHandle;
 use crate::sync::{Handle, Mutex, time};
@@ -22,6 +23,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use uuid::Uuid;
 
 /// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
 pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Driver;
@@ -30,6 +32,8 @@ pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(crate) struct Session {
     /// The client's uuid as text.
     pub id: String,
+    /// Another, which no other client has, whatever its user gave it as its id.
+    pub mark: Uuid,
     pub options: Options,
     pub connection: Connection,
     pub pubsub: PubSub,
@@ -49,6 +53,7 @@ impl Session {
         let (connection, supervisor) = Connection::connect(address.clone(), &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
+            mark: Uuid::new_v4(),
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
             lanes: DashMap::new(),
@@ -81,6 +86,35 @@ impl Session {
             return Ok(());
         }
         Err(Error::misuse("this client was made before a fork: make a new one in the child process"))
+    }
+
+    /// Asks for what changes nothing.
+    pub(crate) async fn inspect<T>(
+        &self,
+        request: Request,
+        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
+    ) -> Result<T> {
+        entered()?;
+        self.check_process()?;
+        self.connection.ask(request, decoded, Phase::Inspect).await
+    }
+
+    /// Asks for what must not be done twice: if no answer comes, nobody knows whether it was done.
+    pub(crate) async fn ask_once<T>(
+        &self,
+        mut request: Request,
+        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
+        phase: Phase,
+    ) -> Result<T> {
+        entered()?;
+        self.check_process()?;
+        match self.connection.call(&mut request).await {
+            Ok(answer) => decoded(&answer.reply).map_err(|_| self.connection.strange(phase)),
+            Err(failure) if failure.unanswered => {
+                Err(Error::Ambiguous { phase, node: self.connection.node().into() })
+            }
+            Err(failure) => Err(self.connection.error(failure, phase)),
+        }
     }
 
     /// Gives work to the lane of a key. A lane that nobody drives is driven by whoever polls the turn that is returned,
@@ -146,7 +180,7 @@ impl Session {
         Ok((added, lane, turn))
     }
 
-    fn lane(self: &Arc<Self>, key: Arc<str>, record: &Arc<str>) -> Arc<Lane> {
+    pub(crate) fn lane(self: &Arc<Self>, key: Arc<str>, record: &Arc<str>) -> Arc<Lane> {
         let fresh = || Lane::new(Arc::downgrade(self), key.clone(), record.clone());
         self.lanes.entry(key.clone()).or_insert_with(fresh).clone()
     }
@@ -166,6 +200,7 @@ impl Session {
         match lease {
             Lease::Watchdog => self.options.lease,
             Lease::Fixed(lease) => lease,
+            Lease::Endless => ENDLESS,
         }
     }
 

@@ -62,8 +62,8 @@ impl Contend for Fair {
         script::acquire_fair(&self.keys, ask.text, [ask.lease_ms, self.allowance_ms, waiting])
     }
 
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
+        Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
@@ -74,7 +74,7 @@ impl Contend for Fair {
         Some(script::abandon_fair(&self.keys, text, self.allowance_ms))
     }
 
-    fn force_unlock(&self) -> Request {
-        script::force_unlock_fair(&self.keys)
+    fn force_unlock(&self) -> Option<Request> {
+        Some(script::force_unlock_fair(&self.keys))
     }
 }

@@ -43,8 +43,8 @@ impl Contend for Fenced {
         script::acquire_fenced(self.record(), &self.token, ask.text, ask.lease_ms, self.retention_ms)
     }
 
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
+        Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
@@ -57,7 +57,7 @@ impl Contend for Fenced {
         Some(script::hand_over_fenced(keys, from, to, terms, self.keys.channel()))
     }
 
-    fn force_unlock(&self) -> Request {
-        script::force_unlock(self.record(), self.keys.channel())
+    fn force_unlock(&self) -> Option<Request> {
+        Some(script::force_unlock(self.record(), self.keys.channel()))
     }
 }

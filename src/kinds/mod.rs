@@ -4,10 +4,14 @@ mod fair;
 mod fenced;
 mod read_write;
 mod reentrant;
+mod semaphore;
 mod spin;
+mod value;
 
 pub(crate) use fair::Fair;
 pub(crate) use fenced::Fenced;
 pub(crate) use read_write::{Read, Write};
 pub(crate) use reentrant::Reentrant;
+pub(crate) use semaphore::{ID, Latch, Leased, Permits};
 pub(crate) use spin::Spin;
+pub(crate) use value::Value;

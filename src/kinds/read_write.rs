@@ -62,16 +62,16 @@ impl Contend for Write {
         script::acquire_write(&self.0, ask.text, ask.lease_ms, &reader)
     }
 
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
+        Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
         script::release_write(&self.0, owner)
     }
 
-    fn force_unlock(&self) -> Request {
-        script::force_unlock_read_write(&self.0, Side::Write)
+    fn force_unlock(&self) -> Option<Request> {
+        Some(script::force_unlock_read_write(&self.0, Side::Write))
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -122,16 +122,16 @@ impl Contend for Read {
     }
 
     /// Only that the hold lasts; the client counts.
-    fn recount(&self, owner: &Arc<str>, _: u64, _: u64, lease_ms: u64) -> Request {
-        script::extend_read(&self.0, owner, lease_ms)
+    fn recount(&self, owner: &Arc<str>, _: u64, _: u64, lease_ms: u64) -> Option<Request> {
+        Some(script::extend_read(&self.0, owner, lease_ms))
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
         script::release_read(&self.0, owner)
     }
 
-    fn force_unlock(&self) -> Request {
-        script::force_unlock_read_write(&self.0, Side::Read)
+    fn force_unlock(&self) -> Option<Request> {
+        Some(script::force_unlock_read_write(&self.0, Side::Read))
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

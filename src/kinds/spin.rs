@@ -42,8 +42,8 @@ impl Contend for Spin {
         script::acquire(self.record(), ask.text, ask.lease_ms)
     }
 
-    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
-        script::recount(self.record(), owner, from, to, lease_ms)
+    fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
+        Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
     fn release(&self, owner: &Arc<str>) -> Request {
@@ -54,7 +54,7 @@ impl Contend for Spin {
         Some(script::hand_over(self.record(), from, to, lease_ms, self.keys.channel()))
     }
 
-    fn force_unlock(&self) -> Request {
-        script::force_unlock(self.record(), &self.nowhere)
+    fn force_unlock(&self) -> Option<Request> {
+        Some(script::force_unlock(self.record(), &self.nowhere))
     }
 }

@@ -1,7 +1,8 @@
 //! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
 
 use super::{
-    Arg, FIRST, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status, Undecodable, Verb, Way, ttl,
+    Arg, FIRST, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status, Undecodable,
+    VALUE_RENEW, Verb, Way, ttl,
 };
 use super::{
     FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
@@ -182,15 +183,21 @@ pub(crate) enum Renewal {
     Lock,
     /// That, and a string for the hold.
     Read,
+    /// The expiry of a string with the owner's token.
+    Value,
+    /// The ends of permits in a sorted set.
+    Permit,
 }
 
 impl Renewal {
-    pub(crate) const ALL: [Self; 2] = [Self::Lock, Self::Read];
+    pub(crate) const ALL: [Self; 4] = [Self::Lock, Self::Read, Self::Value, Self::Permit];
 
     fn script(self) -> &'static Script {
         match self {
             Self::Lock => &LOCK_RENEW,
             Self::Read => &READ_RENEW,
+            Self::Value => &VALUE_RENEW,
+            Self::Permit => &PERMIT_RENEW,
         }
     }
 }

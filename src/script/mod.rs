@@ -7,11 +7,15 @@ mod fair;
 mod inspect;
 mod lock;
 mod read_write;
+mod semaphore;
+mod value;
 
 pub(crate) use fair::*;
 pub(crate) use inspect::*;
 pub(crate) use lock::*;
 pub(crate) use read_write::*;
+pub(crate) use semaphore::*;
+pub(crate) use value::*;
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -62,6 +66,23 @@ scripts! {
     READ_RELEASE = "read_release";
     READ_RENEW = "read_renew";
     RW_FORCE_UNLOCK = "rw_force_unlock";
+    SEMAPHORE_ACQUIRE = "semaphore_acquire";
+    SEMAPHORE_RELEASE = "semaphore_release";
+    SEMAPHORE_SET = "semaphore_set";
+    SEMAPHORE_ADD = "semaphore_add";
+    SEMAPHORE_DRAIN = "semaphore_drain";
+    PERMIT_ACQUIRE = "permit_acquire";
+    PERMIT_RELEASE = "permit_release";
+    PERMIT_RENEW = "permit_renew";
+    PERMIT_FREE = "permit_free";
+    LATCH_LOOK = "latch_look";
+    LATCH_COUNT_DOWN = "latch_count_down";
+    LATCH_SET = "latch_set";
+    LATCH_DELETE = "latch_delete";
+    VALUE_ACQUIRE = "value_acquire";
+    VALUE_RELEASE = "value_release";
+    VALUE_RENEW = "value_renew";
+    VALUE_FORCE_UNLOCK = "value_force_unlock";
     PROBE = "probe";
 }
 
@@ -290,7 +311,7 @@ mod tests {
             let (header, code) = (header.join("\n"), code.join("\n"));
             assert!(header.contains("Reply"), "{} tells no reply", script.name);
             // A batch walks KEYS instead of indexing it.
-            if !["lock_renew", "read_renew"].contains(&script.name) {
+            if !script.name.ends_with("_renew") {
                 assert_eq!(indexes(&header, "KEYS"), indexes(&code, "KEYS"), "{}", script.name);
                 assert_eq!(indexes(&header, "ARGV").len(), indexes(&code, "ARGV").len(), "{}", script.name);
             }

@@ -1,0 +1,22 @@
+-- Counts a latch down, and tells those who wait when it opens. Harmless to repeat: the requests of a client are numbered,
+-- and none takes effect after a later one has.
+-- KEYS[1] record (integer: how often it is to be counted down yet)
+-- KEYS[2] mark (integer: the last request of the client that took effect)
+-- ARGV[1] number of this request
+-- ARGV[2] ms that the mark is kept
+-- ARGV[3] channel
+-- Reply   n done, and n subscribers were told
+local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
+if done >= number then
+    return 0
+end
+redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
+local count = redis.call('get', KEYS[1])
+if not count then
+    return 0
+end
+local told = tonumber(count) == 1 and redis.call('publish', ARGV[3], '0') or 0
+if redis.call('decr', KEYS[1]) <= 0 then
+    redis.call('del', KEYS[1])
+end
+return told

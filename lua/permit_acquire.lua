@@ -1,0 +1,48 @@
+-- Takes permits that have ids and leases, if there are so many; those whose lease has ended count as free. Harmless to
+-- repeat: the requests of a client are numbered, and none takes effect after a later one has. Times are the server's.
+-- KEYS[1] record (integer: permits that are free)
+-- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
+-- KEYS[3] mark (integer: the last request of the client that took effect)
+-- ARGV[1] number of this request
+-- ARGV[2] ms that the mark is kept
+-- ARGV[3] lease in ms, 0 for ever
+-- ARGV[4] channel
+-- ARGV[5] ids, of 16 bytes each
+-- Reply   1 taken | {'BUSY', ms} there are fewer, and the next lease ends in ms, -1 if none does | {'STALE', -1} a later
+--         request has taken effect
+local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
+if done >= number then
+    return done == number and 1 or {'STALE', -1}
+end
+local permits = #ARGV[5] / 16
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expired = redis.call('zrangebyscore', KEYS[2], 0, now, 'limit', 0, permits)
+if #expired > 0 then
+    redis.call('zrem', KEYS[2], unpack(expired))
+    local free = redis.call('incrby', KEYS[1], #expired)
+    if free > 0 then
+        redis.call('publish', ARGV[4], free)
+    end
+end
+local free = redis.call('get', KEYS[1])
+if free and not tonumber(free) then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
+end
+if not free or tonumber(free) < permits then
+    local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')
+    -- A score of ten thousand years and more is that of no end.
+    local ends = first[2] and tonumber(first[2]) < 922337203685477 and math.max(first[2] - now, 0)
+    return {'BUSY', ends or -1}
+end
+redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
+redis.call('decrby', KEYS[1], permits)
+local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + ARGV[3])
+for at = 1, #ARGV[5], 16 do
+    redis.call('zadd', KEYS[2], score, string.sub(ARGV[5], at, at + 15))
+end
+local ttl = redis.call('pttl', KEYS[1])
+if ttl > 0 then
+    redis.call('pexpire', KEYS[2], ttl)
+end
+return 1

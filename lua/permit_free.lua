@@ -1,0 +1,16 @@
+-- How many permits are free; those whose lease has ended become so. Times are the server's.
+-- KEYS[1] record (integer: permits that are free)
+-- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
+-- ARGV[1] channel
+-- Reply   permits that are free
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local expired = redis.call('zrangebyscore', KEYS[2], 0, now)
+if #expired > 0 then
+    local free = redis.call('incrby', KEYS[1], #expired)
+    redis.call('zremrangebyscore', KEYS[2], 0, now)
+    if free > 0 then
+        redis.call('publish', ARGV[1], free)
+    end
+end
+return tonumber(redis.call('get', KEYS[1]) or 0)

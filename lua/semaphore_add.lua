@@ -1,0 +1,10 @@
+-- Adds permits, or takes them away, which may leave fewer than none; the record lives for ever from then on. Not harmless
+-- to repeat.
+-- KEYS[1] record (integer: permits that are free)
+-- ARGV[1] permits, below 0 to take away
+-- ARGV[2] channel
+-- Reply   permits that are free
+redis.call('publish', ARGV[2], ARGV[1])
+local free = redis.call('incrby', KEYS[1], ARGV[1])
+redis.call('persist', KEYS[1])
+return free

@@ -1,0 +1,22 @@
+-- Gives permits back, or adds them. Harmless to repeat: the requests of a client are numbered, and none takes effect
+-- after a later one has.
+-- KEYS[1] record (integer: permits that are free)
+-- KEYS[2] mark (integer: the last request of the client that took effect)
+-- ARGV[1] number of this request
+-- ARGV[2] permits
+-- ARGV[3] ms that the mark is kept
+-- ARGV[4] channel
+-- ARGV[5] number of the request that took them, if that may not have taken effect, else '0'
+-- Reply   n given back, and n subscribers were told; 0 if it was done before
+local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
+if done >= number then
+    return 0
+end
+local told = 0
+if ARGV[5] == '0' or done == tonumber(ARGV[5]) then
+    -- Before the permits: were the channel forbidden, nothing would change.
+    told = redis.call('publish', ARGV[4], string.format('%.0f', (redis.call('get', KEYS[1]) or 0) + ARGV[2]))
+    redis.call('incrby', KEYS[1], ARGV[2])
+end
+redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
+return told

@@ -1,0 +1,37 @@
+//! The requests about a lock that is a string with its holder's token. Their answers are the reentrant lock's.
+
+use super::{
+    Arg, FIRST, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE, VALUE_FORCE_UNLOCK, VALUE_RELEASE,
+};
+use crate::error::Holder;
+use std::sync::Arc;
+
+/// Sets the token.
+pub(crate) fn acquire_value(record: &Arc<str>, token: &Arc<str>, lease_ms: u64) -> Request {
+    let args = vec![Arg::Text(token.clone()), Arg::Number(lease_ms), FIRST];
+    Request::script(&VALUE_ACQUIRE, record, args, Repeat::Flagged)
+}
+
+/// Deletes the token.
+pub(crate) fn release_value(record: &Arc<str>, token: &Arc<str>, channel: &Arc<str>) -> Request {
+    let args = vec![Arg::Text(token.clone()), Arg::Text(channel.clone())];
+    Request::script(&VALUE_RELEASE, record, args, Repeat::Free)
+}
+
+/// Deletes whatever token there is. Must not be sent twice.
+pub(crate) fn force_unlock_value(record: &Arc<str>, channel: &Arc<str>) -> Request {
+    Request::script(&VALUE_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
+}
+
+/// Asks for the token.
+pub(crate) fn token(record: &Arc<str>) -> Request {
+    Request::read("GET", record, Vec::new())
+}
+
+pub(crate) fn held_by_token(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
+    match reply {
+        Reply::Nil => Ok(None),
+        Reply::Text(token) => Ok(Some(Holder::new(String::from_utf8_lossy(token).into_owned(), 1))),
+        _ => Err(Undecodable),
+    }
+}
