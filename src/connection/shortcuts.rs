@@ -5,7 +5,7 @@
 
 use super::{Meaning, meaning, told};
 use crate::dump;
-use crate::script::{Reply, Shortcut, Way, deleted, restored};
+use crate::script::{Delete, Reply, Shortcut, Way, deleted, restored};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use std::sync::Arc;
@@ -19,17 +19,44 @@ pub(super) struct Shortcuts(Arc<Permitted>);
 #[derive(Debug, Default)]
 struct Permitted {
     restore: AtomicBool,
+    set: AtomicBool,
     transactions: AtomicBool,
+    delete_if: Option<DeleteIf>,
+}
+
+/// How the server deletes a string that has a given value.
+#[derive(Clone, Copy, Debug)]
+enum DeleteIf {
+    /// Valkey, from 9.0 on.
+    DelIfEq,
+    /// Redis, from 8.4 on.
+    DelEx,
+}
+
+impl DeleteIf {
+    fn put(self, commands: &mut Pipeline, key: &str, value: &str) {
+        match self {
+            Self::DelIfEq => commands.cmd("DELIFEQ").arg(key).arg(value),
+            Self::DelEx => commands.cmd("DELEX").arg(key).arg("IFEQ").arg(value),
+        };
+    }
 }
 
 impl Shortcuts {
-    /// Tries both ways without doing anything: an empty transaction, because one that is not permitted would run in
-    /// part; and `RESTORE` of what it cannot read, at `nobody`, a key that there is not.
+    /// Tries the ways without doing anything: an empty transaction, because one that is not permitted would run in
+    /// part; and at `nobody`, a key that there is not, `RESTORE` of what it cannot read, and what deletes nothing.
     pub(super) async fn probe(mut connection: MultiplexedConnection, nobody: &str) -> Self {
         let mut tries = redis::pipe();
         tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(0).arg("");
-        let replies = connection.send_packed_commands(&tries, 0, 3).await.unwrap_or_default();
-        let [multi, exec, restore] = replies.as_slice() else { return Self::default() };
+        DeleteIf::DelIfEq.put(&mut tries, nobody, "");
+        DeleteIf::DelEx.put(&mut tries, nobody, "");
+        let replies = connection.send_packed_commands(&tries, 0, 5).await.unwrap_or_default();
+        let [multi, exec, restore, del_if_eq, del_ex] = replies.as_slice() else { return Self::default() };
+        let delete_if = match (del_if_eq, del_ex) {
+            (Value::Int(_), _) => Some(DeleteIf::DelIfEq),
+            (_, Value::Int(_)) => Some(DeleteIf::DelEx),
+            _ => None,
+        };
         let transactions = [multi, exec].iter().all(|reply| !matches!(reply, Value::ServerError(_)));
         // One that may not use this key may still use others.
         let refused = |error: &str| {
@@ -39,7 +66,12 @@ impl Shortcuts {
             Value::ServerError(error) => !refused(error.details().unwrap_or_default()),
             _ => false,
         };
-        Self(Arc::new(Permitted { restore: restore.into(), transactions: transactions.into() }))
+        Self(Arc::new(Permitted {
+            restore: restore.into(),
+            set: true.into(),
+            transactions: transactions.into(),
+            delete_if,
+        }))
     }
 
     /// `None` where nothing was done.
@@ -62,10 +94,30 @@ impl Shortcuts {
                     Err(error) => self.refused(&self.0.restore, error),
                 }
             }
-            Way::Transaction { owner, channel } if self.0.transactions.load(Ordering::Relaxed) => {
+            Way::Set { value, lease_ms } if self.0.set.load(Ordering::Relaxed) => {
+                let mut command = redis::cmd("SET");
+                command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
+                match told(connection.send_packed_command(&command).await) {
+                    Ok(Value::Nil) => Ok(None),
+                    Ok(_) => Ok(Some(restored())),
+                    Err(error) => self.refused(&self.0.set, error),
+                }
+            }
+            Way::Transaction { delete, channel } if self.0.transactions.load(Ordering::Relaxed) => {
+                if matches!(delete, Delete::IfEqual(_)) && self.0.delete_if.is_none() {
+                    return Ok(None);
+                }
                 let commands = shortcut.packed(|| {
                     let mut commands = Pipeline::with_capacity(4);
-                    commands.cmd("MULTI").cmd("HDEL").arg(key).arg(owner.as_bytes());
+                    commands.cmd("MULTI");
+                    match delete {
+                        Delete::Field(name) => _ = commands.cmd("HDEL").arg(key).arg(name.as_bytes()),
+                        Delete::IfEqual(value) => {
+                            if let Some(way) = self.0.delete_if {
+                                way.put(&mut commands, key, value);
+                            }
+                        }
+                    }
                     commands.cmd("PUBLISH").arg(channel.as_bytes()).arg("0").cmd("EXEC");
                     commands
                 });

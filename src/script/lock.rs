@@ -1,8 +1,8 @@
 //! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
 
 use super::{
-    Arg, FIRST, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status, Undecodable,
-    VALUE_RENEW, Verb, Way, ttl,
+    Arg, Delete, FIRST, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status,
+    Undecodable, VALUE_RENEW, Verb, Way, ttl,
 };
 use super::{
     FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
@@ -90,7 +90,8 @@ pub(crate) enum Released {
 /// The last release of `owner`.
 pub(crate) fn release(record: &Arc<str>, owner: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(channel.clone())];
-    let shortcut = Shortcut::new(Way::Transaction { owner: owner.clone(), channel: channel.clone() });
+    let shortcut =
+        Shortcut::new(Way::Transaction { delete: Delete::Field(owner.clone()), channel: channel.clone() });
     Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
 }
 

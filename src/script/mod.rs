@@ -144,8 +144,18 @@ pub(crate) struct Shortcut {
 pub(crate) enum Way {
     /// `RESTORE` makes the record with its expiry, if there is none.
     Restore { owner: Arc<str>, lease_ms: u64 },
-    /// `MULTI`, `HDEL`, `PUBLISH`, `EXEC`.
-    Transaction { owner: Arc<str>, channel: Arc<str> },
+    /// `SET` makes the string with its expiry, if there is none.
+    Set { value: Arc<str>, lease_ms: u64 },
+    /// `MULTI`, what deletes, `PUBLISH`, `EXEC`.
+    Transaction { delete: Delete, channel: Arc<str> },
+}
+
+#[derive(Debug)]
+pub(crate) enum Delete {
+    /// A field of the record.
+    Field(Arc<str>),
+    /// The record, if that is its value, where the server has a command for it.
+    IfEqual(Arc<str>),
 }
 
 impl Shortcut {
@@ -281,12 +291,12 @@ fn ttl(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What [`Way::Restore`] comes to when it made the record.
+/// What [`Way::Restore`] and [`Way::Set`] come to when they made the record.
 pub(crate) fn restored() -> Reply {
     Reply::Int(1)
 }
 
-/// What [`Way::Transaction`] comes to when it deleted the field and told `subscribers`.
+/// What [`Way::Transaction`] comes to when it deleted and told `subscribers`.
 pub(crate) fn deleted(subscribers: i64) -> Reply {
     Reply::Int(subscribers)
 }
@@ -294,7 +304,7 @@ pub(crate) fn deleted(subscribers: i64) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{LockKeys, QueueKeys, ReadWriteKeys};
+    use crate::keys::{LockKeys, PermitKeys, QueueKeys, ReadWriteKeys};
     use std::collections::BTreeSet;
 
     /// The indexes n of `what[n]` in `text`.
@@ -325,6 +335,7 @@ mod tests {
     fn each_request_has_as_many_arguments_as_its_script_uses() {
         let (k, o): (Arc<str>, Arc<str>) = ("k".into(), "o".into());
         let queue = QueueKeys::new(LockKeys::new("k".into()).unwrap());
+        let permits = PermitKeys::semaphore(LockKeys::new("k".into()).unwrap(), uuid::Uuid::nil());
         let rw = ReadWriteKeys::new(LockKeys::new("k".into()).unwrap());
         for request in [
             acquire(&k, &o, 1),
@@ -345,6 +356,21 @@ mod tests {
             extend_read(&rw, &o, 1),
             release_read(&rw, &o),
             force_unlock_read_write(&rw, Side::Read),
+            take_permits(&permits, &o, 1),
+            give_permits(&permits, 1, Some(&o)),
+            set_permits(&permits, 1, 0),
+            add_permits(&permits, 1),
+            drain_permits(&permits),
+            take_ids(&permits, &o, 1),
+            give_ids(&permits, &o),
+            free_permits(&permits),
+            look(&permits),
+            count_down(&permits),
+            set_count(&permits, 1),
+            delete_latch(&permits),
+            acquire_value(&k, &o, 1),
+            release_value(&k, &o, &k),
+            force_unlock_value(&k, &k),
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());

@@ -1,7 +1,8 @@
 //! The requests about a lock that is a string with its holder's token. Their answers are the reentrant lock's.
 
 use super::{
-    Arg, FIRST, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE, VALUE_FORCE_UNLOCK, VALUE_RELEASE,
+    Arg, Delete, FIRST, Repeat, Reply, Request, Shortcut, Undecodable, VALUE_ACQUIRE, VALUE_FORCE_UNLOCK,
+    VALUE_RELEASE, Verb, Way,
 };
 use crate::error::Holder;
 use std::sync::Arc;
@@ -9,13 +10,16 @@ use std::sync::Arc;
 /// Sets the token.
 pub(crate) fn acquire_value(record: &Arc<str>, token: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(token.clone()), Arg::Number(lease_ms), FIRST];
-    Request::script(&VALUE_ACQUIRE, record, args, Repeat::Flagged)
+    let shortcut = Shortcut::new(Way::Set { value: token.clone(), lease_ms });
+    Request::new(Verb::Script(&VALUE_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
 }
 
 /// Deletes the token.
 pub(crate) fn release_value(record: &Arc<str>, token: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(token.clone()), Arg::Text(channel.clone())];
-    Request::script(&VALUE_RELEASE, record, args, Repeat::Free)
+    let delete = Delete::IfEqual(token.clone());
+    let shortcut = Shortcut::new(Way::Transaction { delete, channel: channel.clone() });
+    Request::new(Verb::Script(&VALUE_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
 }
 
 /// Deletes whatever token there is. Must not be sent twice.

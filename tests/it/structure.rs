@@ -52,6 +52,7 @@ const RULE: &[(&str, &[&str])] = &[
             "options",
             "owner",
             "pubsub",
+            "script",
             "sync",
             "watchdog",
         ],
@@ -101,6 +102,20 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("pipelined", &["clock", "connection", "drive", "error", "hold", "lane", "options", "release", "script"]),
+    (
+        "semaphore",
+        &[
+            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "options", "owner", "script",
+            "session",
+        ],
+    ),
+    (
+        "latch",
+        &[
+            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "options", "owner", "script",
+            "session",
+        ],
+    ),
     ("guard", &["clock", "contend", "error", "hold", "lane", "owner", "session", "sync"]),
     (
         "lock",
@@ -119,10 +134,12 @@ const RULE: &[(&str, &[&str])] = &[
             "error",
             "keys",
             "kinds",
+            "latch",
             "lock",
             "options",
             "owner",
             "permissions",
+            "semaphore",
             "session",
         ],
     ),
@@ -147,8 +164,20 @@ const RULE: &[(&str, &[&str])] = &[
 ];
 
 /// What may be named by its place in the crate's public face.
-const PUBLIC: &[&str] =
-    &["BackOff", "Client", "ClientBuilder", "Error", "Lock", "LockGuard", "ReadWriteLock"];
+const PUBLIC: &[&str] = &[
+    "BackOff",
+    "Client",
+    "ClientBuilder",
+    "CountDownLatch",
+    "Error",
+    "ExpirablePermit",
+    "ExpirableSemaphore",
+    "Lock",
+    "LockGuard",
+    "ReadWriteLock",
+    "Semaphore",
+    "SemaphorePermit",
+];
 
 #[test]
 fn modules_import_only_what_they_may() {

@@ -4,6 +4,10 @@
 //! thread for its background work. Its calls block, so they panic inside async code (as tokio's `block_on` does);
 //! in `spawn_blocking` they are fine.
 
+mod permits;
+
+pub use permits::{CountDownLatch, ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+
 use crate::error::{Holder, Result};
 use crate::guard::Holding;
 use crate::owner::Owner;
@@ -79,6 +83,26 @@ impl Client {
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         let lock = self.client.read_write_lock(name);
         ReadWriteLock { read: self.of_thread(lock.read()), write: self.of_thread(lock.write()) }
+    }
+
+    /// See [`crate::Client::value_lock`].
+    pub fn value_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.of_thread(&self.client.value_lock(name))
+    }
+
+    /// See [`crate::Client::semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore { semaphore: self.client.semaphore(name), runtime: self.runtime.clone() }
+    }
+
+    /// See [`crate::Client::expirable_semaphore`].
+    pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> ExpirableSemaphore {
+        ExpirableSemaphore { semaphore: self.client.expirable_semaphore(name), runtime: self.runtime.clone() }
+    }
+
+    /// See [`crate::Client::count_down_latch`].
+    pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
+        CountDownLatch { latch: self.client.count_down_latch(name), runtime: self.runtime.clone() }
     }
 
     fn of_thread(&self, lock: &crate::Lock) -> Lock {
