@@ -4,9 +4,10 @@ use crate::clock::Moment;
 use crate::connection::Address;
 use crate::contend::Contend;
 use crate::drive::drive;
+use crate::entry::{self, MapEntry};
 use crate::error::Result;
-use crate::keys::{self, LockKeys};
-use crate::kinds::{Fair, Fenced, Read, Reentrant, Spin, Value, Write};
+use crate::keys::{self, GroupKeys, LockKeys};
+use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
 use crate::options::{BackOff, HandOff, NameMapper, Options};
@@ -128,6 +129,32 @@ impl Client {
     /// Redisson's count-down latch. Make it once by [`CountDownLatch::try_set_count`].
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::new(self.session.clone(), name.as_ref())
+    }
+
+    /// Redisson's lock on values of a group, its `getMultiLock(group, values)`: all of them are taken, or none, and owners of other
+    /// values of the group do not exclude each other. It can't share its name with a lock of another kind.
+    ///
+    /// The values are bytes as the Java side's codec makes them: see [`Codec`](crate::Codec).
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::{Codec, Kryo5};
+    /// let accounts = client.group_lock("accounts", ["alice", "bob"].map(|name| Kryo5.encode(name)));
+    /// let guard = accounts.lock().await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn group_lock(
+        &self,
+        group: impl AsRef<str>,
+        values: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Lock {
+        let values = entry::hashes(values);
+        self.make(group, |keys| Ok(Group::new(GroupKeys::new(keys, values?, self.session.mark))))
+    }
+
+    /// What Redisson keeps for a key of a map. The key is bytes as the Java side's codec makes them: see [`Codec`](crate::Codec).
+    pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
+        MapEntry::new(self, &self.session.options.map(map.as_ref()), key.as_ref())
     }
 
     fn make<K: Contend>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {

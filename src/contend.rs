@@ -4,7 +4,7 @@
 use crate::error::{Error, Holder};
 use crate::options::BackOff;
 use crate::owner::OwnerId;
-use crate::script::{self, Renewal, Reply, Request, Undecodable};
+use crate::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,6 +24,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
     /// How the record names an owner whose text is `text`.
     fn text(&self, text: Arc<str>) -> Arc<str> {
+        text
+    }
+    /// The owner that a text of [`text`](Self::text) names.
+    fn owner<'a>(&self, text: &'a str) -> &'a str {
         text
     }
     /// Where whoever waits under `text` is told of a release, if anywhere.
@@ -80,6 +84,13 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
         script::yes(reply)
+    }
+    /// Asks how long the lease lasts that it is held with.
+    fn time_to_live(&self) -> Request {
+        script::time_to_live(self.record())
+    }
+    fn lives(&self, reply: &Reply) -> Result<TimeToLive, Undecodable> {
+        script::lives(reply)
     }
     /// The keys that are renewed for a hold.
     fn renewed_keys(&self, _owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {

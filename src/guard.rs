@@ -155,7 +155,7 @@ impl Holding {
 
     /// The owner as the record has it: `<client uuid>:<id>`, with `~<n>` behind it if earlier texts were retired.
     pub fn owner(&self) -> &str {
-        &self.0.text
+        self.0.kind.owner(&self.0.text)
     }
 
     /// The lock's name as Redis has it (after the name mapper).

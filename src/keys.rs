@@ -4,6 +4,9 @@
 //! keys of one lock share a cluster slot.
 
 use crate::error::{Error, Result};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use highway::{HighwayHash, HighwayHasher, Key};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
@@ -136,6 +139,42 @@ impl PermitKeys {
             ["timeout".to_owned(), format!("{MARK}:{client}")].map(|key| suffix(&record, &key).into());
         Self { channel: channel.into(), timeouts, mark, record }
     }
+}
+
+/// The names of values of a group.
+#[derive(Debug)]
+pub(crate) struct GroupKeys {
+    pub record: Arc<str>,
+    pub channel: Arc<str>,
+    /// Their hashes, one behind the other, in order.
+    pub values: Arc<str>,
+    client: Uuid,
+}
+
+impl GroupKeys {
+    /// `client` is of one client alone.
+    pub(crate) fn new(lock: LockKeys, values: String, client: Uuid) -> Self {
+        Self { channel: lock.channel().clone(), record: lock.record, values: values.into(), client }
+    }
+
+    /// What tells a repeated request of that owner from a new one; of no use to others.
+    pub(crate) fn mark(&self, owner: &str) -> Arc<str> {
+        suffix(&self.record, &format!("{MARK}:{}:{owner}", self.client)).into()
+    }
+}
+
+/// The name of what belongs to a key of a map.
+pub(crate) fn of_entry(map: &str, hash: &str, kind: &str) -> String {
+    suffix(map, &format!("{hash}:{kind}"))
+}
+
+/// A value as Redisson has it in a name: its HighwayHash of 128 bits, with Redisson's key, in base64 without padding: 22
+/// characters.
+pub(crate) fn hash(value: &[u8]) -> String {
+    const KEY: Key =
+        Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
+    let hash = HighwayHasher::new(KEY).hash128(value);
+    STANDARD_NO_PAD.encode(hash.map(u64::to_be_bytes).concat())
 }
 
 /// The name of a lock that nobody has, to try out what a user may do.

@@ -13,6 +13,7 @@ mod connection;
 mod contend;
 mod drive;
 mod dump;
+mod entry;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
@@ -47,6 +48,7 @@ mod wakeup;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder};
+pub use entry::{Codec, Kryo5, MapEntry, Utf8};
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;

@@ -208,7 +208,8 @@ impl Lock {
     /// # Errors
     /// As for [`is_locked`](Self::is_locked).
     pub async fn remaining_lease(&self) -> Result<Option<Duration>> {
-        let left = self.session.inspect(script::time_to_live(self.kind()?.record()), script::lives).await?;
+        let kind = self.kind()?;
+        let left = self.session.inspect(kind.time_to_live(), |reply| kind.lives(reply)).await?;
         Ok(match left {
             TimeToLive::Absent => None,
             TimeToLive::Never => Some(Duration::MAX),

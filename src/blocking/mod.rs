@@ -105,6 +105,15 @@ impl Client {
         CountDownLatch { latch: self.client.count_down_latch(name), runtime: self.runtime.clone() }
     }
 
+    /// See [`crate::Client::group_lock`].
+    pub fn group_lock(
+        &self,
+        group: impl AsRef<str>,
+        values: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Lock {
+        self.of_thread(&self.client.group_lock(group, values))
+    }
+
     fn of_thread(&self, lock: &crate::Lock) -> Lock {
         Lock { lock: lock.with_thread(), runtime: self.runtime.clone() }
     }

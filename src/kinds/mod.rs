@@ -2,6 +2,7 @@
 
 mod fair;
 mod fenced;
+mod group;
 mod read_write;
 mod reentrant;
 mod semaphore;
@@ -10,6 +11,7 @@ mod value;
 
 pub(crate) use fair::Fair;
 pub(crate) use fenced::Fenced;
+pub(crate) use group::Group;
 pub(crate) use read_write::{Read, Write};
 pub(crate) use reentrant::Reentrant;
 pub(crate) use semaphore::{ID, Latch, Leased, Permits};

@@ -1,8 +1,8 @@
 //! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
 
 use super::{
-    Arg, Delete, FIRST, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut, Status,
-    Undecodable, VALUE_RENEW, Verb, Way, ttl,
+    Arg, Delete, FIRST, GROUP_RENEW, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut,
+    Status, Undecodable, VALUE_RENEW, Verb, Way, ttl,
 };
 use super::{
     FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
@@ -188,10 +188,12 @@ pub(crate) enum Renewal {
     Value,
     /// The ends of permits in a sorted set.
     Permit,
+    /// The ends of holds in a group's hash, and its expiry.
+    Group,
 }
 
 impl Renewal {
-    pub(crate) const ALL: [Self; 4] = [Self::Lock, Self::Read, Self::Value, Self::Permit];
+    pub(crate) const ALL: [Self; 5] = [Self::Lock, Self::Read, Self::Value, Self::Permit, Self::Group];
 
     fn script(self) -> &'static Script {
         match self {
@@ -199,6 +201,7 @@ impl Renewal {
             Self::Read => &READ_RENEW,
             Self::Value => &VALUE_RENEW,
             Self::Permit => &PERMIT_RENEW,
+            Self::Group => &GROUP_RENEW,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! is not ([`force_unlock`]) says so by [`Request::repeat`] being refused.
 
 mod fair;
+mod group;
 mod inspect;
 mod lock;
 mod read_write;
@@ -11,6 +12,7 @@ mod semaphore;
 mod value;
 
 pub(crate) use fair::*;
+pub(crate) use group::*;
 pub(crate) use inspect::*;
 pub(crate) use lock::*;
 pub(crate) use read_write::*;
@@ -83,6 +85,11 @@ scripts! {
     VALUE_RELEASE = "value_release";
     VALUE_RENEW = "value_renew";
     VALUE_FORCE_UNLOCK = "value_force_unlock";
+    GROUP_ACQUIRE = "group_acquire";
+    GROUP_RELEASE = "group_release";
+    GROUP_RENEW = "group_renew";
+    GROUP_LOOK = "group_look";
+    GROUP_FORCE_UNLOCK = "group_force_unlock";
     PROBE = "probe";
 }
 
@@ -304,7 +311,7 @@ pub(crate) fn deleted(subscribers: i64) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keys::{LockKeys, PermitKeys, QueueKeys, ReadWriteKeys};
+    use crate::keys::{GroupKeys, LockKeys, PermitKeys, QueueKeys, ReadWriteKeys};
     use std::collections::BTreeSet;
 
     /// The indexes n of `what[n]` in `text`.
@@ -335,6 +342,7 @@ mod tests {
     fn each_request_has_as_many_arguments_as_its_script_uses() {
         let (k, o): (Arc<str>, Arc<str>) = ("k".into(), "o".into());
         let queue = QueueKeys::new(LockKeys::new("k".into()).unwrap());
+        let group = GroupKeys::new(LockKeys::new("k".into()).unwrap(), String::new(), uuid::Uuid::nil());
         let permits = PermitKeys::semaphore(LockKeys::new("k".into()).unwrap(), uuid::Uuid::nil());
         let rw = ReadWriteKeys::new(LockKeys::new("k".into()).unwrap());
         for request in [
@@ -368,6 +376,10 @@ mod tests {
             count_down(&permits),
             set_count(&permits, 1),
             delete_latch(&permits),
+            take_values(&group, 1, &o, 1),
+            give_values(&group, 1, &o, None),
+            values_holder(&group, None),
+            force_unlock_values(&group),
             acquire_value(&k, &o, 1),
             release_value(&k, &o, &k),
             force_unlock_value(&k, &k),

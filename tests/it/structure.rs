@@ -18,6 +18,7 @@ const RULE: &[(&str, &[&str])] = &[
     ("in_place", &["sync"]),
     ("script", &["error", "keys"]),
     ("contend", &["error", "options", "owner", "script"]),
+    ("entry", &["error", "keys", "latch", "lock", "semaphore"]),
     ("kinds", &["contend", "error", "keys", "options", "owner", "script", "sync"]),
     ("connection", &["clock", "dump", "error", "in_place", "keys", "options", "script", "sync"]),
     ("pubsub", &["clock", "connection", "options", "sync", "wakeup"]),
@@ -131,6 +132,7 @@ const RULE: &[(&str, &[&str])] = &[
             "connection",
             "contend",
             "drive",
+            "entry",
             "error",
             "keys",
             "kinds",
@@ -165,6 +167,7 @@ const RULE: &[(&str, &[&str])] = &[
 
 /// What may be named by its place in the crate's public face.
 const PUBLIC: &[&str] = &[
+    "Codec",
     "BackOff",
     "Client",
     "ClientBuilder",

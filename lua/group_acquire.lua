@@ -1,0 +1,47 @@
+-- Takes values of a group, all or none, or takes them once more. Harmless to repeat: the requests of an owner are
+-- numbered, and none takes effect after a later one has. Times are the server's.
+-- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
+-- KEYS[2] mark (integer: the last request of the owner that took effect)
+-- ARGV[1] number of this request
+-- ARGV[2] ms that the mark is kept
+-- ARGV[3] owner
+-- ARGV[4] lease in ms
+-- ARGV[5] values, of 22 bytes each
+-- Reply   1 taken | {'BUSY', ms} others hold one of them, for ms at most | {'STALE', -1} a later request has taken effect
+local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
+if done >= number then
+    return done == number and 1 or {'STALE', -1}
+end
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local left = 0
+for at = 1, #ARGV[5], 22 do
+    local value = string.sub(ARGV[5], at, at + 21)
+    local owner = redis.call('hget', KEYS[1], value)
+    if owner and owner ~= ARGV[3] then
+        local ends = tonumber(redis.call('hget', KEYS[1], value .. ':' .. owner .. ':expire_time') or 0)
+        left = math.max(left, ends - now)
+    end
+end
+if left > 0 then
+    return {'BUSY', left}
+end
+redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
+for at = 1, #ARGV[5], 22 do
+    local value = string.sub(ARGV[5], at, at + 21)
+    local owner = redis.call('hget', KEYS[1], value)
+    local mine = value .. ':' .. ARGV[3]
+    local ends = tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0)
+    if owner and (owner ~= ARGV[3] or ends <= now) then
+        -- What lapsed counts no more.
+        local lapsed = value .. ':' .. owner
+        redis.call('hdel', KEYS[1], lapsed .. ':expire_time', lapsed .. ':lock_count')
+    end
+    ends = string.format('%.0f', math.max(ends, now + ARGV[4]))
+    redis.call('hset', KEYS[1], value, ARGV[3], mine .. ':expire_time', ends)
+    redis.call('hincrby', KEYS[1], mine .. ':lock_count', 1)
+end
+if redis.call('pttl', KEYS[1]) < tonumber(ARGV[4]) then
+    redis.call('pexpire', KEYS[1], ARGV[4])
+end
+return 1

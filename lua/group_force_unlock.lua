@@ -1,0 +1,19 @@
+-- Frees values of a group whoever holds them. Not harmless to repeat: a later holder would lose them.
+-- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
+-- ARGV[1] values, of 22 bytes each
+-- ARGV[2] channel
+-- Reply   1 freed | 0 nobody held one
+local freed = 0
+for at = 1, #ARGV[1], 22 do
+    local value = string.sub(ARGV[1], at, at + 21)
+    local owner = redis.call('hget', KEYS[1], value)
+    if owner then
+        if freed == 0 then
+            redis.call('publish', ARGV[2], '0')
+        end
+        freed = 1
+        local held = value .. ':' .. owner
+        redis.call('hdel', KEYS[1], value, held .. ':expire_time', held .. ':lock_count')
+    end
+end
+return freed

@@ -1,0 +1,27 @@
+-- Who holds values of a group. Times are the server's.
+-- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
+-- ARGV[1] values, of 22 bytes each
+-- ARGV[2] owner, who is to hold all of them; empty for any of one
+-- Reply   {} nobody | {owner, count, ms} the owner holds count times, the least of all values, and for ms, the least
+--         where it is to hold all, else of the one that is held longest
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local holder, count, left
+for at = 1, #ARGV[1], 22 do
+    local value = string.sub(ARGV[1], at, at + 21)
+    local owner = redis.call('hget', KEYS[1], value)
+    local held = owner and value .. ':' .. owner
+    local ms = held and tonumber(redis.call('hget', KEYS[1], held .. ':expire_time') or 0) - now or 0
+    if ARGV[2] ~= '' and (ms <= 0 or owner ~= ARGV[2]) then
+        return {}
+    end
+    if ms > 0 then
+        local times = tonumber(redis.call('hget', KEYS[1], held .. ':lock_count') or 0)
+        if not holder or ARGV[2] == '' and ms > left then
+            holder, count, left = owner, times, ms
+        elseif ARGV[2] ~= '' then
+            count, left = math.min(count, times), math.min(left, ms)
+        end
+    end
+end
+return holder and {holder, count, left} or {}
