@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use super::{LONG, Stage, ms, versions_since};
-use crate::support::{eventually, subscribers};
+use super::{LONG, Stage, millis, ms, versions_since};
+use crate::support::{Java, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_rwlock:{n}";
 
@@ -239,4 +239,46 @@ async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
         one.unlock("read", "n").await.unwrap();
         stage.assert_ends("n", 10_000, reading);
     }
+}
+
+/// The watchdog's lease, for those who have none of their own.
+const SHORT_MS: i64 = 1500;
+
+#[tokio::test]
+async fn a_readers_renewal_is_of_the_record_and_of_strings() {
+    let mut running = tokio::task::JoinSet::new();
+    for version in versions_since(3, 10) {
+        for holds in [1, 2] {
+            running.spawn(renewals_of_a_reader(version.clone(), holds));
+        }
+    }
+    running.join_all().await;
+}
+
+/// Of one who has entered so many times, beside a reader who has a longer lease.
+async fn renewals_of_a_reader(version: String, holds: u32) {
+    let stage = Stage::new(&version).await;
+    let client = Java::get(&version).client(&stage.server, SHORT_MS.unsigned_abs()).await;
+    let (one, other) = (client.thread("1"), stage.thread("2"));
+    let (ours, theirs) = (one.owner().await, timeout(&other.owner().await, 1));
+    for _ in 0..holds {
+        one.lock("read", "n").await.unwrap();
+    }
+    let asked = Instant::now();
+    other.lock_for("read", "n", LONG).await.unwrap();
+    stage.assert_ends("n", 20_000, asked);
+
+    // The longer lease is no obstacle, and what is renewed outlasts its own lease.
+    eventually(|| stage.ttl("n") <= SHORT_MS).await;
+    let renewed = Instant::now();
+    eventually(|| millis(renewed.elapsed()) > SHORT_MS + 500).await;
+    assert!((1..=SHORT_MS).contains(&stage.ttl("n")), "{version}");
+    // 3.52.0 has an error once anybody has entered twice, after the record.
+    let fails = stage.since(3, 52) && !stage.since(4, 7) && holds > 1;
+    for n in 1..=holds {
+        assert_eq!(stage.text(&timeout(&ours, n)).is_some(), !fails, "{version}: {n} of {holds}");
+    }
+    // Only 4.7.0 leaves a stranger's string alone.
+    let shortened = stage.ttl(&theirs) <= SHORT_MS;
+    assert_eq!(shortened, !stage.since(4, 7) && !fails, "{version}: {holds}");
 }
