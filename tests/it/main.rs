@@ -12,6 +12,7 @@ mod lost_replies;
 mod model;
 mod model_api;
 mod operations;
+mod peer_kinds;
 mod peer_smoke;
 mod pipelined;
 mod schedules;

@@ -604,10 +604,10 @@ public final class Peer {
         try {
             return method.invoke(target, arguments);
         } catch (InvocationTargetException thrown) {
-            if (thrown.getCause() instanceof Exception cause) {
-                throw cause;
+            if (thrown.getCause() instanceof Error error) {
+                throw error;
             }
-            throw thrown;
+            throw (Exception) thrown.getCause();
         }
     }
 

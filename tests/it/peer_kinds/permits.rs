@@ -1,0 +1,269 @@
+//! The semaphore whose permits have ids and may expire.
+
+use std::time::Instant;
+
+use super::{LONG, Stage, ms, versions_since, wall_ms};
+use crate::support::{eventually, subscribers};
+
+const CHANNEL: &str = "redisson_sc:{n}";
+const IDS: &str = "{n}:timeout";
+/// The score of a permit that never expires.
+const NEVER: i64 = 922_337_203_685_477;
+
+/// The bytes of an id as Redis has them.
+fn raw(stage: &Stage, id: &str) -> Vec<u8> {
+    assert!(id.len() == 32 && id.bytes().all(|digit| digit.is_ascii_hexdigit()), "{id}");
+    if !stage.since(3, 52) {
+        return id.as_bytes().to_vec();
+    }
+    let byte = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
+    (0..16).map(|at| byte(2 * at)).collect()
+}
+
+#[tokio::test]
+async fn a_permit_is_an_id_with_its_expiry() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1").permits("n"), stage.thread("2").permits("n"));
+        assert!(one.try_set_permits(2).await.unwrap(), "{version}");
+        assert!(!one.try_set_permits(3).await.unwrap(), "{version}");
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=2")], "{version}");
+
+        let forever = one.acquire().await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("1"), "{version}");
+        assert_eq!(stage.zset(IDS), [(raw(&stage, &forever), NEVER)], "{version}");
+        let from = wall_ms();
+        let leased = two.try_acquire_within_for(ms(0), LONG).await.unwrap().unwrap();
+        let ids = stage.zset(IDS);
+        assert_eq!((ids.len(), &ids[0].0), (2, &raw(&stage, &leased)), "{version}");
+        assert!((from + 20_000..=wall_ms() + 20_000).contains(&ids[0].1), "{version}: {ids:?}");
+        assert_eq!(two.try_acquire().await.unwrap(), None, "{version}");
+        assert_eq!(stage.keys(), ["n", IDS], "{version}");
+        assert_eq!((stage.ttl("n"), stage.ttl(IDS)), (-1, -1), "{version}");
+        assert!(stage.published().await.is_empty(), "{version}");
+
+        let from = wall_ms();
+        assert!(one.update_lease_time(&leased, ms(60_000)).await.unwrap(), "{version}");
+        let score = stage.zset(IDS)[0].1;
+        assert!((from + 60_000..=wall_ms() + 60_000).contains(&score), "{version}: {score}");
+        assert!(!one.update_lease_time(&id_of(0), ms(60_000)).await.unwrap(), "{version}");
+
+        // Anybody may release it.
+        let waiting = two.acquire();
+        eventually(|| subscribers(&stage.server, CHANNEL) == 1).await;
+        one.release(&leased).await.unwrap();
+        let next = waiting.await.unwrap();
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=1")], "{version}");
+        assert!(one.try_release(&next).await.unwrap(), "{version}");
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=1")], "{version}");
+        assert!(!one.try_release(&next).await.unwrap(), "{version}");
+        assert_eq!(one.release(&next).await.unwrap_err().class, "RedisException", "{version}");
+        one.release(&forever).await.unwrap();
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=2")], "{version}");
+        assert_eq!(stage.keys(), ["n"], "{version}");
+    }
+}
+
+fn told(permits: i32) -> String {
+    format!("{CHANNEL}={permits}")
+}
+
+fn id_of(byte: u8) -> String {
+    format!("{byte:02x}").repeat(16)
+}
+
+/// Into the set of ids, as if it had been acquired and its lease had run out.
+fn expired(stage: &Stage, byte: u8) -> String {
+    let id = id_of(byte);
+    redis::cmd("ZADD")
+        .arg(IDS)
+        .arg(i64::from(byte))
+        .arg(raw(stage, &id))
+        .exec(&mut stage.server.cli())
+        .unwrap();
+    id
+}
+
+#[tokio::test]
+async fn what_expired_goes_back_to_the_count_when_it_is_looked_at() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let one = stage.thread("1").permits("n");
+        assert!(one.try_set_permits(1).await.unwrap(), "{version}");
+        stage.run::<()>("SET n 0");
+        stage.published().await;
+        for byte in [1, 2, 3] {
+            expired(&stage, byte);
+        }
+        // An acquire of 1 collects 1 of them.
+        let id = one.acquire_for(LONG).await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("0"), "{version}");
+        assert_eq!(stage.published().await, [told(1)], "{version}");
+        let ids: Vec<_> = stage.zset(IDS).into_iter().map(|(id, _)| id).collect();
+        assert_eq!(
+            ids,
+            [2, 3]
+                .map(|byte| raw(&stage, &id_of(byte)))
+                .into_iter()
+                .chain([raw(&stage, &id)])
+                .collect::<Vec<_>>(),
+            "{version}"
+        );
+        assert_eq!(one.available_permits().await.unwrap(), 2, "{version}");
+        assert_eq!(stage.published().await, [told(2)], "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("2"), "{version}");
+        assert_eq!(stage.zset(IDS).len(), 1, "{version}");
+
+        // A release of one that expired is a release; since 3.52 at the latest it also says that it came too late.
+        stage.run::<()>("SET n 0");
+        let (first, second) = (expired(&stage, 4), expired(&stage, 5));
+        assert_eq!(one.try_release(&first).await.unwrap(), !stage.since(3, 52), "{version}");
+        assert_eq!(stage.published().await, [told(1)], "{version}");
+        let outcome = one.release(&second).await.result;
+        assert_eq!(outcome.is_err(), stage.since(3, 52), "{version}: {outcome:?}");
+        assert_eq!(stage.published().await, [told(2)], "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("2"), "{version}");
+        assert_eq!(stage.zset(IDS).len(), 1, "{version}");
+
+        // These collect nothing.
+        expired(&stage, 6);
+        one.release(&id).await.unwrap();
+        assert_eq!(stage.published().await, [told(3)], "{version}");
+        one.add_permits(2).await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("5"), "{version}");
+        assert_eq!(stage.published().await, [told(2)], "{version}");
+        one.add_permits(-4).await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("1"), "{version}");
+        assert!(!one.try_set_permits(9).await.unwrap(), "{version}");
+        assert_eq!(stage.zset(IDS), [(raw(&stage, &id_of(6)), 6)], "{version}");
+        assert!(stage.published().await.is_empty(), "{version}");
+        // This does, though it is about one of them.
+        stage.run::<()>("SET n 0");
+        assert!(!one.update_lease_time(&id_of(6), LONG).await.unwrap(), "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("1"), "{version}");
+        assert_eq!(stage.published().await, [told(1)], "{version}");
+        assert!(stage.zset(IDS).is_empty(), "{version}");
+    }
+}
+
+/// A waiter sleeps until the earliest expiry and collects the permit by itself.
+#[tokio::test]
+async fn a_waiter_takes_what_expires() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1").permits("n"), stage.thread("2").permits("n"));
+        assert!(one.try_set_permits(1).await.unwrap(), "{version}");
+        let asked = Instant::now();
+        let lost = one.acquire_for(ms(400)).await.unwrap();
+        let next = two.acquire().await.unwrap();
+        assert!(asked.elapsed() >= ms(400), "{version}: {:?}", asked.elapsed());
+        assert_ne!(lost, next, "{version}");
+        assert_eq!(stage.zset(IDS), [(raw(&stage, &next), NEVER)], "{version}");
+        assert_eq!(stage.published().await, [told(1), told(1)], "{version}");
+    }
+}
+
+#[tokio::test]
+async fn permits_by_the_list() {
+    for version in versions_since(3, 52) {
+        let mut stage = Stage::new(&version).await;
+        let one = stage.thread("1").permits("n");
+        one.set_permits(5).await.unwrap();
+        assert_eq!(stage.published().await, [told(5)], "{version}");
+        let forever = one.acquire_many(2).await.unwrap();
+        let leased = one.acquire_many_for(2, LONG).await.unwrap();
+        assert_eq!((forever.len(), leased.len(), stage.zset(IDS).len()), (2, 2, 4), "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("1"), "{version}");
+        assert_eq!(one.acquired_permits().await.unwrap(), 4, "{version}");
+        assert_eq!(one.permits().await.unwrap(), 5, "{version}");
+        let left = one.lease_time(&leased[0]).await.unwrap();
+        assert!((1..=20_000).contains(&left), "{version}: {left}");
+        assert_eq!(one.lease_time(&forever[0]).await.unwrap(), -1, "{version}");
+        let unknown = id_of(7);
+        assert_eq!(one.lease_time(&unknown).await.unwrap_err().class, "RedisException", "{version}");
+        assert!(stage.published().await.is_empty(), "{version}");
+
+        // They are told all that there are, also those in use.
+        for (permits, free, message) in [(7, "3", Some(told(7))), (7, "3", None), (2, "-2", Some(told(2)))] {
+            one.set_permits(permits).await.unwrap();
+            assert_eq!(stage.text("n").as_deref(), Some(free), "{version}");
+            assert_eq!(stage.published().await, Vec::from_iter(message), "{version}");
+        }
+
+        // All of a list or none.
+        one.release_many(&leased).await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("0"), "{version}");
+        assert_eq!(stage.published().await, [told(2)], "{version}");
+        let mixed = [forever[0].clone(), unknown];
+        assert_eq!(one.try_release_many(&mixed).await.unwrap(), 0, "{version}");
+        assert_eq!(one.release_many(&mixed).await.unwrap_err().class, "RedisException", "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("0"), "{version}");
+        assert_eq!(stage.zset(IDS).len(), 2, "{version}");
+        assert!(stage.published().await.is_empty(), "{version}");
+        assert_eq!(one.try_release_many(&forever).await.unwrap(), 2, "{version}");
+        assert_eq!(stage.published().await, [told(2)], "{version}");
+        assert_eq!(stage.keys(), ["n"], "{version}");
+    }
+}
+
+#[tokio::test]
+async fn looks_collect_all_that_expired() {
+    for version in versions_since(3, 52) {
+        let mut stage = Stage::new(&version).await;
+        let one = stage.thread("1").permits("n");
+        assert!(one.try_set_permits(1).await.unwrap(), "{version}");
+        let id = one.acquire().await.unwrap();
+        stage.published().await;
+        for look in 0..5 {
+            stage.run::<()>("SET n 0");
+            expired(&stage, 1);
+            expired(&stage, 2);
+            let (seen, expected) = match look {
+                0 => (one.available_permits().await, 2),
+                1 => (one.acquired_permits().await, 1),
+                2 => (one.permits().await, 3),
+                3 => (one.lease_time(&id).await, -1),
+                _ => {
+                    assert!(one.update_lease_time(&id, LONG).await.unwrap(), "{version}");
+                    (one.available_permits().await, 2)
+                }
+            };
+            assert_eq!(seen.unwrap(), expected, "{version} {look}");
+            assert_eq!(stage.text("n").as_deref(), Some("2"), "{version} {look}");
+            assert_eq!(stage.published().await, [told(2)], "{version} {look}");
+            assert_eq!(stage.zset(IDS).len(), 1, "{version} {look}");
+        }
+        // What a list's release collects it tells apart from what it releases.
+        stage.run::<()>("SET n 1");
+        expired(&stage, 1);
+        assert_eq!(one.try_release_many(&[id]).await.unwrap(), 1, "{version}");
+        assert_eq!(stage.text("n").as_deref(), Some("3"), "{version}");
+        assert_eq!(stage.published().await, [told(2), told(1)], "{version}");
+        assert!(stage.zset(IDS).is_empty(), "{version}");
+        // To set the permits collects none: one that expired still counts as in use.
+        expired(&stage, 1);
+        one.set_permits(5).await.unwrap();
+        assert_eq!(stage.text("n").as_deref(), Some("4"), "{version}");
+        assert_eq!(stage.published().await, [told(5)], "{version}");
+        assert_eq!(stage.zset(IDS).len(), 1, "{version}");
+    }
+}
+
+/// A record with an end gives it to the set of its ids; not so in 3.10.1.
+#[tokio::test]
+async fn the_set_of_ids_ends_with_the_record() {
+    for version in versions_since(3, 10) {
+        let stage = Stage::new(&version).await;
+        let one = stage.thread("1").permits("n");
+        assert!(one.try_set_permits(1).await.unwrap(), "{version}");
+        let asked = Instant::now();
+        stage.run::<()>("PEXPIRE n 60000");
+        one.acquire().await.unwrap();
+        stage.assert_ends("n", 60_000, asked);
+        if stage.since(3, 52) {
+            stage.assert_ends(IDS, 60_000, asked);
+        } else {
+            assert_eq!(stage.ttl(IDS), -1, "{version}");
+        }
+    }
+}

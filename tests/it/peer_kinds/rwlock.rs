@@ -1,0 +1,284 @@
+//! The two sides of a read/write lock.
+
+use std::time::Instant;
+
+use super::{LONG, Stage, millis, ms, versions_since};
+use crate::support::{Java, eventually, subscribers};
+
+const CHANNEL: &str = "redisson_rwlock:{n}";
+
+/// Of a read hold, the n-th of its owner.
+fn timeout(owner: &str, n: u32) -> String {
+    format!("{{n}}:{owner}:rwlock_timeout:{n}")
+}
+
+#[tokio::test]
+async fn readers_share_a_record_and_each_hold_has_a_string() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1"), stage.thread("2"));
+        let (first, second) = (one.owner().await, two.owner().await);
+
+        let asked = Instant::now();
+        one.lock_for("read", "n", LONG).await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "1")]);
+        stage.assert_ends("n", 20_000, asked);
+        assert_eq!(stage.text(&timeout(&first, 1)).as_deref(), Some("1"), "{version}");
+        stage.assert_ends(&timeout(&first, 1), 20_000, asked);
+
+        let again = Instant::now();
+        one.lock_for("read", "n", ms(10_000)).await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "2")]);
+        stage.assert_ends(&timeout(&first, 2), 10_000, again);
+        stage.assert_ends(&timeout(&first, 1), 20_000, asked);
+        // 3.10.1 shortens.
+        if stage.since(3, 52) {
+            stage.assert_ends("n", 20_000, asked);
+        } else {
+            stage.assert_ends("n", 10_000, again);
+        }
+        assert_eq!(one.hold_count("read", "n").await.unwrap(), 2, "{version}");
+
+        let other = Instant::now();
+        two.lock_for("read", "n", ms(25_000)).await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "2"), (&second, "1")]);
+        stage.assert_ends("n", 25_000, other);
+        assert_eq!(
+            stage.keys(),
+            {
+                let mut keys = ["n".to_owned(), timeout(&first, 1), timeout(&first, 2), timeout(&second, 1)];
+                keys.sort();
+                keys
+            },
+            "{version}"
+        );
+        for thread in [&one, &two, &stage.thread("3")] {
+            assert!(!thread.try_lock("write", "n").await.unwrap(), "{version}");
+            assert!(thread.is_locked("read", "n").await.unwrap(), "{version}");
+            assert!(!thread.is_locked("write", "n").await.unwrap(), "{version}");
+        }
+
+        // The highest string goes first, and the longest that is left is the record's end.
+        one.unlock("read", "n").await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "1"), (&second, "1")]);
+        assert_eq!(stage.text(&timeout(&first, 2)), None, "{version}");
+        stage.assert_ends("n", 25_000, other);
+        two.unlock("read", "n").await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "1")]);
+        stage.assert_ends("n", 20_000, asked);
+        assert!(stage.published().await.is_empty(), "{version}");
+        one.unlock("read", "n").await.unwrap();
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
+        assert!(stage.keys().is_empty(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn readers_whose_strings_are_gone_hold_nothing_when_one_of_them_leaves() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1"), stage.thread("2"));
+        one.lock("read", "n").await.unwrap();
+        two.lock("read", "n").await.unwrap();
+        stage.run::<()>(&format!("DEL {}", timeout(&two.owner().await, 1)));
+        one.unlock("read", "n").await.unwrap();
+        assert!(stage.keys().is_empty(), "{version}");
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_is_alone_and_its_re_entries_add_up() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1"), stage.thread("2"));
+        let writer = format!("{}:write", one.owner().await);
+
+        let asked = Instant::now();
+        one.lock_for("write", "n", LONG).await.unwrap();
+        stage.assert_record("n", [("mode", "write"), (&writer, "1")]);
+        stage.assert_ends("n", 20_000, asked);
+        assert!(one.is_locked("write", "n").await.unwrap(), "{version}");
+        assert!(!one.is_locked("read", "n").await.unwrap(), "{version}");
+        for kind in ["read", "write"] {
+            assert!(!two.try_lock(kind, "n").await.unwrap(), "{version}");
+        }
+        one.lock_for("write", "n", LONG).await.unwrap();
+        stage.assert_record("n", [("mode", "write"), (&writer, "2")]);
+        stage.assert_ends("n", 40_000, asked);
+        let error = two.unlock("write", "n").await.unwrap_err();
+        assert_eq!(error.class, "IllegalMonitorStateException", "{version}");
+
+        let released = Instant::now();
+        one.unlock("write", "n").await.unwrap();
+        stage.assert_record("n", [("mode", "write"), (&writer, "1")]);
+        stage.assert_ends("n", 20_000, released);
+        assert!(stage.published().await.is_empty(), "{version}");
+        one.unlock("write", "n").await.unwrap();
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=1")], "{version}");
+        assert!(stage.keys().is_empty(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_writer_may_read_and_go_on_as_a_reader() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1"), stage.thread("2"));
+        let first = one.owner().await;
+        let writer = format!("{first}:write");
+        one.lock_for("write", "n", LONG).await.unwrap();
+        let reading = Instant::now();
+        one.lock_for("read", "n", ms(25_000)).await.unwrap();
+        stage.assert_record("n", [("mode", "write"), (&writer, "1"), (&first, "1")]);
+        stage.assert_ends(&timeout(&first, 1), 25_000, reading);
+        stage.assert_ends("n", 25_000, reading);
+        assert_eq!(two.is_locked("read", "n").await.unwrap(), stage.since(3, 52), "{version}");
+        assert!(two.is_locked("write", "n").await.unwrap(), "{version}");
+        assert!(!two.try_lock("read", "n").await.unwrap(), "{version}");
+
+        // A read release leaves the record the longest read that is left, whatever the write hold has.
+        one.lock_for("read", "n", ms(28_000)).await.unwrap();
+        one.unlock("read", "n").await.unwrap();
+        stage.assert_ends("n", 25_000, reading);
+        stage.assert_record("n", [("mode", "write"), (&writer, "1"), (&first, "1")]);
+
+        let before = stage.ttl("n");
+        one.unlock("write", "n").await.unwrap();
+        stage.assert_record("n", [("mode", "read"), (&first, "1")]);
+        assert!((1..=before).contains(&stage.ttl("n")), "{version}");
+        // Readers that wait are not told.
+        assert!(stage.published().await.is_empty(), "{version}");
+        assert!(two.try_lock("read", "n").await.unwrap(), "{version}");
+        two.unlock("read", "n").await.unwrap();
+        one.unlock("read", "n").await.unwrap();
+        assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
+        assert!(stage.keys().is_empty(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn either_sides_waiters_listen_on_one_channel() {
+    for version in versions_since(3, 10) {
+        let stage = Stage::new(&version).await;
+        let (one, two, three) = (stage.thread("1"), stage.thread("2"), stage.thread("3"));
+        one.lock("write", "n").await.unwrap();
+        let readers = [two.lock("read", "n"), three.lock("read", "n")];
+        eventually(|| subscribers(&stage.server, CHANNEL) == 1).await;
+        one.unlock("write", "n").await.unwrap();
+        for reader in readers {
+            reader.await.unwrap();
+        }
+        let writer = one.lock("write", "n");
+        eventually(|| subscribers(&stage.server, CHANNEL) == 1).await;
+        two.unlock("read", "n").await.unwrap();
+        three.unlock("read", "n").await.unwrap();
+        writer.await.unwrap();
+        one.unlock("write", "n").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn force_unlock_acts_on_its_own_side_only() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let (one, two) = (stage.thread("1"), stage.thread("2"));
+        for (kind, other, message) in [("read", "write", "0"), ("write", "read", "1")] {
+            one.lock(kind, "n").await.unwrap();
+            assert_eq!(two.force_unlock(other, "n").await.unwrap(), Some(false), "{version} {other}");
+            assert!(stage.published().await.is_empty(), "{version}");
+            assert!(one.is_held(kind, "n").await.unwrap(), "{version}");
+            assert_eq!(two.force_unlock(kind, "n").await.unwrap(), Some(true), "{version} {kind}");
+            assert_eq!(stage.published().await, [format!("{CHANNEL}={message}")], "{version} {kind}");
+            // A reader's string stays.
+            let left = if kind == "read" { vec![timeout(&one.owner().await, 1)] } else { vec![] };
+            assert_eq!(stage.keys(), left, "{version} {kind}");
+
+            // The release of what is lost.
+            let outcome = one.unlock(kind, "n").await.result;
+            assert_eq!(outcome.is_err(), stage.since(3, 52), "{version} {kind}: {outcome:?}");
+            assert_eq!(stage.published().await, [format!("{CHANNEL}={message}")], "{version} {kind}");
+            stage.run::<()>("FLUSHALL");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_last_read_release_under_a_write_hold_leaves_its_end() {
+    for version in versions_since(3, 10) {
+        let mut stage = Stage::new(&version).await;
+        let one = stage.thread("1");
+        let writer = format!("{}:write", one.owner().await);
+        one.lock_for("write", "n", LONG).await.unwrap();
+        let reading = Instant::now();
+        one.lock_for("read", "n", ms(25_000)).await.unwrap();
+        one.unlock("read", "n").await.unwrap();
+        stage.assert_record("n", [("mode", "write"), (&writer, "1")]);
+        stage.assert_ends("n", 25_000, reading);
+        assert_eq!(stage.keys(), ["n"], "{version}");
+        assert!(stage.published().await.is_empty(), "{version}");
+    }
+}
+
+/// 3.10.1 brings it nearer as well when it only re-enters.
+#[tokio::test]
+async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
+    for version in versions_since(3, 10) {
+        let stage = Stage::new(&version).await;
+        let one = stage.thread("1");
+        let asked = Instant::now();
+        one.lock_for("write", "n", ms(60_000)).await.unwrap();
+        let reading = Instant::now();
+        one.lock_for("read", "n", ms(10_000)).await.unwrap();
+        if stage.since(3, 52) {
+            stage.assert_ends("n", 60_000, asked);
+        } else {
+            stage.assert_ends("n", 10_000, reading);
+        }
+        one.lock_for("read", "n", ms(5000)).await.unwrap();
+        one.unlock("read", "n").await.unwrap();
+        stage.assert_ends("n", 10_000, reading);
+    }
+}
+
+/// The watchdog's lease, for those who have none of their own.
+const SHORT_MS: i64 = 1500;
+
+#[tokio::test]
+async fn a_readers_renewal_is_of_the_record_and_of_strings() {
+    let mut running = tokio::task::JoinSet::new();
+    for version in versions_since(3, 10) {
+        for holds in [1, 2] {
+            running.spawn(renewals_of_a_reader(version.clone(), holds));
+        }
+    }
+    running.join_all().await;
+}
+
+/// Of one who has entered so many times, beside a reader who has a longer lease.
+async fn renewals_of_a_reader(version: String, holds: u32) {
+    let stage = Stage::new(&version).await;
+    let client = Java::get(&version).client(&stage.server, SHORT_MS.unsigned_abs()).await;
+    let (one, other) = (client.thread("1"), stage.thread("2"));
+    let (ours, theirs) = (one.owner().await, timeout(&other.owner().await, 1));
+    for _ in 0..holds {
+        one.lock("read", "n").await.unwrap();
+    }
+    let asked = Instant::now();
+    other.lock_for("read", "n", LONG).await.unwrap();
+    stage.assert_ends("n", 20_000, asked);
+
+    // The longer lease is no obstacle, and what is renewed outlasts its own lease.
+    eventually(|| stage.ttl("n") <= SHORT_MS).await;
+    let renewed = Instant::now();
+    eventually(|| millis(renewed.elapsed()) > SHORT_MS + 500).await;
+    assert!((1..=SHORT_MS).contains(&stage.ttl("n")), "{version}");
+    // 3.52.0 has an error once anybody has entered twice, after the record.
+    let fails = stage.since(3, 52) && !stage.since(4, 7) && holds > 1;
+    for n in 1..=holds {
+        assert_eq!(stage.text(&timeout(&ours, n)).is_some(), !fails, "{version}: {n} of {holds}");
+    }
+    // Only 4.7.0 leaves a stranger's string alone.
+    let shortened = stage.ttl(&theirs) <= SHORT_MS;
+    assert_eq!(shortened, !stage.since(4, 7) && !fails, "{version}: {holds}");
+}
