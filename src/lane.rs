@@ -273,6 +273,7 @@ impl Work {
         self.releases.is_empty()
             && self.waiters.len() > 1
             && !newest.once
+            && !newest.is_new()
             && newest.owner != current.hold.owner
     }
 

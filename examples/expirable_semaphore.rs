@@ -1,0 +1,23 @@
+//! Permits that come back when their holder dies.
+//!
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --example expirable_semaphore`
+
+use redisson_lock::{Client, Result};
+use std::time::Duration;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
+    let client = Client::connect(url).await?;
+    let seats = client.expirable_semaphore("seats");
+    seats.try_set_permits(1).await?;
+
+    // As one whose process died: nobody renews it, nobody gives it back.
+    seats.with_lease(Duration::from_millis(100)).acquire().await?.forget();
+    println!("free seats: {}", seats.available_permits().await?);
+    let seat = seats.acquire().await?;
+    println!("the seat came back, and is {:?} as {}", seat.state(), seat.ids().concat().len());
+    seat.release().await?;
+    println!("free seats: {}", seats.available_permits().await?);
+    Ok(())
+}

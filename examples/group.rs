@@ -1,0 +1,27 @@
+//! Several values of a group locked at once, all or none; who wants others is not kept waiting.
+//!
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --example group`
+
+use redisson_lock::{Client, Codec, Kryo5, Owner, Result};
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
+    let client = Client::connect(url).await?;
+    // As the Java side's codec has them.
+    let accounts =
+        |names: &[&str]| client.group_lock("accounts", names.iter().map(|name| Kryo5.encode(name)));
+    let other = Owner::unique();
+
+    let transfer = accounts(&["alice", "bob"]).lock().await?;
+    let overlapping = accounts(&["bob", "carol"]).with_owner(&other);
+    println!("bob and carol: {}", overlapping.try_lock().await?.is_some());
+    let apart = accounts(&["carol", "dave"]).with_owner(&other).try_lock().await?;
+    println!("carol and dave: {}", apart.is_some());
+    for guard in apart.into_iter().chain([transfer]) {
+        guard.unlock().await?;
+    }
+    let guard = overlapping.lock().await?;
+    println!("bob and carol, then");
+    guard.unlock().await
+}
