@@ -8,6 +8,7 @@ mod cancelled_tasks;
 mod examples;
 mod faults;
 mod interop;
+mod kinds;
 mod lost_replies;
 mod model;
 mod model_api;
