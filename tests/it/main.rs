@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod interop;
 mod kinds;
+mod kinds_loss;
 mod lost_replies;
 mod model;
 mod model_api;
