@@ -10,7 +10,7 @@ use redisson_lock::{Client, Error, HoldState, Owner};
 use tokio::task::JoinSet;
 
 use crate::support::kind::{Kind, channels, each, keys, nothing_is_left, prefix};
-use crate::support::{Server, eventually};
+use crate::support::{Messages, Server, eventually};
 
 const NAME: &str = "n";
 
@@ -324,9 +324,7 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
     each(Kind::ALL, |kind| async move {
         let server = Server::start();
         let (one, two) = clients(&server).await;
-        let mut messages = server.cli();
-        messages.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        redis::cmd("PSUBSCRIBE").arg("*").exec(&mut messages).unwrap();
+        let mut messages = Messages::of(&server);
         for name in NAMES {
             let (holder, waiter) = (kind.rival(), kind);
             let guard = holder.lock(&one, name).lock().await.unwrap();
@@ -364,27 +362,11 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
             {
                 expected.push((channel, waiter.message().to_owned()));
             }
-            assert_eq!(heard(&server, &mut messages), expected, "{kind}, {name:?}");
+            assert_eq!(messages.heard(), expected, "{kind}, {name:?}");
             redis::cmd("FLUSHALL").exec(&mut server.cli()).unwrap();
         }
     })
     .await;
-}
-
-/// What was published since the last call.
-fn heard(server: &Server, messages: &mut redis::Connection) -> Vec<(String, String)> {
-    const END: &str = "that was all";
-    redis::cmd("PUBLISH").arg(END).arg("").exec(&mut server.cli()).unwrap();
-    let mut heard = Vec::new();
-    loop {
-        let push = messages.recv_response().unwrap();
-        let (_, _, channel, message): (String, String, String, String) =
-            redis::from_redis_value(push).unwrap();
-        if channel == END {
-            return heard;
-        }
-        heard.push((channel, message));
-    }
 }
 
 /// The count that the record has for an owner.
