@@ -9,6 +9,7 @@ mod examples;
 mod faults;
 mod interop;
 mod kinds;
+mod kinds_cancelled;
 mod kinds_loss;
 mod kinds_lost_replies;
 mod lost_replies;

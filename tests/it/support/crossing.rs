@@ -212,7 +212,7 @@ impl Drop for Aside {
 
 /// A server, the client that is tried, and two others.
 pub struct Bench {
-    /// Of the lock that is tried, and of those who come next.
+    /// Of the lock that is tried. Who makes it wait, and who comes next, is of its rival.
     pub kind: Kind,
     pub server: Server,
     cli: RefCell<redis::Connection>,
@@ -254,6 +254,10 @@ impl Bench {
         lease.map_or(lock.clone(), |lease| lock.with_lease(lease))
     }
 
+    pub fn rival(&self, client: &Client) -> Lock {
+        self.kind.rival().lock(client, NAME)
+    }
+
     /// The hold counts.
     pub fn record(&self) -> HashMap<String, u64> {
         let fields: HashMap<String, String> =
@@ -277,14 +281,14 @@ impl Bench {
 
     /// Another task of the client that is tried, which takes its place in the queue as soon as this task waits.
     pub fn next_here(&self) -> JoinHandle<()> {
-        next(&self.kind.lock(&self.near, NAME))
+        next(&self.rival(&self.near))
     }
 
     /// A task of another client, which has been answered `answers` times: by the second it is subscribed.
     pub async fn next_there(&self, answers: usize) -> JoinHandle<()> {
         let link = self.far_proxy.link(0).await;
         let before = link.count(changes_record);
-        let next = next(&self.kind.lock(&self.far, NAME));
+        let next = next(&self.rival(&self.far));
         let asked = link.answered(before + answers, changes_record);
         // It may be served at once, and then releases.
         asked.await;
