@@ -267,7 +267,8 @@ impl Work {
         }
     }
 
-    /// Whether all that the driver would see in the newest waiter is one more who waits behind a hold of this client.
+    /// Whether all that the driver would see in the newest waiter is one more who waits behind a hold of this client. One
+    /// who is to be known to Redis is more than that.
     pub(crate) fn is_one_more(&self) -> bool {
         let (Some(current), Some(newest)) = (&self.current, self.waiters.back()) else { return false };
         self.releases.is_empty()

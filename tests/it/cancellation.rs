@@ -13,7 +13,7 @@ use redisson_lock::{Error, HoldState, Lock, LockGuard, LossReason};
 use tokio::sync::Notify;
 
 use crate::support::crossing::{
-    Bench, Crossing, Cut, NAME, Tally, cross, held_by, not_a_heartbeat, of_the_lock, series, shut,
+    Bench, Crossing, Cut, Tally, cross, held_by, not_a_heartbeat, of_the_lock, series, shut,
 };
 
 /// Longer than any of these tests, so that no lease does what a release should.
@@ -22,7 +22,7 @@ const LEASES: [Option<Duration>; 2] = [None, Some(FIXED)];
 
 /// Where a future that wants the lock stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Position {
+pub enum Position {
     Free,
     /// The same client holds the lock, and hands it on once the call waits, or frees it for a much longer lease.
     Queued,
@@ -44,7 +44,7 @@ enum Position {
 impl Position {
     const WAITING: [Self; 5] = [Self::Free, Self::Queued, Self::Subscribing, Self::Subscribed, Self::Reentry];
 
-    fn name(self, lease: Option<Duration>) -> &'static str {
+    pub fn name(self, lease: Option<Duration>) -> &'static str {
         match (self, lease.is_some()) {
             (Self::Free, false) => "free",
             (Self::Queued, false) => "handed on",
@@ -127,7 +127,7 @@ fn assert_all_were_woken(tally: &Tally, bench: &Bench) {
 }
 
 /// True if the call was dropped before it ended.
-async fn acquire_once(
+pub async fn acquire_once(
     bench: &Bench,
     crossing: &Crossing,
     position: Position,
@@ -137,8 +137,8 @@ async fn acquire_once(
     let lock = bench.lock(lease);
     let holder = match position {
         Position::Free | Position::Reentry => None,
-        Position::Queued | Position::BusyHere | Position::AloneHere => Some(bench.near.lock(NAME)),
-        _ => Some(bench.other.lock(NAME)),
+        Position::Queued | Position::BusyHere | Position::AloneHere => Some(bench.rival(&bench.near)),
+        _ => Some(bench.rival(&bench.other)),
     };
     let held = match &holder {
         Some(holder) => Some(holder.lock().await.unwrap()),
@@ -317,52 +317,17 @@ async fn unlock() {
     ] {
         for lease in LEASES {
             series(&tally, ("unlock", position), &Cut::SERIES, async |crossing| {
-                let guard = bench.lock(lease).lock().await.unwrap();
-                let mut next = Vec::new();
-                if there {
-                    next.push(bench.next_there(2).await);
-                }
-                if here {
-                    next.push(bench.next_here());
-                    tokio::task::yield_now().await;
-                }
-                shut(&bench.proxy, crossing.cut, of_the_lock);
-                let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
-                bench.proxy.open_gate();
-                bench.served(&crossing, next).await;
-                bench.at_rest(&crossing).await;
-                outcome.map(|outcome| outcome.unwrap()).is_none()
+                unlock_once(&bench, &crossing, lease, here, there).await
             })
             .await;
         }
     }
     series(&tally, ("unlock", "of one level"), &Cut::SERIES, async |crossing| {
-        let lock = bench.lock(None);
-        let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
-        shut(&bench.proxy, crossing.cut, of_the_lock);
-        let outcome = cross(&bench.proxy, crossing.cut, inner.unlock(), || ()).await;
-        bench.proxy.open_gate();
-        lock.lock().await.unwrap().unlock().await.unwrap();
-        assert_eq!((outer.state(), bench.record()), (HoldState::Held, held_by(&outer, 1)), "{crossing}");
-        outer.unlock().await.unwrap();
-        bench.at_rest(&crossing).await;
-        outcome.map(|outcome| outcome.unwrap()).is_none()
+        unlock_level_once(&bench, &crossing).await
     })
     .await;
-    // Somebody else has the lock by then.
     series(&tally, ("unlock", "lost"), &Cut::SERIES, async |crossing| {
-        let guard = bench.lock(None).lock().await.unwrap();
-        bench.delete_record();
-        let others = bench.other.lock(NAME).lock().await.unwrap();
-        shut(&bench.proxy, crossing.cut, not_a_heartbeat);
-        let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
-        bench.proxy.open_gate();
-        let next = [bench.next_here(), bench.next_there(1).await];
-        assert_eq!((others.state(), bench.record()), (HoldState::Held, held_by(&others, 1)), "{crossing}");
-        others.unlock().await.unwrap();
-        bench.served(&crossing, next).await;
-        bench.at_rest(&crossing).await;
-        outcome.map(|outcome| assert!(outcome.unwrap_err().is_lost())).is_none()
+        unlock_lost_once(&bench, &crossing).await
     })
     .await;
     bench.no_renewal_follows().await;
@@ -374,4 +339,58 @@ async fn unlock() {
         ("unlock", "of one level", 7),
         ("unlock", "lost", 13),
     ]);
+}
+
+/// Each of these is true if the call was dropped before it ended.
+pub async fn unlock_once(
+    bench: &Bench,
+    crossing: &Crossing,
+    lease: Option<Duration>,
+    here: bool,
+    there: bool,
+) -> bool {
+    let guard = bench.lock(lease).lock().await.unwrap();
+    let mut next = Vec::new();
+    if there {
+        next.push(bench.next_there(2).await);
+    }
+    if here {
+        next.push(bench.next_here());
+        tokio::task::yield_now().await;
+    }
+    shut(&bench.proxy, crossing.cut, of_the_lock);
+    let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
+    bench.proxy.open_gate();
+    bench.served(crossing, next).await;
+    bench.at_rest(crossing).await;
+    outcome.map(|outcome| outcome.unwrap()).is_none()
+}
+
+pub async fn unlock_level_once(bench: &Bench, crossing: &Crossing) -> bool {
+    let lock = bench.lock(None);
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    shut(&bench.proxy, crossing.cut, of_the_lock);
+    let outcome = cross(&bench.proxy, crossing.cut, inner.unlock(), || ()).await;
+    bench.proxy.open_gate();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!((outer.state(), bench.record()), (HoldState::Held, held_by(&outer, 1)), "{crossing}");
+    outer.unlock().await.unwrap();
+    bench.at_rest(crossing).await;
+    outcome.map(|outcome| outcome.unwrap()).is_none()
+}
+
+/// Somebody else has the lock by then.
+pub async fn unlock_lost_once(bench: &Bench, crossing: &Crossing) -> bool {
+    let guard = bench.lock(None).lock().await.unwrap();
+    bench.delete_record();
+    let others = bench.rival(&bench.other).lock().await.unwrap();
+    shut(&bench.proxy, crossing.cut, not_a_heartbeat);
+    let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
+    bench.proxy.open_gate();
+    let next = [bench.next_here(), bench.next_there(1).await];
+    assert_eq!((others.state(), bench.record()), (HoldState::Held, held_by(&others, 1)), "{crossing}");
+    others.unlock().await.unwrap();
+    bench.served(crossing, next).await;
+    bench.at_rest(crossing).await;
+    outcome.map(|outcome| assert!(outcome.unwrap_err().is_lost())).is_none()
 }

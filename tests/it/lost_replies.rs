@@ -505,10 +505,7 @@ impl Bench {
 
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
-        // Known to the server from the start, a script is asked for by one request.
-        for source in scripts::ALL {
-            redis::cmd("SCRIPT").arg("LOAD").arg(source).exec(&mut server.cli()).unwrap();
-        }
+        scripts::load(&server);
         let mut subscriber = server.cli();
         subscriber.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut subscriber).unwrap();

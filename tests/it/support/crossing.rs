@@ -20,11 +20,13 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::kind::{Kind, keys};
 use super::proxy::Words;
-use super::{Proxy, Server};
+use super::{Proxy, Server, scripts};
 
 pub const NAME: &str = "n";
-const CHANNEL: &str = "redisson_lock__channel:{n}";
+/// The channels of all kinds; those of a queue's waiters begin so.
+const CHANNELS: [&[u8]; 2] = [b"redisson_lock__channel:{n}", b"redisson_rwlock:{n}"];
 const SENTINEL: &str = "sentinel";
 /// Of the client that is tried. Well over [`PROMPT`], so that what a lease frees is not taken for what was undone.
 pub const LEASE: Duration = Duration::from_millis(3600);
@@ -210,6 +212,8 @@ impl Drop for Aside {
 
 /// A server, the client that is tried, and two others.
 pub struct Bench {
+    /// Of the lock that is tried. Who makes it wait, and who comes next, is of its rival.
+    pub kind: Kind,
     pub server: Server,
     cli: RefCell<redis::Connection>,
     /// Between `near` and the server.
@@ -226,42 +230,40 @@ pub struct Bench {
 
 impl Bench {
     pub async fn start() -> Self {
+        Self::of(Kind::Reentrant).await
+    }
+
+    pub async fn of(kind: Kind) -> Self {
         let server = Server::start();
+        scripts::load(&server);
         let cli = server.cli();
         let (proxy, far_proxy) = (Proxy::start(server.port()).await, Proxy::start(server.port()).await);
         let aside = Aside::new();
         let near = aside.connect(Client::builder().watchdog_timeout(LEASE), &proxy).await;
         let far = Client::connect(far_proxy.url()).await.expect("the server is there");
         let other = Client::connect(server.url()).await.expect("the server is there");
-        let this = Self { server, cli: RefCell::new(cli), proxy, near, aside, far_proxy, far, other };
-        this.load_scripts();
+        let this = Self { kind, server, cli: RefCell::new(cli), proxy, near, aside, far_proxy, far, other };
         // Two of each client, and ours.
         soon("the connections", || this.connections() == 7).await;
         this
     }
 
-    /// Known to the server from the start, a script is asked for by one request.
-    fn load_scripts(&self) {
-        for source in [
-            include_str!("../../../lua/lock_acquire.lua"),
-            include_str!("../../../lua/lock_recount.lua"),
-            include_str!("../../../lua/lock_release.lua"),
-            include_str!("../../../lua/lock_move.lua"),
-            include_str!("../../../lua/lock_renew.lua"),
-            include_str!("../../../lua/lock_force_unlock.lua"),
-        ] {
-            redis::cmd("SCRIPT").arg("LOAD").arg(source).exec(&mut self.cli.borrow_mut()).expect("it is Lua");
-        }
-    }
-
     /// The lock that is tried, for an owner that is the same in each crossing.
     pub fn lock(&self, lease: Option<Duration>) -> Lock {
-        let lock = self.near.lock(NAME).with_owner(&Owner::new("caller").expect("a good text"));
+        let lock = self.kind.lock(&self.near, NAME).with_owner(&Owner::new("caller").expect("a good text"));
         lease.map_or(lock.clone(), |lease| lock.with_lease(lease))
     }
 
+    pub fn rival(&self, client: &Client) -> Lock {
+        self.kind.rival().lock(client, NAME)
+    }
+
+    /// The hold counts.
     pub fn record(&self) -> HashMap<String, u64> {
-        redis::cmd("HGETALL").arg(NAME).query(&mut self.cli.borrow_mut()).expect("HGETALL")
+        let fields: HashMap<String, String> =
+            redis::cmd("HGETALL").arg(NAME).query(&mut self.cli.borrow_mut()).expect("HGETALL");
+        let counts = fields.into_iter().filter(|(field, _)| field != "mode");
+        counts.map(|(owner, count)| (owner, count.parse().expect("a count is a number"))).collect()
     }
 
     pub fn delete_record(&self) {
@@ -279,14 +281,14 @@ impl Bench {
 
     /// Another task of the client that is tried, which takes its place in the queue as soon as this task waits.
     pub fn next_here(&self) -> JoinHandle<()> {
-        next(&self.near)
+        next(&self.rival(&self.near))
     }
 
     /// A task of another client, which has been answered `answers` times: by the second it is subscribed.
     pub async fn next_there(&self, answers: usize) -> JoinHandle<()> {
         let link = self.far_proxy.link(0).await;
         let before = link.count(changes_record);
-        let next = next(&self.far);
+        let next = next(&self.rival(&self.far));
         let asked = link.answered(before + answers, changes_record);
         // It may be served at once, and then releases.
         asked.await;
@@ -313,10 +315,12 @@ impl Bench {
         soon(&format!("{crossing}: an end of the client's tasks"), tasks).await;
     }
 
-    /// Nothing is left behind: no record, subscription, lane (and so no queue), unanswered request or task.
+    /// Nothing is left behind: no record, queue or other key, subscription, lane (and so no queue), unanswered request or task.
     pub async fn at_rest(&self, crossing: &Crossing) {
         soon(&format!("{crossing}: an end of the record"), || self.record().is_empty()).await;
         self.idle(crossing, 0).await;
+        let nothing = || keys(&self.server).into_iter().eq(self.kind.remains(NAME));
+        soon(&format!("{crossing}: an end of the other keys"), nothing).await;
         for client in [&self.far, &self.other] {
             let idle = || format!("{client:?}").contains("lanes: 0 ");
             soon(&format!("{crossing}: an end of the others' queues"), idle).await;
@@ -333,7 +337,7 @@ impl Bench {
         let requests =
             |name: &str| self.proxy.answered(|words, _| words.iter().any(|word| word == name.as_bytes()));
         let before = requests(NAME).len();
-        let sentinel = self.near.lock(SENTINEL).lock().await.expect("the lock is free");
+        let sentinel = self.kind.lock(&self.near, SENTINEL).lock().await.expect("the lock is free");
         let limit = Instant::now() + LEASE;
         while requests(SENTINEL).len() < 2 {
             assert!(Instant::now() < limit, "the watchdog renews nothing");
@@ -363,8 +367,8 @@ impl fmt::Debug for Bench {
     }
 }
 
-fn next(client: &Client) -> JoinHandle<()> {
-    let lock = client.lock(NAME);
+fn next(lock: &Lock) -> JoinHandle<()> {
+    let lock = lock.clone();
     tokio::spawn(async move {
         let guard = lock.lock().await.expect("the server is there");
         guard.unlock().await.expect("the lock was held");
@@ -388,7 +392,8 @@ pub fn held_by(guard: &LockGuard, count: u64) -> HashMap<String, u64> {
 /// The frames of a lock's work whose order is always the same. Glances go by the clock, and heartbeats.
 pub fn of_the_lock(words: &Words) -> bool {
     const BY_THE_CLOCK: [&[u8]; 3] = [b"HGETALL", b"PING", b"UNSUBSCRIBE"];
-    let named = |word: &Vec<u8>| word == NAME.as_bytes() || word == CHANNEL.as_bytes();
+    let of_a_channel = |word: &Vec<u8>| CHANNELS.iter().any(|channel| word.starts_with(channel));
+    let named = |word: &Vec<u8>| word == NAME.as_bytes() || of_a_channel(word);
     words.iter().any(named) && !BY_THE_CLOCK.contains(&words[0].as_slice())
 }
 

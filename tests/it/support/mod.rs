@@ -6,6 +6,8 @@
 pub mod clock;
 pub mod crossing;
 pub mod java;
+pub mod kind;
+pub mod messages;
 pub mod proxy;
 pub mod random;
 pub mod record;
@@ -17,6 +19,7 @@ use std::env;
 use std::time::{Duration, Instant};
 
 pub use java::Java;
+pub use messages::Messages;
 pub use proxy::Proxy;
 pub use server::Server;
 pub use worker::program;

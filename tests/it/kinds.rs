@@ -1,0 +1,379 @@
+//! Every kind of lock among Rust tasks alone: who excludes whom, who is served when, under which names. Each suite is
+//! run for each kind.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Error, HoldState, Owner};
+use tokio::task::JoinSet;
+
+use crate::support::kind::{Kind, channels, each, keys, nothing_is_left, prefix};
+use crate::support::{Messages, Server, eventually};
+
+const NAME: &str = "n";
+
+pub async fn clients(server: &Server) -> (Client, Client) {
+    (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap())
+}
+
+/// A counter that loses additions if there are two writers, and knows who else reads.
+#[derive(Default)]
+struct Page {
+    value: AtomicU64,
+    readers: AtomicUsize,
+    most_readers: AtomicUsize,
+}
+
+impl Page {
+    async fn write(&self, pause: Duration) {
+        let value = self.value.load(Ordering::Relaxed);
+        tokio::time::sleep(pause).await;
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a reader beside a writer");
+        self.value.store(value + 1, Ordering::Relaxed);
+    }
+
+    async fn read(&self, pause: Duration) {
+        let readers = self.readers.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most_readers.fetch_max(readers, Ordering::SeqCst);
+        let value = self.value.load(Ordering::Relaxed);
+        tokio::time::sleep(pause).await;
+        assert_eq!(self.value.load(Ordering::Relaxed), value, "a writer beside a reader");
+        self.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_of_two_clients_is_excluded_as_its_kind_says() {
+    const ROUNDS: u64 = 25;
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let page = Arc::new(Page::default());
+        let mut tasks = JoinSet::new();
+        let crowd =
+            if kind.is_exclusive() { [kind; 4] } else { [Kind::Read, Kind::Read, Kind::Read, Kind::Write] };
+        for client in [&one, &two] {
+            for (n, kind) in crowd.into_iter().enumerate() {
+                let (lock, page) = (kind.lock(client, NAME), page.clone());
+                tasks.spawn(async move {
+                    for round in 0..ROUNDS {
+                        let guard = lock.lock().await.unwrap();
+                        assert_eq!(guard.state(), HoldState::Held);
+                        let pause = Duration::from_micros((round * 7 + n as u64 * 3) % 5 * 100);
+                        if kind.is_exclusive() {
+                            page.write(pause).await;
+                        } else {
+                            page.read(pause).await;
+                        }
+                        guard.unlock().await.unwrap();
+                    }
+                });
+            }
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        let writers = crowd.iter().filter(|kind| kind.is_exclusive()).count() as u64;
+        assert_eq!(page.value.load(Ordering::Relaxed), 2 * writers * ROUNDS, "{kind}");
+        let together = page.most_readers.load(Ordering::SeqCst);
+        assert!(kind.is_exclusive() || together > 1, "no two readers were there together");
+        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let guard = holder.lock(&one, NAME).lock().await.unwrap();
+        let before = keys(&server);
+        // Of the same client too, as another owner.
+        for client in [&one, &two] {
+            let lock = waiter.lock(client, NAME).with_owner(&Owner::unique());
+            assert!(lock.try_lock().await.unwrap().is_none(), "{waiter}");
+            let wait = Duration::from_millis(100);
+            let mut late = Vec::new();
+            for _ in 0..5 {
+                let started = Instant::now();
+                assert!(lock.try_lock_for(wait).await.unwrap().is_none(), "{waiter}");
+                let took = started.elapsed();
+                assert!(took >= wait, "{waiter}: {took:?} is too early");
+                late.push(took - wait);
+            }
+            late.sort_unstable();
+            assert!(late[2] < Duration::from_millis(50), "{waiter}: late by {late:?}");
+            // Who gave up stands in no queue.
+            eventually(|| keys(&server) == before && channels(&server).is_empty()).await;
+        }
+        let lock = waiter.lock(&two, NAME);
+        let waiting = tokio::spawn(async move { lock.try_lock_for(Duration::from_secs(20)).await });
+        if waiter.publishes() {
+            eventually(|| !channels(&server).is_empty()).await;
+        }
+        guard.unlock().await.unwrap();
+        waiting.await.unwrap().unwrap().expect("it was freed in time").unlock().await.unwrap();
+        let free = waiter.lock(&two, NAME).try_lock().await.unwrap().expect("it is free");
+        free.unlock().await.unwrap();
+        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.is_reentrant()), |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let lock = kind.lock(&one, NAME);
+        let mut guards = vec![lock.lock().await.unwrap()];
+        guards.push(lock.try_lock().await.unwrap().expect("ours already"));
+        guards.push(lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("ours already"));
+        let token = guards[0].token();
+        assert!(guards.iter().all(|guard| guard.token() == token), "{kind}: a re-entry is no new hold");
+        assert_eq!(token.is_some(), kind == Kind::Fenced);
+        let rival = kind.rival().lock(&two, NAME);
+        while let Some(guard) = guards.pop() {
+            let levels = guards.len() as u64 + 1;
+            assert_eq!(lock.hold_count().await.unwrap(), levels, "{kind}");
+            let recorded = if kind.counts() { levels } else { 1 };
+            assert_eq!(field(&server, guard.owner()), Some(recorded), "{kind}");
+            assert!(lock.is_held().await.unwrap() && lock.is_locked().await.unwrap(), "{kind}");
+            assert!(rival.try_lock().await.unwrap().is_none(), "{kind}: {levels} levels are left");
+            assert_eq!(guard.state(), HoldState::Held, "{kind}");
+            guard.unlock().await.unwrap();
+        }
+        assert_eq!((lock.hold_count().await.unwrap(), lock.is_held().await.unwrap()), (0, false), "{kind}");
+        assert!(!lock.is_locked().await.unwrap(), "{kind}");
+        rival.try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
+    let cases = Kind::ALL.into_iter().filter(|kind| !kind.is_reentrant()).map(|kind| (kind, kind));
+    each(cases.chain([(Kind::Read, Kind::Write)]), |(held, wanted)| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let guard = held.lock(&one, NAME).lock().await.unwrap();
+        let before = keys(&server);
+        let lock = wanted.lock(&one, NAME);
+        let started = Instant::now();
+        for outcome in [
+            lock.lock().await.map(Some),
+            lock.try_lock().await,
+            lock.try_lock_for(Duration::from_secs(20)).await,
+        ] {
+            match outcome {
+                Err(Error::WouldDeadlock { name, kind }) => {
+                    assert_eq!((name.as_str(), kind), (NAME, wanted.to_string().as_str()));
+                }
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "{wanted}: {:?}", started.elapsed());
+        assert_eq!((guard.state(), field(&server, guard.owner())), (HoldState::Held, Some(1)), "{held}");
+        assert_eq!(keys(&server), before, "{held}");
+        // Another owner may wait.
+        let other = lock.with_owner(&Owner::unique());
+        assert!(other.try_lock().await.unwrap().is_none(), "{held}");
+        guard.unlock().await.unwrap();
+        other.lock().await.unwrap().unlock().await.unwrap();
+        nothing_is_left(held, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_guard_frees_the_lock_for_who_waits() {
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        drop(holder.lock(&one, NAME).lock().await.unwrap());
+        nothing_is_left(holder, NAME, &server, &[&one]).await;
+
+        let guard = holder.lock(&one, NAME).lock().await.unwrap();
+        let lock = waiter.lock(&two, NAME);
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        if waiter.publishes() {
+            eventually(|| !channels(&server).is_empty()).await;
+        }
+        let dropped = Instant::now();
+        drop(guard);
+        let guard = waiting.await.unwrap();
+        // Not by the end of its lease.
+        assert!(dropped.elapsed() < Duration::from_secs(5), "{holder} to {waiter}: {:?}", dropped.elapsed());
+        drop(guard);
+        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+/// Both sides of a read/write lock in one hand, and what others may have meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_may_read_and_goes_on_as_a_reader() {
+    let server = Server::start();
+    let (one, two) = clients(&server).await;
+    let (ours, others) = (one.read_write_lock(NAME), two.read_write_lock(NAME));
+    let write = ours.write().lock().await.unwrap();
+    let read = ours.read().lock().await.unwrap();
+    let inner = ours.read().lock().await.unwrap();
+    assert!(others.read().try_lock().await.unwrap().is_none());
+    // Not from the write lock's point of view, and only with readers from the read lock's.
+    assert!(ours.write().is_locked().await.unwrap() && ours.read().is_locked().await.unwrap());
+    write.unlock().await.unwrap();
+    assert!(!ours.write().is_locked().await.unwrap() && ours.read().is_locked().await.unwrap());
+    let beside = others.read().try_lock().await.unwrap().expect("readers share");
+    assert!(others.write().with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
+    assert_eq!([read.state(), inner.state(), beside.state()], [HoldState::Held; 3]);
+    // The write level of one who reads may end last as well.
+    for guard in [read, beside, inner] {
+        assert!(others.write().with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+    }
+    let write = ours.write().lock().await.unwrap();
+    ours.read().lock().await.unwrap().unlock().await.unwrap();
+    assert!(others.read().try_lock().await.unwrap().is_none(), "the writer is there still");
+    write.unlock().await.unwrap();
+    nothing_is_left(Kind::Write, NAME, &server, &[&one, &two]).await;
+}
+
+/// Who came first is served first, whichever client it is of. Where a kind has no queue in Redis that is so within a
+/// client.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_are_served_in_the_order_in_which_they_came() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.is_exclusive()), |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let guard = kind.lock(&two, NAME).lock().await.unwrap();
+        let served = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let mut tasks = JoinSet::new();
+        for n in 0..12 {
+            let client = if kind.is_queued() && n % 2 == 1 { &two } else { &one };
+            let (lock, served) = (kind.lock(client, NAME), served.clone());
+            let (came, there) = tokio::sync::oneshot::channel();
+            tasks.spawn(async move {
+                let mut locking = std::pin::pin!(lock.lock());
+                // The first poll takes the place among those of the client.
+                let first =
+                    std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
+                assert!(first.is_pending());
+                came.send(()).unwrap();
+                let guard = locking.await.unwrap();
+                served.lock().unwrap().push(n);
+                guard.unlock().await.unwrap();
+            });
+            there.await.unwrap();
+            if let [queue, timeouts] = kind.keys_of_a_waiter(NAME).as_slice() {
+                eventually(|| length(&server, "LLEN", queue) == n + 1).await;
+                assert_eq!(length(&server, "ZCARD", timeouts), n + 1, "{kind}");
+            }
+        }
+        guard.unlock().await.unwrap();
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+        assert_eq!(*served.lock().unwrap(), (0..12).collect::<Vec<_>>(), "{kind}");
+        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+/// Who does not wait stands in no queue, and does not overtake those who do.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_try_does_not_overtake_a_queue() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.is_queued()), |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let [queue, timeouts] = &kind.keys_of_a_waiter(NAME)[..] else { panic!("two keys") };
+        // First in the queue, and slow: the lock is free for it.
+        let mut cli = server.cli();
+        redis::cmd("RPUSH").arg(queue).arg("slow:1").exec(&mut cli).unwrap();
+        let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut cli).unwrap();
+        redis::cmd("ZADD").arg(timeouts).arg((seconds + 60) * 1000).arg("slow:1").exec(&mut cli).unwrap();
+        for client in [&one, &two] {
+            assert!(kind.lock(client, NAME).try_lock().await.unwrap().is_none(), "{kind}");
+        }
+        assert_eq!((length(&server, "LLEN", queue), length(&server, "ZCARD", timeouts)), (1, 1), "{kind}");
+        redis::cmd("DEL").arg(queue).arg(timeouts).exec(&mut cli).unwrap();
+        kind.lock(&one, NAME).try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+const NAMES: [&str; 9] =
+    ["n", "a{b}c", "{x}", "a}", "a{", "{}x", "two words", "schloß 鎖 🔒", "line\nbreak \"quoted\" *?[x]"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_and_channels_are_named_as_redisson_names_them() {
+    // The rule, pinned.
+    for (name, channel) in [
+        ("n", "redisson_lock__channel:{n}"),
+        ("a{b}c", "redisson_lock__channel:a{b}c"),
+        ("{x}", "redisson_lock__channel:{x}"),
+        ("a}", "redisson_lock__channel:{a}}"),
+    ] {
+        assert_eq!(prefix("redisson_lock__channel", name), channel);
+    }
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let mut messages = Messages::of(&server);
+        for name in NAMES {
+            let (holder, waiter) = (kind.rival(), kind);
+            let guard = holder.lock(&one, name).lock().await.unwrap();
+            let held: BTreeSet<_> =
+                holder.keys_of_a_hold(name, guard.owner()).into_iter().chain([name.to_owned()]).collect();
+            assert_eq!(keys(&server), held, "{holder}, {name:?}");
+
+            let owner = Owner::unique();
+            let text = format!("{}:owner-{}", two.id(), owner.as_str());
+            let lock = waiter.lock(&two, name).with_owner(&owner);
+            let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+            let all = || keys(&server).into_iter().collect::<Vec<_>>();
+            let with_waiter: BTreeSet<_> =
+                held.into_iter().chain(waiter.keys_of_a_waiter(name)).collect::<BTreeSet<_>>();
+            if let Some(channel) = waiter.channel(name, &text) {
+                eventually(|| channels(&server) == [channel.clone()]).await;
+            }
+            assert_eq!(keys(&server), with_waiter, "{waiter}, {name:?}: {:?}", all());
+
+            guard.unlock().await.unwrap();
+            let guard = waiting.await.unwrap();
+            assert_eq!(guard.name(), name);
+            let held: BTreeSet<_> =
+                waiter.keys_of_a_hold(name, guard.owner()).into_iter().chain([name.to_owned()]).collect();
+            assert_eq!(keys(&server), held, "{waiter}, {name:?}");
+            guard.unlock().await.unwrap();
+            nothing_is_left(kind, name, &server, &[&one, &two]).await;
+
+            let mut expected = Vec::new();
+            if let Some(channel) = holder.channel(name, &text) {
+                expected.push((channel, holder.message().to_owned()));
+            }
+            if waiter.messages_to_nobody() > 0
+                && let Some(channel) = waiter.channel(name, &text)
+            {
+                expected.push((channel, waiter.message().to_owned()));
+            }
+            assert_eq!(messages.heard(), expected, "{kind}, {name:?}");
+            redis::cmd("FLUSHALL").exec(&mut server.cli()).unwrap();
+        }
+    })
+    .await;
+}
+
+/// The count that the record has for an owner.
+fn field(server: &Server, owner: &str) -> Option<u64> {
+    redis::cmd("HGET").arg(NAME).arg(owner).query(&mut server.cli()).unwrap()
+}
+
+fn length(server: &Server, command: &str, key: &str) -> usize {
+    redis::cmd(command).arg(key).query(&mut server.cli()).unwrap()
+}

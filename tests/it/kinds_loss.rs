@@ -1,0 +1,295 @@
+//! How long a hold of each kind lasts, and how its holder learns that it lasts no more.
+
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Error, HoldState, LossReason, Owner};
+
+use crate::kinds::clients;
+use crate::support::kind::{Kind, channels, each, keys, nothing_is_left};
+use crate::support::{Server, eventually};
+
+const NAME: &str = "n";
+/// Of a client whose watchdog is waited for.
+const LEASE: Duration = Duration::from_millis(900);
+/// From when something can be known to when it is told, on a busy machine.
+const TOLD: Duration = Duration::from_millis(150);
+
+async fn watched(server: &Server) -> Client {
+    Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watched_hold_whose_record_is_gone_is_told_by_the_next_renewal() {
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let client = watched(&server).await;
+        let (outer, inner) = {
+            let lock = kind.lock(&client, NAME);
+            let outer = lock.lock().await.unwrap();
+            (outer, if kind.is_reentrant() { Some(lock.lock().await.unwrap()) } else { None })
+        };
+        // The next renewal comes a third of the lease after what was confirmed last, which was sent a lease before the
+        // deadline.
+        let due = outer.deadline() - LEASE + LEASE / 3;
+        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        assert_eq!(outer.lost().await, HoldState::Lost(LossReason::Gone), "{kind}");
+        let late = Instant::now().saturating_duration_since(due);
+        assert!(late < TOLD, "{kind}: told {late:?} after the renewal was due");
+        // However often it is asked.
+        for guard in inner.into_iter().chain([outer]) {
+            assert_eq!(guard.state(), HoldState::Lost(LossReason::Gone), "{kind}");
+            let outcome = guard.unlock().await;
+            assert!(matches!(outcome, Err(Error::NotHeld { holder: None, .. })), "{kind}: {outcome:?}");
+        }
+        // The next hold is none the worse for it.
+        let guard = kind.lock(&client, NAME).lock().await.unwrap();
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+        only_strings_are_left(kind, &server, &client).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_whose_record_is_gone_is_told_by_its_release() {
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let lock = kind.lock(&one, NAME).with_lease(Duration::from_secs(60));
+        let guard = lock.lock().await.unwrap();
+        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        assert_eq!(guard.state(), HoldState::Held, "{kind}: nobody has looked");
+        match guard.unlock().await {
+            Err(Error::Lost { reason: LossReason::Gone, holder: None, .. }) => {}
+            other => panic!("{kind}: {other:?}"),
+        }
+
+        // Somebody else has it by then, and keeps it.
+        let guard = lock.lock().await.unwrap();
+        let inner = if kind.is_reentrant() { Some(lock.lock().await.unwrap()) } else { None };
+        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        let others = kind.lock(&two, NAME).lock().await.unwrap();
+        if let Some(inner) = inner {
+            let outcome = inner.unlock().await;
+            assert!(matches!(outcome, Err(Error::Lost { .. })), "{kind}: {outcome:?}");
+        }
+        match guard.unlock().await {
+            Err(Error::Lost { reason: LossReason::Taken, holder: Some(holder), .. })
+            | Err(Error::NotHeld { holder: Some(holder), .. }) => assert_eq!(holder.owner(), others.owner()),
+            other => panic!("{kind}: {other:?}"),
+        }
+        assert_eq!(others.state(), HoldState::Held);
+        others.unlock().await.unwrap_or_else(|error| panic!("{kind}: the other's hold was freed: {error}"));
+        only_strings_are_left(kind, &server, &one).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_unlock_frees_it_for_who_waits_and_is_told_to_the_holder() {
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let server = Server::start();
+        let (one, two) = (watched(&server).await, Client::connect(server.url()).await.unwrap());
+        assert!(!holder.lock(&two, NAME).force_unlock().await.unwrap(), "{holder}: nobody held it");
+        let guard = holder.lock(&one, NAME).lock().await.unwrap();
+        let lock = waiter.lock(&two, NAME);
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        if waiter.publishes() {
+            eventually(|| !channels(&server).is_empty()).await;
+        }
+        let due = guard.deadline() - LEASE + LEASE / 3;
+        let forced = Instant::now();
+        assert!(holder.lock(&two, NAME).force_unlock().await.unwrap(), "{holder}");
+        let next = waiting.await.unwrap();
+        // Before the lease could end: it was told.
+        assert!(forced.elapsed() < LEASE / 2, "{holder} to {waiter}: {:?}", forced.elapsed());
+        let state = guard.lost().await;
+        assert!(matches!(state, HoldState::Lost(LossReason::Taken)), "{holder} to {waiter}: {state:?}");
+        let late = Instant::now().saturating_duration_since(due);
+        assert!(late < TOLD, "{holder}: told {late:?} after the renewal was due");
+        match guard.unlock().await {
+            Err(Error::NotHeld { holder: Some(holder), .. }) => assert_eq!(holder.owner(), next.owner()),
+            other => panic!("{holder}: {other:?}"),
+        }
+        assert_eq!(next.state(), HoldState::Held);
+        next.unlock().await.unwrap();
+        only_strings_are_left(waiter, &server, &two).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_ends_when_it_says_and_frees_the_lock() {
+    const FIXED: Duration = Duration::from_millis(400);
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let asked = Instant::now();
+        let guard = holder.lock(&one, NAME).with_lease(FIXED).lock().await.unwrap();
+        let deadline = guard.deadline();
+        assert!((asked..=Instant::now()).contains(&(deadline - FIXED)), "{holder}");
+        let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
+        assert!(left <= 400, "{holder}: {left} ms are left");
+
+        let lock = waiter.lock(&two, NAME);
+        let next = lock.lock().await.unwrap();
+        let (over, late) = (Instant::now(), Instant::now().saturating_duration_since(deadline));
+        // The record ends no earlier than what its holder was promised; who waits looks then, or a little later.
+        assert!(over >= deadline && late < TOLD, "{holder} to {waiter}: {late:?}");
+        assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired), "{holder}");
+        let outcome = guard.unlock().await;
+        assert!(matches!(outcome, Err(Error::NotHeld { .. })), "{holder}: {outcome:?}");
+        assert_eq!(next.state(), HoldState::Held, "{waiter}");
+        next.unlock().await.unwrap();
+        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_lives_for_30_s_unless_something_else_is_said() {
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let (one, _two) = clients(&server).await;
+        let lock = kind.lock(&one, NAME);
+        for (lock, lease) in [(lock.clone(), 30_000), (lock.with_lease(Duration::from_secs(7)), 7_000)] {
+            let guard = lock.lock().await.unwrap();
+            let expiring = [
+                Some(NAME.to_owned()),
+                kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read),
+            ];
+            for key in expiring.into_iter().flatten() {
+                let left: u64 = redis::cmd("PTTL").arg(&key).query(&mut server.cli()).unwrap();
+                assert!((lease - 1000..=lease).contains(&left), "{kind}: {key} lives for {left} ms");
+            }
+            let left = lock.remaining_lease().await.unwrap().expect("it is held");
+            assert!(left.as_millis() as u64 > lease - 1000, "{kind}: {left:?}");
+            // A second level lengthens nothing beyond its own lease.
+            if kind.is_reentrant() {
+                let inner = lock.lock().await.unwrap();
+                let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
+                assert!((lease - 1000..=lease).contains(&left), "{kind}: {left} ms after a re-entry");
+                inner.unlock().await.unwrap();
+            }
+            guard.unlock().await.unwrap();
+        }
+        // A token outlives all leases.
+        for key in keys(&server) {
+            let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut server.cli()).unwrap();
+            assert_eq!((Some(key), left), (kind.remains(NAME), -1), "{kind}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_watchdog_keeps_a_hold_beyond_its_lease() {
+    each(Kind::ALL, |kind| async move {
+        let server = Server::start();
+        let (one, two) = (watched(&server).await, Client::connect(server.url()).await.unwrap());
+        let guard = kind.lock(&one, NAME).lock().await.unwrap();
+        let inner =
+            if kind.is_reentrant() { Some(kind.lock(&one, NAME).lock().await.unwrap()) } else { None };
+        let until = Instant::now() + LEASE * 3;
+        let mut cli = server.cli();
+        let expiring =
+            [Some(NAME.to_owned()), kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read)];
+        while Instant::now() < until {
+            assert_eq!(guard.state(), HoldState::Held, "{kind}");
+            for key in expiring.iter().flatten() {
+                let left: i64 = redis::cmd("PTTL").arg(key).query(&mut cli).unwrap();
+                assert!(left > 0, "{kind}: {key} was let lapse");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(kind.rival().lock(&two, NAME).try_lock().await.unwrap().is_none(), "{kind}");
+        if let Some(inner) = inner {
+            inner.unlock().await.unwrap();
+        }
+        guard.unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_comes_back_empty_is_told_to_the_holder_and_serves_who_waits() {
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let mut server = Server::start();
+        let (one, two) = (watched(&server).await, watched(&server).await);
+        let guard = holder.lock(&one, NAME).lock().await.unwrap();
+        let fixed = holder.lock(&one, "fixed").with_lease(Duration::from_secs(60)).lock().await.unwrap();
+        let lock = waiter.lock(&two, NAME);
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        if waiter.publishes() {
+            eventually(|| !channels(&server).is_empty()).await;
+        }
+        server.restart();
+        let next = waiting.await.unwrap();
+        for (lost, named) in [(&guard, "watched"), (&fixed, "fixed")] {
+            let state = lost.lost().await;
+            // Whoever waited may have the record by the time the holder can look.
+            let told = matches!(state, HoldState::Lost(LossReason::DataLost | LossReason::Taken));
+            assert!(told, "{holder}, {named}: {state:?}");
+        }
+        assert_eq!(fixed.state(), HoldState::Lost(LossReason::DataLost), "{holder}");
+        for lost in [guard, fixed] {
+            let outcome = lost.unlock().await;
+            assert!(matches!(outcome, Err(Error::NotHeld { .. })), "{holder}: {outcome:?}");
+        }
+        assert_eq!(next.state(), HoldState::Held, "{waiter}");
+        // The numbers begin anew with the data.
+        assert_eq!(next.token(), (waiter == Kind::Fenced).then_some(1));
+        next.unlock().await.unwrap();
+        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+    })
+    .await;
+}
+
+/// Fault 10 of the wire contract: such a record tells nobody when to look again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_with_no_expiry_is_not_waited_for_for_ever() {
+    each(Kind::RIVALS, |(holder, waiter)| async move {
+        let server = Server::start();
+        let client = watched(&server).await;
+        let mut cli = server.cli();
+        let mut record = redis::cmd("HSET");
+        record.arg(NAME).arg("somebody:1").arg(1);
+        match holder {
+            Kind::Read => _ = record.arg("mode").arg("read"),
+            Kind::Write if waiter == Kind::Read => {
+                record = redis::cmd("HSET");
+                record.arg(NAME).arg("somebody:1:write").arg(1).arg("mode").arg("write");
+            }
+            Kind::Write => _ = record.arg("mode").arg("write"),
+            _ => {}
+        }
+        record.exec(&mut cli).unwrap();
+        let lock = waiter.lock(&client, NAME);
+        assert!(lock.with_owner(&Owner::unique()).try_lock().await.unwrap().is_none(), "{waiter}");
+        assert_eq!(lock.remaining_lease().await.unwrap(), Some(Duration::MAX), "{waiter}");
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        if waiter.publishes() {
+            eventually(|| !channels(&server).is_empty()).await;
+        }
+        // Later than any glance, and told to nobody.
+        tokio::time::sleep(LEASE / 3).await;
+        redis::cmd("DEL").arg(NAME).exec(&mut cli).unwrap();
+        let freed = Instant::now();
+        let guard = waiting.await.unwrap();
+        assert!(freed.elapsed() < LEASE / 3 + TOLD, "{holder} to {waiter}: {:?}", freed.elapsed());
+        guard.unlock().await.unwrap();
+        nothing_is_left(waiter, NAME, &server, &[&client]).await;
+    })
+    .await;
+}
+
+/// As [`nothing_is_left`], but for the strings of read holds whose record somebody deleted: they end by themselves.
+async fn only_strings_are_left(kind: Kind, server: &Server, client: &Client) {
+    for key in keys(server).into_iter().filter(|key| key.contains(":rwlock_timeout:")) {
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut server.cli()).unwrap();
+        assert!(left != -1, "{kind}: {key} would stay for ever");
+        redis::cmd("DEL").arg(&key).exec(&mut server.cli()).unwrap();
+    }
+    nothing_is_left(kind, NAME, server, &[client]).await;
+}

@@ -1,0 +1,247 @@
+//! Answers that never come, for each kind of lock: what was asked counts once, however often it had to be asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, Owner};
+
+use crate::support::kind::{Kind, each, keys};
+use crate::support::proxy::{Link, Words};
+use crate::support::{Messages, Proxy, Server, eventually, scripts};
+
+const NAME: &str = "n";
+/// Short, so that what is found by waiting for an answer is found soon.
+const RESPONSE: Duration = Duration::from_millis(300);
+
+/// The reply is lost with its connection, or the connection is silent from then on.
+#[derive(Clone, Copy, Debug)]
+enum Loss {
+    Cut,
+    Silence,
+}
+
+fn kinds_and_losses() -> impl Iterator<Item = (Kind, Loss)> {
+    Kind::ALL.into_iter().flat_map(|kind| [(kind, Loss::Cut), (kind, Loss::Silence)])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_an_acquire_leaves_one_hold_of_each_kind() {
+    each(kinds_and_losses(), |(kind, loss)| async move {
+        let mut bench = Bench::start(kind).await;
+        bench.strike(loss);
+        let guard = bench.lock.lock().await.unwrap();
+        bench.link.lost_reply().await;
+        // The hold whose reply was lost, and not another that waited until that one's lease was over.
+        assert!(!guard.owner().contains('~'), "{kind}, {loss:?}: {}", guard.owner());
+        assert_eq!(guard.state(), HoldState::Held);
+        bench.assert_held(&guard, 1);
+        bench.assert_token(&guard, 1);
+        guard.unlock().await.unwrap();
+        bench.assert_freed(1).await;
+        // What the dead connection may still deliver is of a text that is not used again.
+        let guard = bench.lock.lock().await.unwrap();
+        assert!(guard.owner().contains('~'), "{kind}: {}", guard.owner());
+        bench.assert_held(&guard, 1);
+        bench.assert_token(&guard, 2);
+        guard.unlock().await.unwrap();
+        bench.assert_freed(1).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_a_single_try_leaves_its_hold_or_none_of_each_kind() {
+    each(kinds_and_losses(), |(kind, loss)| async move {
+        let mut bench = Bench::start(kind).await;
+        bench.strike(loss);
+        match (loss, bench.lock.try_lock().await) {
+            // The new connection is there long before the time is over.
+            (Loss::Cut, Ok(Some(guard))) => {
+                bench.assert_held(&guard, 1);
+                guard.unlock().await.unwrap();
+            }
+            (Loss::Silence, Err(Error::TimedOut { .. })) => {}
+            (_, other) => panic!("{kind}, {loss:?}: {other:?}"),
+        }
+        bench.assert_freed(1).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_a_re_entry_counts_once_in_each_kind() {
+    let cases = kinds_and_losses().filter(|(kind, _)| kind.is_reentrant());
+    each(cases, |(kind, loss)| async move {
+        let mut bench = Bench::start(kind).await;
+        let outer = bench.lock.lock().await.unwrap();
+        bench.strike(loss);
+        let inner = bench.lock.lock().await.unwrap();
+        bench.link.lost_reply().await;
+        bench.assert_held(&outer, 2);
+        assert_eq!(bench.lock.hold_count().await.unwrap(), 2, "{kind}, {loss:?}");
+        inner.unlock().await.unwrap();
+        bench.assert_held(&outer, 1);
+        assert_eq!(outer.state(), HoldState::Held, "{kind}, {loss:?}");
+        bench.assert_token(&outer, 1);
+        outer.unlock().await.unwrap();
+        bench.assert_freed(1).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_a_release_is_one_release_of_each_kind() {
+    each(kinds_and_losses(), |(kind, loss)| async move {
+        let mut bench = Bench::start(kind).await;
+        let guard = bench.lock.lock().await.unwrap();
+        bench.strike(loss);
+        let outcome = guard.unlock().await;
+        match loss {
+            Loss::Cut => outcome.unwrap(),
+            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
+        }
+        bench.link.lost_reply().await;
+        // Its place is behind the repeats.
+        let guard = bench.lock.lock().await.unwrap();
+        bench.assert_held(&guard, 1);
+        bench.assert_token(&guard, 2);
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+        bench.assert_freed(2).await;
+    })
+    .await;
+}
+
+/// Between the release and its repeat somebody else has taken the lock: that is no business of the repeat's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
+    each(Kind::ALL, |kind| async move {
+        let bench = Bench::start(kind).await;
+        let far = Client::connect(bench.server.url()).await.unwrap();
+        let guard = bench.lock.lock().await.unwrap();
+        bench.strike(Loss::Silence);
+        let (outcome, next) = tokio::join!(guard.unlock(), async {
+            bench.link.lost_reply().await;
+            kind.lock(&far, NAME).lock().await.unwrap()
+        });
+        assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{kind}: {outcome:?}");
+        let lock = bench.lock.with_owner(&Owner::unique());
+        if kind.is_exclusive() {
+            // Asked after the repeats.
+            assert!(lock.try_lock().await.unwrap().is_none(), "{kind}");
+        } else {
+            lock.lock().await.unwrap().unlock().await.unwrap();
+        }
+        assert_eq!(next.state(), HoldState::Held, "{kind}");
+        bench.assert_held(&next, 1);
+        next.unlock().await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        bench.assert_gone().await;
+    })
+    .await;
+}
+
+/// A writer's release that goes on as a reader, and its repeat.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
+    each([Loss::Cut, Loss::Silence], |loss| async move {
+        let bench = Bench::start(Kind::Write).await;
+        let write = bench.lock.lock().await.unwrap();
+        let read = bench.client.read_write_lock(NAME).read().lock().await.unwrap();
+        bench.strike(loss);
+        let outcome = write.unlock().await;
+        match loss {
+            Loss::Cut => outcome.unwrap(),
+            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
+        }
+        bench.link.lost_reply().await;
+        let record = BTreeMap::from([(read.owner().to_owned(), "1".to_owned()), mode("read")]);
+        eventually(|| bench.record() == record).await;
+        assert_eq!(read.state(), HoldState::Held);
+        read.unlock().await.unwrap();
+        bench.assert_gone().await;
+    })
+    .await;
+}
+
+/// A client behind a proxy, and what the server says without it.
+struct Bench {
+    kind: Kind,
+    server: Server,
+    _proxy: Proxy,
+    client: Client,
+    lock: Lock,
+    /// Commands go here at first.
+    link: Link,
+    messages: Messages,
+}
+
+impl Bench {
+    async fn start(kind: Kind) -> Self {
+        let server = Server::start();
+        scripts::load(&server);
+        let messages = Messages::of(&server);
+        let proxy = Proxy::start(server.port()).await;
+        let client = Client::builder().response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
+        let link = proxy.link(0).await;
+        let lock = kind.lock(&client, NAME);
+        Self { kind, server, _proxy: proxy, client, lock, link, messages }
+    }
+
+    /// Loses the reply to the next request that may change the lock.
+    fn strike(&self, loss: Loss) {
+        match loss {
+            Loss::Cut => self.link.cut_at_reply_to(changes_record),
+            Loss::Silence => self.link.lose_reply_to(changes_record),
+        }
+    }
+
+    fn record(&self) -> BTreeMap<String, String> {
+        redis::cmd("HGETALL").arg(NAME).query(&mut self.server.cli()).unwrap()
+    }
+
+    /// The record is that of this hold alone, and so are the other keys.
+    fn assert_held(&self, guard: &LockGuard, levels: u64) {
+        let kind = self.kind;
+        let recorded = if kind.counts() { levels } else { 1 };
+        let mut record = BTreeMap::from([(guard.owner().to_owned(), recorded.to_string())]);
+        match kind {
+            Kind::Read => record.extend([mode("read")]),
+            Kind::Write => record.extend([mode("write")]),
+            _ => {}
+        }
+        assert_eq!(self.record(), record, "{kind}");
+        let expected: BTreeSet<_> =
+            kind.keys_of_a_hold(NAME, guard.owner()).into_iter().chain([NAME.to_owned()]).collect();
+        assert_eq!(keys(&self.server), expected, "{kind}");
+    }
+
+    /// So many holds were numbered.
+    fn assert_token(&self, guard: &LockGuard, number: u64) {
+        if let Some(key) = self.kind.remains(NAME) {
+            let token: u64 = redis::cmd("GET").arg(key).query(&mut self.server.cli()).unwrap();
+            assert_eq!((guard.token(), token), (Some(number), number), "{}", self.kind);
+        }
+    }
+
+    async fn assert_gone(&self) {
+        eventually(|| keys(&self.server).into_iter().eq(self.kind.remains(NAME))).await;
+    }
+
+    /// It is free, after so many releases since this was asked last.
+    async fn assert_freed(&mut self, releases: usize) {
+        self.assert_gone().await;
+        let messages: Vec<_> = self.messages.heard().into_iter().map(|(_, message)| message).collect();
+        let expected = vec![self.kind.message(); releases * self.kind.messages_to_nobody()];
+        assert_eq!(messages, expected, "{}", self.kind);
+    }
+}
+
+fn mode(of: &str) -> (String, String) {
+    ("mode".to_owned(), of.to_owned())
+}
+
+/// Whether a request names the lock's record, other than to look at it.
+fn changes_record(words: &Words) -> bool {
+    const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"HGET", b"HGETALL"];
+    words.iter().any(|word| word == NAME.as_bytes()) && !LOOKS.contains(&words[0].as_slice())
+}
