@@ -171,10 +171,16 @@ impl Client {
     /// renewed and ends with its lease.
     ///
     /// # Cancel safety
-    /// Dropping the future before it ends leaves the client open.
+    /// Dropping the future before it ends leaves the client open, unless waiters of a fair lock were sent away by then: these
+    /// leave their places in line, which would hold up others.
     pub async fn close(&self) {
         if entered().is_ok() {
             self.session.wait_for_releases().await;
+            if self.session.leave_queues() {
+                // From here on there is no way back.
+                let _closing = self.session.closing();
+                self.session.wait_for_releases().await;
+            }
         }
         self.session.close();
     }

@@ -284,6 +284,16 @@ impl Work {
         self.waiters.remove(at)
     }
 
+    /// Those who wait in Redis' queue go, with their places there.
+    pub(crate) fn leave_queue(&mut self) -> Vec<Waiter> {
+        let (queued, others): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.text.is_some());
+        self.waiters = others.into();
+        let place = |waiter: &Waiter| Some(Release::Place(waiter.kind.clone(), waiter.text.clone()?));
+        self.releases.extend(queued.iter().filter_map(place));
+        queued
+    }
+
     /// The waiter of `ticket` gives up. True if it still waited. Its place in Redis' queue is its owner's, who may wait in
     /// it once more.
     pub(crate) fn leave(&mut self, ticket: u64) -> bool {

@@ -229,6 +229,25 @@ impl Session {
         }
     }
 
+    /// Sends those away who wait in a queue of Redis' own, and leaves their places there. They are told that the client is
+    /// closed; true if there are any.
+    pub(crate) fn leave_queues(&self) -> bool {
+        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
+        let mut left = false;
+        for lane in lanes {
+            // Their senders drop outside of the lock, and so tell them.
+            let waiters = lane.work().leave_queue();
+            left |= !waiters.is_empty();
+            lane.signal.nudge();
+        }
+        left
+    }
+
+    /// Closes the session when it is dropped.
+    pub(crate) fn closing(self: &Arc<Self>) -> impl Drop + use<> {
+        CloseOnDrop(Arc::downgrade(self))
+    }
+
     /// Waits until no lane has anything left to release, at most for the response timeout. By the caller's timers: the
     /// client's own runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {

@@ -307,6 +307,27 @@ async fn a_single_try_does_not_overtake_a_queue() {
     .await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_closed_leaves_the_queue() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.is_queued()), |kind| async move {
+        let server = Server::start();
+        let (one, two) = clients(&server).await;
+        let guard = kind.lock(&one, NAME).lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = kind.lock(&two, NAME);
+            async move { lock.lock().await }
+        });
+        let queue = kind.keys_of_a_waiter(NAME)[0].clone();
+        eventually(|| length(&server, "LLEN", &queue) == 1).await;
+        two.close().await;
+        assert_eq!(length(&server, "LLEN", &queue), 0, "{kind}");
+        assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })), "{kind}");
+        guard.unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &server, &[&one]).await;
+    })
+    .await;
+}
+
 const NAMES: [&str; 9] =
     ["n", "a{b}c", "{x}", "a}", "a{", "{}x", "two words", "schloß 鎖 🔒", "line\nbreak \"quoted\" *?[x]"];
 
