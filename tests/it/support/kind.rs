@@ -6,7 +6,7 @@ use std::fmt;
 
 use redisson_lock::{BackOff, Client, Lock};
 
-use super::{Server, eventually, since};
+use super::{Server, eventually, since, versions};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -210,4 +210,18 @@ pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &
     for client in clients {
         eventually(|| format!("{client:?}").contains("lanes: 0 ")).await;
     }
+}
+
+/// Each version of Redisson that is tested, with each of `what` that it has.
+pub fn in_versions<T: Copy>(
+    what: impl IntoIterator<Item = T>,
+    kind_of: impl Fn(T) -> Kind,
+) -> Vec<(&'static str, T)> {
+    let what: Vec<_> = what.into_iter().collect();
+    let versions = versions().into_iter().map(|version| &*version.leak());
+    let of = |version: &'static str| {
+        let known = what.iter().filter(|&&one| kind_of(one).is_in(version));
+        known.map(|&one| (version, one)).collect::<Vec<_>>()
+    };
+    versions.flat_map(of).collect()
 }

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod crossing;
 pub mod java;
+pub mod keyspace;
 pub mod kind;
 pub mod messages;
 pub mod proxy;

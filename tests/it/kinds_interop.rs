@@ -1,0 +1,429 @@
+//! A Rust task and a Java thread on one lock of each kind, for every version of Redisson that has it: who wakes whom,
+//! and that neither can tell the other from one of his own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redisson_lock::{Client, HoldState, LockGuard, Owner};
+use tokio::task::JoinHandle;
+
+use crate::support::java::{JavaClient, JavaThread, Pending};
+use crate::support::keyspace::Look;
+use crate::support::kind::{Kind, channels, each, in_versions, nothing_is_left};
+use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, since};
+
+const NAME: &str = "n";
+const ROUNDS: usize = 30;
+/// A wake-up by message is well below this; one by TTL would take 30 s.
+const WOKEN: Duration = Duration::from_millis(20);
+/// The longest step of the back-off of a spin lock, here and there.
+const LONGEST_STEP: Duration = Duration::from_millis(128);
+
+fn bound(kind: Kind) -> Duration {
+    if kind.publishes() { WOKEN } else { WOKEN + LONGEST_STEP }
+}
+
+fn rivals() -> Vec<(&'static str, (Kind, Kind))> {
+    in_versions(Kind::RIVALS, |(holder, _)| holder)
+}
+
+/// Ends when one waits: it has subscribed, or, where it can't, has looked several times.
+async fn somebody_waits(waiter: Kind, server: &Server, scripts_before: u64) {
+    if waiter.publishes() {
+        eventually(|| channels(server).len() == 1).await;
+    } else {
+        eventually(|| server.scripts() >= scripts_before + 3).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rust_is_woken_by_javas_release_of_each_kind() {
+    each(rivals(), |(version, (holder, waiter))| async move {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            java.lock(holder.java(), NAME).await.unwrap();
+            let lock = waiter.lock(&client, NAME);
+            let before = server.scripts();
+            let waiting = tokio::spawn(async move {
+                let guard = lock.lock().await.unwrap();
+                let entered = monotonic_ns();
+                guard.unlock().await.unwrap();
+                entered
+            });
+            somebody_waits(waiter, &server, before).await;
+            // By then we have glanced at the lock after 10, 30 and 70 ms; the next glance is far away.
+            tokio::time::sleep(Duration::from_millis(85)).await;
+            let unlocked = java.unlock(holder.java(), NAME).await;
+            took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
+            unlocked.unwrap();
+            eventually(|| channels(&server).is_empty()).await;
+        }
+        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+        println!("{version}: Java's {holder} to Rust's {waiter}: median {median:?}, worst {worst:?}");
+        assert!(median < bound(waiter) && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_is_woken_by_rusts_release_of_each_kind() {
+    for (version, (holder, waiter)) in rivals() {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            let guard = holder.lock(&client, NAME).lock().await.unwrap();
+            let before = server.scripts();
+            let mut waiting = java.lock(waiter.java(), NAME);
+            waiting.started().await;
+            somebody_waits(waiter, &server, before).await;
+            if holder.message() == "1" {
+                // By this message Redisson wakes only threads that sleep already, and one that was about to sleeps on until
+                // its record's lease is over; which no event tells.
+                eventually(|| server.scripts() >= before + 2).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            let unlocking = monotonic_ns();
+            guard.unlock().await.unwrap();
+            let entered = waiting.await;
+            took.push(entered.done_ns.saturating_sub(unlocking));
+            entered.unwrap();
+            java.unlock(waiter.java(), NAME).await.unwrap();
+            eventually(|| channels(&server).is_empty()).await;
+        }
+        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+        println!("{version}: Rust's {holder} to Java's {waiter}: median {median:?}, worst {worst:?}");
+        assert!(median < bound(waiter) && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_side_sees_what_the_other_holds_and_how_often() {
+    let cases = in_versions(Kind::ALL, |kind| kind);
+    each(cases, |(version, kind)| async move {
+        let server = Server::start();
+        let java_client = Java::get(version).client(&server, 0).await;
+        let (java, other) = (java_client.thread("t"), java_client.thread("u"));
+        let client = Client::connect(server.url()).await.unwrap();
+        let (lock, rival) = (kind.lock(&client, NAME), kind.rival());
+        let levels = if kind.is_reentrant() { 3 } else { 1 };
+
+        for _ in 0..levels {
+            java.lock(kind.java(), NAME).await.unwrap();
+        }
+        let holder = lock.holder().await.unwrap().expect("Java holds it");
+        assert_eq!((holder.count(), holder.client_id()), (levels, java_client.uuid()), "{version}, {kind}");
+        let owner = java.owner().await;
+        let suffix = if kind == Kind::Write { ":write" } else { "" };
+        assert_eq!(holder.owner(), format!("{owner}{suffix}"), "{version}, {kind}");
+        assert!(lock.is_locked().await.unwrap() && !lock.is_held().await.unwrap(), "{version}, {kind}");
+        assert_eq!(lock.hold_count().await.unwrap(), 0, "{version}, {kind}");
+        assert!(rival.lock(&client, NAME).try_lock().await.unwrap().is_none(), "{version}, {kind}");
+        for _ in 0..levels {
+            java.unlock(kind.java(), NAME).await.unwrap();
+        }
+        assert!(
+            !lock.is_locked().await.unwrap() && lock.holder().await.unwrap().is_none(),
+            "{version}, {kind}"
+        );
+
+        let mut guards = Vec::new();
+        for _ in 0..levels {
+            guards.push(lock.lock().await.unwrap());
+        }
+        while let Some(guard) = guards.pop() {
+            assert!(java.is_locked(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
+            assert!(!java.is_held(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
+            assert!(!java.try_lock(rival.java(), NAME).await.unwrap(), "{version}, {kind}");
+            let ttl = other.remain_ttl(kind.java(), NAME).await.unwrap();
+            assert!(ttl.is_none_or(|ttl| (28_000..=30_000).contains(&ttl)), "{version}, {kind}: {ttl:?}");
+            guard.unlock().await.unwrap();
+        }
+        assert!(!java.is_locked(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
+        assert!(java.try_lock(rival.java(), NAME).await.unwrap(), "{version}, {kind}");
+        java.unlock(rival.java(), NAME).await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_of_both_sides_share_and_keep_writers_out() {
+    for (version, _) in in_versions([()], |()| Kind::Read) {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = client.read_write_lock(NAME);
+        let (t, u) = (java.thread("t"), java.thread("u"));
+        t.lock("read", NAME).await.unwrap();
+        let ours = lock.read().try_lock().await.unwrap().expect("readers share");
+        assert!(u.try_lock("read", NAME).await.unwrap(), "{version}");
+        let writer = lock.write().with_owner(&Owner::unique());
+        // Whoever leaves, those who stay keep writers out.
+        t.unlock("read", NAME).await.unwrap();
+        assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
+        assert!(!t.try_lock("write", NAME).await.unwrap(), "{version}");
+        u.unlock("read", NAME).await.unwrap();
+        assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
+        assert!(!t.try_lock("write", NAME).await.unwrap(), "{version}");
+        assert_eq!(ours.state(), HoldState::Held);
+        t.lock("read", NAME).await.unwrap();
+        ours.unlock().await.unwrap();
+        assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
+        t.unlock("read", NAME).await.unwrap();
+        writer.try_lock().await.unwrap().expect("no reader is left").unlock().await.unwrap();
+    }
+}
+
+/// One who holds or waits, of either side.
+enum Party<'a> {
+    Java(&'a JavaClient, &'static str),
+    Rust(&'a Client, Owner),
+}
+
+enum Entering {
+    Java(Pending<()>),
+    Rust(JoinHandle<LockGuard>),
+}
+
+impl Party<'_> {
+    async fn text(&self) -> String {
+        match self {
+            Self::Java(client, thread) => client.thread(thread).owner().await,
+            Self::Rust(client, owner) => format!("{}:owner-{}", client.id(), owner.as_str()),
+        }
+    }
+
+    fn enter(&self, kind: Kind) -> Entering {
+        match self {
+            Self::Java(client, thread) => Entering::Java(client.thread(thread).lock(kind.java(), NAME)),
+            Self::Rust(client, owner) => {
+                let lock = kind.lock(client, NAME).with_owner(owner);
+                Entering::Rust(tokio::spawn(async move { lock.lock().await.unwrap() }))
+            }
+        }
+    }
+
+    async fn hold(&self, kind: Kind) -> Held {
+        self.enter(kind).entered(self, kind).await
+    }
+}
+
+impl Entering {
+    async fn entered(self, party: &Party<'_>, kind: Kind) -> Held {
+        match (self, party) {
+            (Self::Rust(entering), _) => Held::Rust(entering.await.unwrap()),
+            (Self::Java(entering), Party::Java(client, thread)) => {
+                entering.await.unwrap();
+                Held::Java(client.thread(thread), kind)
+            }
+            _ => unreachable!("it is the same party"),
+        }
+    }
+}
+
+enum Held {
+    Java(JavaThread, Kind),
+    Rust(LockGuard),
+}
+
+impl Held {
+    async fn leave(self) {
+        match self {
+            Self::Java(thread, kind) => thread.unlock(kind.java(), NAME).await.unwrap(),
+            Self::Rust(guard) => guard.unlock().await.unwrap(),
+        }
+    }
+}
+
+/// Which of the two is of Java.
+const SIDES: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
+
+/// A server, and a client of either side.
+struct Bench {
+    version: &'static str,
+    server: Server,
+    /// Of each of the two, because among those of one client there is less to see.
+    rust: [Client; 2],
+    java: JavaClient,
+    /// What older versions always have, newer ones have as a setting.
+    allowance: Duration,
+}
+
+impl Bench {
+    async fn start(version: &'static str) -> Self {
+        let server = Server::start();
+        let allowance = Duration::from_secs(if since(version, 3, 52) { 300 } else { 5 });
+        let rust = || Client::builder().fair_lock_wait_timeout(allowance).connect(server.url());
+        let rust = [rust().await.unwrap(), rust().await.unwrap()];
+        let java = Java::get(version).client(&server, 0).await;
+        Self { version, server, rust, java, allowance }
+    }
+
+    fn parties(&self, is_java: [bool; 2]) -> [Party<'_>; 2] {
+        [0, 1].map(|n| match is_java[n] {
+            true => Party::Java(&self.java, ["a", "b"][n]),
+            false => Party::Rust(&self.rust[n], Owner::new("job").unwrap()),
+        })
+    }
+
+    /// What the server has after each step that `A` and `B` take, whichever of them are of Java: it has to be the same.
+    async fn same_on_both_sides(
+        &self,
+        what: &str,
+        steps: impl AsyncFn(&Server, [&Party<'_>; 2], &mut dyn FnMut(&str)),
+    ) {
+        let mut traces = Vec::new();
+        for sides in SIDES {
+            let [a, b] = self.parties(sides);
+            let (text_a, text_b) = (a.text().await, b.text().await);
+            let look = Look {
+                owners: &[(&text_a, "A"), (&text_b, "B")],
+                lease_ms: 30_000,
+                allowance_ms: self.allowance.as_millis() as i64,
+            };
+            let mut trace: Vec<(String, BTreeMap<String, String>)> = Vec::new();
+            let mut record = |step: &str| trace.push((step.to_owned(), look.at(&self.server)));
+            steps(&self.server, [&a, &b], &mut record).await;
+            traces.push((sides, trace));
+            eventually(|| channels(&self.server).is_empty()).await;
+            redis::cmd("FLUSHALL").exec(&mut self.server.cli()).unwrap();
+        }
+        let (_, among_java) = &traces[0];
+        for (sides, trace) in &traces[1..] {
+            assert_eq!(trace, among_java, "{}, {what}: by {sides:?}, and among Java", self.version);
+        }
+    }
+}
+
+/// One for each version.
+#[derive(Default)]
+struct Benches(BTreeMap<&'static str, Bench>);
+
+impl Benches {
+    async fn of(&mut self, version: &'static str) -> &Bench {
+        if !self.0.contains_key(version) {
+            self.0.insert(version, Bench::start(version).await);
+        }
+        &self.0[version]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_redis_does_not_tell_who_holds_and_who_waits() {
+    let mut benches = Benches::default();
+    for (version, (holder, waiter)) in rivals() {
+        let bench = benches.of(version).await;
+        bench
+            .same_on_both_sides(&format!("{holder} and {waiter}"), async |server, [a, b], look| {
+                let held = a.hold(holder).await;
+                look("one holds");
+                let before = server.scripts();
+                let entering = b.enter(waiter);
+                somebody_waits(waiter, server, before).await;
+                if holder.message() == "1" {
+                    eventually(|| server.scripts() >= before + 2).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                look("another waits");
+                held.leave().await;
+                let held = entering.entered(b, waiter).await;
+                look("the other holds");
+                held.leave().await;
+                look("nobody does");
+            })
+            .await;
+    }
+}
+
+/// But for read locks, of which the record says 1; and Redisson numbers re-entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_redis_does_not_tell_who_takes_it_again() {
+    let kinds = [Kind::Reentrant, Kind::Fair, Kind::Spin, Kind::Write];
+    let mut benches = Benches::default();
+    for (version, kind) in in_versions(kinds, |kind| kind) {
+        let bench = benches.of(version).await;
+        // Redisson's writer adds a lease with each re-entry.
+        let further = if kind == Kind::Write { Duration::ZERO } else { Duration::from_secs(30) };
+        bench
+            .same_on_both_sides(&format!("a {kind} again"), async |_, [a, _], look| {
+                let outer = a.hold(kind).await;
+                look("once");
+                let inner = a.hold(kind).await;
+                if !further.is_zero() {
+                    look("twice");
+                }
+                inner.leave().await;
+                if !further.is_zero() {
+                    look("once again");
+                }
+                outer.leave().await;
+                look("not at all");
+                let held = a.hold(kind).await;
+                look("once more");
+                held.leave().await;
+            })
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_redis_does_not_tell_who_reads_beside_whom() {
+    for (version, ()) in in_versions([()], |()| Kind::Read) {
+        let bench = Bench::start(version).await;
+        bench
+            .same_on_both_sides("readers and a downgrade", async |_, [a, b], look| {
+                let read = a.hold(Kind::Read).await;
+                let beside = b.hold(Kind::Read).await;
+                look("two read");
+                read.leave().await;
+                look("one of them does");
+                beside.leave().await;
+                look("nobody does");
+                let write = a.hold(Kind::Write).await;
+                let read = a.hold(Kind::Read).await;
+                look("a writer reads");
+                write.leave().await;
+                look("it reads only");
+                let beside = b.hold(Kind::Read).await;
+                look("another joins it");
+                read.leave().await;
+                beside.leave().await;
+                look("nobody does");
+                let write = a.hold(Kind::Write).await;
+                a.hold(Kind::Read).await.leave().await;
+                look("the writer has read");
+                write.leave().await;
+                look("nobody does");
+            })
+            .await;
+    }
+}
+
+/// Nothing of Rust's stays behind where Java was there, too; Java's latches aside.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_of_ours_is_left_after_javas_visit() {
+    each(rivals(), |(version, (holder, waiter))| async move {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        for _ in 0..3 {
+            java.lock(holder.java(), NAME).await.unwrap();
+            let lock = waiter.lock(&client, NAME);
+            let gave_up = lock.try_lock_for(Duration::from_millis(300)).await.unwrap();
+            assert!(gave_up.is_none(), "{version}, {waiter}");
+            java.unlock(holder.java(), NAME).await.unwrap();
+            drop(lock.lock().await.unwrap());
+        }
+        let mut cli = server.cli();
+        let latches: Vec<String> = redis::cmd("KEYS").arg("*latch*").query(&mut cli).unwrap();
+        for latch in latches {
+            redis::cmd("DEL").arg(latch).exec(&mut cli).unwrap();
+        }
+        nothing_is_left(waiter, NAME, &server, &[&client]).await;
+    })
+    .await;
+}
