@@ -7,6 +7,7 @@ mod cancelled_calls;
 mod cancelled_tasks;
 mod examples;
 mod faults;
+mod groups;
 mod interop;
 mod kinds;
 mod kinds_cancelled;

@@ -1,0 +1,288 @@
+//! Locks on values of a group, and on keys of maps: among Rust tasks, and beside Java.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Codec, Error, HoldState, Kryo5, Lock, LossReason, Owner, Utf8};
+use tokio::task::JoinSet;
+
+use crate::support::kind::{channels, keys};
+use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, since, versions};
+
+const CHANNEL: &str = "redisson_lock__channel:{g}";
+/// The hashes of the values `x` and `y`, as Java's default codec has them.
+const X: &str = "UAtNwcfhLzLiIyViPu3ySw";
+const Y: &str = "aontSToqYqQXNA8h9vd9SA";
+const ROUNDS: usize = 30;
+const WOKEN: Duration = Duration::from_millis(20);
+
+fn group(client: &Client, values: &[&str]) -> Lock {
+    client.group_lock("g", values.iter().map(|value| Kryo5.encode(value)))
+}
+
+fn record(server: &Server) -> BTreeMap<String, String> {
+    redis::cmd("HGETALL").arg("g").query(&mut server.cli()).unwrap()
+}
+
+/// Nothing is left but what tells a repeat from a new request, which ends by itself.
+async fn nothing_is_left(server: &Server) {
+    eventually(|| keys(server).iter().all(|key| key.starts_with("{g}:redisson-lock:"))).await;
+    eventually(|| channels(server).is_empty()).await;
+    for key in keys(server) {
+        let ttl: i64 = redis::cmd("PTTL").arg(key).query(&mut server.cli()).unwrap();
+        assert!((1..=60_000).contains(&ttl), "{ttl}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_of_other_values_do_not_exclude_each_other() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Owner::unique();
+    let both = group(&client, &["x", "y"]).lock().await.unwrap();
+    let started = Instant::now();
+    for values in [&["x"][..], &["y"], &["y", "z"], &["z", "x"]] {
+        let lock = group(&client, values).with_owner(&other);
+        assert!(lock.try_lock().await.unwrap().is_none(), "{values:?}");
+        assert!(lock.is_locked().await.unwrap() && !lock.is_held().await.unwrap(), "{values:?}");
+        assert_eq!(lock.holder().await.unwrap().unwrap().owner(), both.owner(), "{values:?}");
+    }
+    let free = group(&client, &["z"]).with_owner(&other);
+    assert!(!free.is_locked().await.unwrap() && free.remaining_lease().await.unwrap().is_none());
+    let apart = free.lock().await.unwrap();
+    let left = group(&client, &["x", "z"]).remaining_lease().await.unwrap().unwrap();
+    assert!(left > Duration::from_secs(29).saturating_sub(started.elapsed()), "{left:?}");
+    apart.unlock().await.unwrap();
+    both.unlock().await.unwrap();
+    nothing_is_left(&server).await;
+}
+
+/// An owner's holds may overlap in part, and end in any order.
+#[tokio::test]
+async fn values_are_counted_one_by_one() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let [x, y, both] = [&["x"][..], &["y"], &["y", "x", "y"]].map(|values| group(&client, values));
+    let first = both.lock().await.unwrap();
+    let second = x.lock().await.unwrap();
+    let counts = async || {
+        let count = async |lock: &Lock| lock.hold_count().await.unwrap();
+        (count(&x).await, count(&y).await, count(&both).await)
+    };
+    assert_eq!(counts().await, (2, 1, 1));
+    let fields = record(&server);
+    let owner = first.owner();
+    assert_eq!((&*fields[X], &*fields[Y], fields.len()), (owner, owner, 6));
+    assert_eq!(fields[&format!("{X}:{owner}:lock_count")], "2");
+    first.unlock().await.unwrap();
+    assert_eq!(counts().await, (1, 0, 0));
+    assert_eq!(record(&server).len(), 3);
+    second.unlock().await.unwrap();
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_that_wants_overlapping_values_is_excluded_value_by_value() {
+    let server = Server::start();
+    let clients =
+        [Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap()];
+    let counters: Arc<[AtomicU64; 3]> = Arc::default();
+    let mut tasks = JoinSet::new();
+    for task in 0..6_usize {
+        let (client, counters) = (clients[task % 2].clone(), counters.clone());
+        tasks.spawn(async move {
+            let wanted = [task % 3, (task + 1) % 3];
+            let lock = group(&client, &wanted.map(|value| ["x", "y", "z"][value]));
+            for _ in 0..50 {
+                let guard = lock.lock().await.unwrap();
+                let seen = wanted.map(|value| counters[value].load(Ordering::Relaxed));
+                tokio::task::yield_now().await;
+                for (value, seen) in wanted.into_iter().zip(seen) {
+                    counters[value].store(seen + 1, Ordering::Relaxed);
+                }
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)), [200; 3]);
+    nothing_is_left(&server).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_is_kept_up_and_its_loss_is_told() {
+    let server = Server::start();
+    let lease = Duration::from_millis(600);
+    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+    let lock = group(&client, &["x", "y"]);
+    let guard = lock.lock().await.unwrap();
+    let first = guard.deadline();
+    // By several renewals.
+    while guard.deadline() < first + 2 * lease {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(guard.state(), HoldState::Held);
+    }
+    assert!(lock.is_held().await.unwrap());
+    redis::cmd("HDEL").arg("g").arg(Y).exec(&mut server.cli()).unwrap();
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Taken));
+    assert!(matches!(guard.unlock().await, Err(Error::NotHeld { .. })));
+    eventually(|| !record(&server).contains_key(X)).await;
+
+    let fixed = lock.with_lease(Duration::from_millis(100)).lock().await.unwrap();
+    assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::Expired));
+    // What lapsed keeps nobody out.
+    let next = lock.with_owner(&Owner::unique()).try_lock().await.unwrap().expect("it is free");
+    assert!(lock.force_unlock().await.unwrap() && !lock.force_unlock().await.unwrap());
+    assert!(matches!(next.unlock().await, Err(Error::Lost { .. })));
+    assert!(matches!(group(&client, &[]).lock().await, Err(Error::Misuse { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_and_rust_wait_for_each_other_in_a_group() {
+    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        for (alias, values) in [("x", &["x"][..]), ("xy", &["x", "y"]), ("z", &["z"])] {
+            java.group(alias, "g", values).await.unwrap();
+        }
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = group(&client, &["x", "y"]);
+        let (mut to_rust, mut to_java) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            java.lock("group", "xy").await.unwrap();
+            let waiting = tokio::spawn({
+                let lock = lock.clone();
+                async move { (lock.lock().await.unwrap(), monotonic_ns()) }
+            });
+            eventually(|| channels(&server) == [CHANNEL]).await;
+            let unlocked = java.unlock("group", "xy").await;
+            let (guard, entered) = waiting.await.unwrap();
+            to_rust.push(entered.saturating_sub(unlocked.started_ns));
+            unlocked.unwrap();
+
+            // The other values are Java's to take meanwhile.
+            java.lock("group", "z").await.unwrap();
+            java.unlock("group", "z").await.unwrap();
+            let waiting = java.lock("group", "x");
+            eventually(|| channels(&server) == [CHANNEL]).await;
+            let unlocking = monotonic_ns();
+            guard.unlock().await.unwrap();
+            let entered = waiting.await;
+            to_java.push(entered.done_ns.saturating_sub(unlocking));
+            entered.unwrap();
+            java.unlock("group", "x").await.unwrap();
+            eventually(|| channels(&server).is_empty()).await;
+        }
+        let (rust, java) = (median(&mut to_rust), median(&mut to_java));
+        println!("{version}: to Rust {rust:?}, to Java {java:?}");
+        assert!(rust < WOKEN && java < WOKEN, "{version}: {rust:?}, {java:?}");
+        nothing_is_left(&server).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_groups_record_is_javas() {
+    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        java.group("xy", "g", &["x", "y"]).await.unwrap();
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = group(&client, &["x", "y"]);
+        let look = |owner: &str| -> (Vec<(String, String)>, bool) {
+            let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(&mut server.cli()).unwrap();
+            let now = seconds * 1000 + micros / 1000;
+            let fields = record(&server).into_iter().map(|(field, value)| {
+                let ends = field.ends_with("expire_time").then(|| value.parse::<i64>().unwrap() - now);
+                let value = match ends {
+                    Some(29_000..=30_000) => "in a lease".to_owned(),
+                    _ => value.replace(owner, "owner"),
+                };
+                (field.replace(owner, "owner"), value)
+            });
+            let mut fields: Vec<_> = fields.collect();
+            fields.sort();
+            let ttl: i64 = redis::cmd("PTTL").arg("g").query(&mut server.cli()).unwrap();
+            (fields, (29_000..=30_000).contains(&ttl))
+        };
+        let owner = java.owner().await;
+        java.lock("group", "xy").await.unwrap();
+        let once = look(&owner);
+        assert!(lock.is_locked().await.unwrap() && lock.try_lock().await.unwrap().is_none(), "{version}");
+        assert_eq!(lock.holder().await.unwrap().unwrap().owner(), owner, "{version}");
+        java.lock("group", "xy").await.unwrap();
+        let twice = look(&owner);
+        java.unlock("group", "xy").await.unwrap();
+        java.unlock("group", "xy").await.unwrap();
+
+        let first = lock.lock().await.unwrap();
+        assert_eq!(look(first.owner()), once, "{version}");
+        assert!(!java.try_lock("group", "xy").await.unwrap(), "{version}");
+        let second = lock.lock().await.unwrap();
+        assert_eq!(look(first.owner()), twice, "{version}");
+        second.unlock().await.unwrap();
+        assert_eq!(look(first.owner()), once, "{version}");
+        first.unlock().await.unwrap();
+        assert!(java.try_lock("group", "xy").await.unwrap(), "{version}");
+        java.unlock("group", "xy").await.unwrap();
+    }
+}
+
+/// A renewal of either side leaves the other's holds in the same record alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_of_both_sides_outlive_their_leases_in_one_group() {
+    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 900).await.thread("t");
+        java.group("x", "g", &["x"]).await.unwrap();
+        java.lock("group", "x").await.unwrap();
+        let lease = Duration::from_millis(900);
+        let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+        let guard = group(&client, &["y"]).lock().await.unwrap();
+        let until = guard.deadline() + 2 * lease;
+        while guard.deadline() < until {
+            assert_eq!(guard.state(), HoldState::Held, "{version}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(group(&client, &["x"]).try_lock().await.unwrap().is_none(), "{version}");
+        java.unlock("group", "x").await.unwrap();
+        guard.unlock().await.unwrap();
+        nothing_is_left(&server).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_of_a_map_has_javas_objects() {
+    for version in versions().into_iter().filter(|version| since(version, 3, 10)) {
+        let server = Server::start();
+        let java = Java::get(&version).client_with(&server, 0, &["codec=StringCodec"]).await.unwrap();
+        let thread = java.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        for (map, key) in [("m", "x"), ("a{b}", "ordérs"), ("a}", "")] {
+            let entry = client.map_entry(map, Utf8.encode(key));
+            let locks = [
+                ("plain", entry.lock()),
+                ("fair", entry.fair_lock()),
+                ("read", entry.read_write_lock().read().clone()),
+                ("write", entry.read_write_lock().write().clone()),
+            ];
+            for (kind, lock) in locks {
+                let name = thread.of_entry(kind, map, key).await.unwrap();
+                let guard = lock.lock().await.unwrap();
+                assert_eq!(guard.name(), name, "{version}");
+                assert!(name.contains(entry.hash()), "{version}");
+                guard.unlock().await.unwrap();
+            }
+            let name = thread.of_entry("semaphore", map, key).await.unwrap();
+            assert!(thread.semaphore(&name).try_set_permits(3).await.unwrap(), "{version}");
+            assert_eq!(entry.semaphore().available_permits().await.unwrap(), 3, "{version}");
+            let name = thread.of_entry("permitsemaphore", map, key).await.unwrap();
+            assert!(thread.permits(&name).try_set_permits(2).await.unwrap(), "{version}");
+            assert_eq!(entry.expirable_semaphore().available_permits().await.unwrap(), 2, "{version}");
+            let name = thread.of_entry("latch", map, key).await.unwrap();
+            assert!(thread.latch(&name).try_set_count(1).await.unwrap(), "{version}");
+            assert_eq!(entry.count_down_latch().count().await.unwrap(), 1, "{version}");
+        }
+    }
+}
