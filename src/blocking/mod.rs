@@ -81,8 +81,7 @@ impl Client {
 
     /// See [`crate::Client::read_write_lock`].
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        let lock = self.client.read_write_lock(name);
-        ReadWriteLock { read: self.of_thread(lock.read()), write: self.of_thread(lock.write()) }
+        self.both_of_thread(&self.client.read_write_lock(name))
     }
 
     /// See [`crate::Client::value_lock`].
@@ -114,8 +113,17 @@ impl Client {
         self.of_thread(&self.client.group_lock(group, values))
     }
 
+    /// See [`crate::Client::map_entry`].
+    pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
+        MapEntry { entry: self.client.map_entry(map, key), client: self.clone() }
+    }
+
     fn of_thread(&self, lock: &crate::Lock) -> Lock {
         Lock { lock: lock.with_thread(), runtime: self.runtime.clone() }
+    }
+
+    fn both_of_thread(&self, lock: &crate::ReadWriteLock) -> ReadWriteLock {
+        ReadWriteLock { read: self.of_thread(lock.read()), write: self.of_thread(lock.write()) }
     }
 
     /// The uuid by which this client's holds are known.
@@ -253,6 +261,53 @@ impl ReadWriteLock {
     /// See [`crate::ReadWriteLock::write`].
     pub fn write(&self) -> &Lock {
         &self.write
+    }
+}
+
+/// [`crate::MapEntry`] for threads.
+#[derive(Clone, Debug)]
+pub struct MapEntry {
+    entry: crate::MapEntry,
+    client: Client,
+}
+
+impl MapEntry {
+    /// See [`crate::MapEntry::hash`].
+    pub fn hash(&self) -> &str {
+        self.entry.hash()
+    }
+
+    /// See [`crate::MapEntry::lock`].
+    pub fn lock(&self) -> Lock {
+        self.client.of_thread(&self.entry.lock())
+    }
+
+    /// See [`crate::MapEntry::fair_lock`].
+    pub fn fair_lock(&self) -> Lock {
+        self.client.of_thread(&self.entry.fair_lock())
+    }
+
+    /// See [`crate::MapEntry::read_write_lock`].
+    pub fn read_write_lock(&self) -> ReadWriteLock {
+        self.client.both_of_thread(&self.entry.read_write_lock())
+    }
+
+    /// See [`crate::MapEntry::semaphore`].
+    pub fn semaphore(&self) -> Semaphore {
+        Semaphore { semaphore: self.entry.semaphore(), runtime: self.client.runtime.clone() }
+    }
+
+    /// See [`crate::MapEntry::expirable_semaphore`].
+    pub fn expirable_semaphore(&self) -> ExpirableSemaphore {
+        ExpirableSemaphore {
+            semaphore: self.entry.expirable_semaphore(),
+            runtime: self.client.runtime.clone(),
+        }
+    }
+
+    /// See [`crate::MapEntry::count_down_latch`].
+    pub fn count_down_latch(&self) -> CountDownLatch {
+        CountDownLatch { latch: self.entry.count_down_latch(), runtime: self.client.runtime.clone() }
     }
 }
 

@@ -177,6 +177,7 @@ const PUBLIC: &[&str] = &[
     "ExpirableSemaphore",
     "Lock",
     "LockGuard",
+    "MapEntry",
     "ReadWriteLock",
     "Semaphore",
     "SemaphorePermit",

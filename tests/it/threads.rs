@@ -2,7 +2,7 @@
 
 use crate::support::Server;
 use redisson_lock::blocking::{Client, Lock};
-use redisson_lock::{Error, HoldState, LossReason};
+use redisson_lock::{BackOff, Error, HoldState, LossReason};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
@@ -119,4 +119,80 @@ fn leases_losses_and_force_unlocks_are_told_to_threads_too() {
     assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LossReason::Gone, .. })));
     client.close();
     assert!(matches!(lock.lock(), Err(Error::Unavailable { .. })));
+}
+
+/// Each kind for threads: one thread has it, another has to wait, and gets it.
+#[test]
+fn each_kind_serves_threads() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let entry = client.map_entry("m", "key");
+    let locks = [
+        client.fair_lock("fair"),
+        client.fenced_lock("fenced"),
+        client.spin_lock("spin", BackOff::default()),
+        client.non_reentrant_lock("once"),
+        client.non_reentrant_fair_lock("once-fair"),
+        client.read_write_lock("rw").write().clone(),
+        client.value_lock("value"),
+        client.group_lock("group", ["x", "y"]),
+        entry.lock(),
+        entry.fair_lock(),
+        entry.read_write_lock().write().clone(),
+    ];
+    for lock in locks {
+        let guard = lock.lock().unwrap();
+        std::thread::scope(|scope| {
+            let (tried, trying) = std::sync::mpsc::channel();
+            scope.spawn(|| {
+                let tried = tried;
+                assert!(lock.try_lock().unwrap().is_none(), "{lock:?}");
+                assert!(lock.try_lock_for(Duration::from_millis(20)).unwrap().is_none(), "{lock:?}");
+                tried.send(()).unwrap();
+                lock.lock().unwrap().unlock().unwrap();
+            });
+            trying.recv().unwrap();
+            guard.unlock().unwrap();
+        });
+        assert!(!lock.is_locked().unwrap(), "{lock:?}");
+    }
+    let reads = client.read_write_lock("rw");
+    let guard = reads.read().lock().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| reads.read().lock().unwrap().unlock().unwrap());
+    });
+    guard.unlock().unwrap();
+
+    let semaphore = client.semaphore("s");
+    assert!(semaphore.try_set_permits(2).unwrap());
+    let permit = semaphore.acquire_many(2).unwrap();
+    assert!(semaphore.try_acquire().unwrap().is_none());
+    assert!(semaphore.try_acquire_for(1, Duration::from_millis(20)).unwrap().is_none());
+    permit.release().unwrap();
+    semaphore.try_acquire_many(2).unwrap().unwrap().forget();
+    semaphore.release(1).unwrap();
+    assert_eq!((semaphore.add_permits(3).unwrap(), semaphore.available_permits().unwrap()), (4, 4));
+    assert_eq!(semaphore.drain_permits().unwrap(), 4);
+    assert!(entry.semaphore().try_set_permits_for(1, Duration::from_secs(9)).unwrap());
+
+    let seats = client.expirable_semaphore("e");
+    assert!(seats.try_set_permits(1).unwrap());
+    let seat = seats.with_lease(Duration::from_millis(50)).acquire().unwrap();
+    assert_eq!((seat.state(), seat.ids().len()), (HoldState::Held, 1));
+    let next = seats.without_lease().acquire_many(1).unwrap();
+    assert!(matches!(seat.release(), Err(Error::NotHeld { .. })));
+    assert!(seats.try_acquire().unwrap().is_none());
+    assert!(seats.try_acquire_for(1, Duration::from_millis(20)).unwrap().is_none());
+    next.release().unwrap();
+    assert_eq!(seats.available_permits().unwrap(), 1);
+
+    let latch = client.count_down_latch("l");
+    assert!(latch.try_set_count(2).unwrap() && !latch.wait_for(Duration::from_millis(20)).unwrap());
+    std::thread::scope(|scope| {
+        scope.spawn(|| latch.wait().unwrap());
+        latch.count_down().unwrap();
+        assert_eq!(latch.count().unwrap(), 1);
+        latch.count_down().unwrap();
+    });
+    assert!(latch.try_set_count(1).unwrap() && latch.delete().unwrap() && !latch.delete().unwrap());
 }
