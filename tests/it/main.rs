@@ -10,6 +10,7 @@ mod faults;
 mod interop;
 mod kinds;
 mod kinds_cancelled;
+mod kinds_crowds;
 mod kinds_interop;
 mod kinds_loss;
 mod kinds_lost_replies;
