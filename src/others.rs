@@ -104,7 +104,10 @@ impl Driver {
     pub(crate) fn busy(&mut self, kind: &Arc<dyn Contend>, before: Mark, ttl: Option<Duration>) {
         let now = Moment::now();
         let earlier = self.told.take().filter(|told| told.before.epoch == before.epoch);
-        let look = ttl.unwrap_or(self.session.options.lease / 3).max(SHORTEST_LOOK);
+        let lease = self.session.options.lease;
+        // Who was taken for gone is told of nothing, and what has to end first may last for much longer than a lease.
+        let longest = if kind.manner().queued { lease } else { Duration::MAX };
+        let look = ttl.unwrap_or(lease / 3).clamp(SHORTEST_LOOK, longest.max(SHORTEST_LOOK));
         let poll = kind.poll().or_else(|| self.pollers().then_some(AMONG_POLLERS));
         let step = match (&earlier, poll) {
             (Some(told), Some(poll)) => poll.after(told.step),

@@ -9,6 +9,7 @@ pub mod java;
 pub mod keyspace;
 pub mod kind;
 pub mod messages;
+pub mod monitor;
 pub mod proxy;
 pub mod random;
 pub mod record;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use java::Java;
 pub use messages::Messages;
+pub use monitor::Monitor;
 pub use proxy::Proxy;
 pub use server::Server;
 pub use worker::program;
