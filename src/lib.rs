@@ -27,12 +27,16 @@ mod lock;
 #[cfg(measuring)]
 #[doc(hidden)]
 pub mod measuring;
+mod members;
+mod multi_guard;
+mod multi_lock;
 mod options;
 mod others;
 mod owner;
 mod permissions;
 mod pipelined;
 mod pubsub;
+mod red_lock;
 mod release;
 mod schedule;
 mod script;
@@ -49,6 +53,9 @@ pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};
+pub use multi_guard::{MultiHolding, MultiLockGuard};
+pub use multi_lock::MultiLock;
 pub use options::{BackOff, HandOff};
 pub use owner::Owner;
+pub use red_lock::RedLock;
 pub use redis;

@@ -11,6 +11,7 @@ mod interop;
 mod lost_replies;
 mod model;
 mod model_api;
+mod multi_lock;
 mod operations;
 mod peer_smoke;
 mod pipelined;

@@ -110,6 +110,24 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "members",
+        &[
+            "acquire",
+            "clock",
+            "connection",
+            "error",
+            "guard",
+            "lock",
+            "multi_guard",
+            "options",
+            "owner",
+            "sync",
+        ],
+    ),
+    ("multi_guard", &["clock", "error", "guard", "hold", "members", "owner", "sync"]),
+    ("multi_lock", &["acquire", "clock", "error", "guard", "lock", "members", "multi_guard", "owner"]),
+    ("red_lock", &["acquire", "clock", "error", "guard", "lock", "members", "multi_guard", "owner"]),
+    (
         "client",
         &[
             "clock",
@@ -147,8 +165,19 @@ const RULE: &[(&str, &[&str])] = &[
 ];
 
 /// What may be named by its place in the crate's public face.
-const PUBLIC: &[&str] =
-    &["BackOff", "Client", "ClientBuilder", "Error", "Lock", "LockGuard", "ReadWriteLock"];
+const PUBLIC: &[&str] = &[
+    "BackOff",
+    "Client",
+    "ClientBuilder",
+    "Error",
+    "Lock",
+    "LockGuard",
+    "MultiHolding",
+    "MultiLock",
+    "MultiLockGuard",
+    "ReadWriteLock",
+    "RedLock",
+];
 
 #[test]
 fn modules_import_only_what_they_may() {
