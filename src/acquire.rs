@@ -18,8 +18,8 @@ use tracing::{Instrument, debug, debug_span};
 /// How long an acquire may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// One attempt.
-    No,
+    /// One attempt, answered within that time.
+    Once(Duration),
     /// At most that long.
     For(Duration),
     Forever,
@@ -40,8 +40,7 @@ pub(crate) async fn acquire(
     async move {
         let started = Moment::now();
         let (once, limit) = match wait {
-            Wait::No => (true, Some(session.options.response_timeout)),
-            Wait::For(limit) if limit.is_zero() => (true, Some(session.options.response_timeout)),
+            Wait::Once(limit) => (true, Some(limit)),
             Wait::For(limit) => (false, Some(limit)),
             Wait::Forever => (false, None),
         };

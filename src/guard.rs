@@ -1,5 +1,6 @@
 //! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
 
+use crate::clock::Moment;
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
@@ -31,6 +32,22 @@ pub struct LockGuard {
 impl LockGuard {
     pub(crate) fn new(level: Level) -> Self {
         Self { holding: Holding::of(&level), level }
+    }
+
+    /// The life of the server's data in which it was acquired.
+    pub(crate) fn life(&self) -> u64 {
+        self.level.hold.life
+    }
+
+    /// How long the hold's own request makes the record live.
+    pub(crate) fn lease(&self) -> Duration {
+        self.level.hold.lease
+    }
+
+    /// The hold ends by `margin` before its lease does.
+    pub(crate) fn end_early(&self, margin: Duration) {
+        self.level.hold.end_early(margin);
+        self.level.session.watchdog.watch(&self.level.hold);
     }
 
     /// Releases this level, and the lock with the last one.
@@ -105,7 +122,7 @@ impl fmt::Debug for LockGuard {
 /// the host sleeps), so that a process that was paused past its lease is told [`HoldState::Lost`]. A pause of a
 /// virtual machine that stops its clock too can't be seen: where that matters, fence at the resource.
 #[derive(Clone)]
-pub struct Holding(Arc<Hold>);
+pub struct Holding(pub(crate) Arc<Hold>);
 
 impl Holding {
     pub(crate) fn of(level: &Level) -> Self {
@@ -138,17 +155,9 @@ impl Holding {
             if !state.is_live() {
                 return state;
             }
-            let look = async {
-                if entered().is_err() {
-                    // No timers here: the client's own will tell.
-                    std::future::pending().await
-                }
-                // No longer than a second: timers stand still while the host sleeps.
-                time::sleep(self.0.deadline().remaining().min(Duration::from_secs(1))).await;
-            };
             select! {
                 _ = states.changed() => {}
-                () = look => {}
+                () = until_look(self.0.deadline()) => {}
             }
         }
     }
@@ -175,6 +184,16 @@ impl Holding {
     pub fn deadline(&self) -> Instant {
         self.0.deadline().to_instant()
     }
+}
+
+/// Ends when it is time to look whether `deadline` has passed.
+pub(crate) async fn until_look(deadline: Moment) {
+    if entered().is_err() {
+        // No timers here: the client's own will tell.
+        std::future::pending().await
+    }
+    // No longer than a second: timers stand still while the host sleeps.
+    time::sleep(deadline.remaining().min(Duration::from_secs(1))).await;
 }
 
 /// Tells no state twice in a row, and ends with the first that is final.

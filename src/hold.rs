@@ -108,6 +108,8 @@ struct Status {
     unanswered: u32,
     /// Its request is confirmed: the record names it.
     settled: bool,
+    /// By how much the deadline is before the end of the lease.
+    margin: Duration,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
     unrenewed: LossReason,
 }
@@ -133,6 +135,7 @@ impl Hold {
                 renewing: 0,
                 unanswered: 0,
                 settled: true,
+                margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
             }),
             followers: OnceLock::new(),
@@ -247,8 +250,16 @@ impl Hold {
             status.settled = true;
             status.unrenewed = LossReason::Expired;
             (status.confirmed, status.again) = (status.confirmed.max(sent), true);
-            status.deadline = status.deadline.max(sent + lease);
+            status.deadline = status.deadline.max(sent + lease - status.margin);
         })
+    }
+
+    /// From now on it ends by `margin` before its lease does.
+    pub(crate) fn end_early(&self, margin: Duration) {
+        let mut status = self.lock();
+        let more = margin.saturating_sub(status.margin);
+        status.margin += more;
+        status.deadline = status.deadline - more;
     }
 
     /// It is no longer certain that the record is there. `unrenewed` will have been the reason if nothing better is

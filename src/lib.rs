@@ -29,12 +29,16 @@ mod lock;
 #[cfg(measuring)]
 #[doc(hidden)]
 pub mod measuring;
+mod members;
+mod multi_guard;
+mod multi_lock;
 mod options;
 mod others;
 mod owner;
 mod permissions;
 mod pipelined;
 mod pubsub;
+mod red_lock;
 mod release;
 mod schedule;
 mod script;
@@ -54,7 +58,10 @@ pub use guard::{Holding, LockGuard};
 pub use hold::HoldState;
 pub use latch::CountDownLatch;
 pub use lock::{Lock, ReadWriteLock};
+pub use multi_guard::{MultiHolding, MultiLockGuard};
+pub use multi_lock::MultiLock;
 pub use options::{BackOff, HandOff};
 pub use owner::Owner;
+pub use red_lock::RedLock;
 pub use redis;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};

@@ -37,7 +37,7 @@ pub struct Lock {
     pipelined: Option<bool>,
 }
 
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 enum Who {
     Current,
     #[cfg_attr(not(feature = "blocking"), allow(dead_code))]
@@ -109,7 +109,7 @@ impl Lock {
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<LockGuard>> {
-        self.acquire(Wait::No).await
+        self.acquire(Wait::Once(self.session.options.response_timeout)).await
     }
 
     /// Takes the lock, waiting for at most `wait`. `None` if another held it, or was to have it after a hold of this
@@ -123,7 +123,7 @@ impl Lock {
     /// As for [`lock`](Self::lock).
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
         check_wait(wait)?;
-        self.acquire(Wait::For(wait)).await
+        if wait.is_zero() { self.try_lock().await } else { self.acquire(Wait::For(wait)).await }
     }
 
     /// Runs `body` while the lock is held, and cancels it when the lease is lost.
@@ -245,9 +245,13 @@ impl Lock {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
+        self.acquire_for(self.owner()?, wait).await
+    }
+
+    /// Acquires it for an owner who may take others with it.
+    pub(crate) async fn acquire_for(&self, owner: OwnerId, wait: Wait) -> Result<Option<LockGuard>> {
         let kind = self.kind()?;
         self.lease.check()?;
-        let owner = self.owner()?;
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.manner().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
@@ -255,11 +259,24 @@ impl Lock {
         Ok(level.map(LockGuard::new))
     }
 
-    fn kind(&self) -> Result<&Arc<dyn Contend>> {
+    /// How long a hold of it lasts unless it is renewed.
+    pub(crate) fn length(&self) -> Duration {
+        self.session.length(self.lease)
+    }
+
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn has_owner_of(&self, other: &Self) -> bool {
+        self.owner == other.owner
+    }
+
+    pub(crate) fn kind(&self) -> Result<&Arc<dyn Contend>> {
         self.kind.as_ref().map_err(Error::clone)
     }
 
-    fn owner(&self) -> Result<OwnerId> {
+    pub(crate) fn owner(&self) -> Result<OwnerId> {
         match &self.owner {
             Who::Current => OwnerId::current(),
             Who::Thread => Ok(OwnerId::thread()),

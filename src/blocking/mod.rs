@@ -16,6 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
+mod multi;
+
+pub use multi::{MultiLock, MultiLockGuard, RedLock};
+
 /// [`crate::Client`] for threads.
 #[derive(Clone, Debug)]
 pub struct Client {

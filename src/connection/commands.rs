@@ -44,6 +44,8 @@ struct Live {
     epoch: u64,
     /// Of the server's data, as far as can be told: grows when another server, or this one started anew, answers.
     life: u64,
+    /// The server may have lost what was written before, and not what was written since.
+    since: Moment,
     link: Link,
 }
 
@@ -124,12 +126,13 @@ impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(address: Address, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let (link, server, driver) = open(&address, options).await?;
-        let live = Live { epoch: 1, life: 1, link };
+        let live = Live { epoch: 1, life: 1, since: Moment::now() - server.uptime, link };
         let mut supervisor = Supervisor {
             driver,
             server,
             epoch: live.epoch,
             life: live.life,
+            since: live.since,
             status: watch::Sender::new(Status::Up(live)),
             address,
             options: options.clone(),
@@ -156,6 +159,14 @@ impl Connection {
         match &*self.status.borrow() {
             Status::Up(_) => None,
             Status::Down { reason } => Some(reason.to_string()),
+        }
+    }
+
+    /// Since when the server has lost nothing, as far as can be told, if it is in that life of its data.
+    pub(crate) fn unbroken_since(&self, life: u64) -> Option<Moment> {
+        match &*self.status.borrow() {
+            Status::Up(live) if live.life == life => Some(live.since),
+            _ => None,
         }
     }
 
@@ -187,7 +198,7 @@ impl Connection {
             let unanswered = request.repeated;
             let fail = |cause| Err(Failure { cause, unanswered });
             let usable = usable(&self.status.borrow(), dead);
-            let Live { epoch, life, link } = match usable {
+            let Live { epoch, life, link, .. } = match usable {
                 Ok(live) => live,
                 Err(_) => match self.up(dead, patience).await {
                     Ok(live) => {
@@ -316,6 +327,7 @@ struct Supervisor {
     server: Server,
     epoch: u64,
     life: u64,
+    since: Moment,
     status: watch::Sender<Status>,
     address: Address,
     options: Options,
@@ -335,7 +347,8 @@ impl Supervisor {
             }
             let link = self.reopen().await;
             info!(node = self.address.node(), epoch = self.epoch, life = self.life, "reconnected");
-            self.status.send_replace(Status::Up(Live { epoch: self.epoch, life: self.life, link }));
+            let Self { epoch, life, since, .. } = *self;
+            self.status.send_replace(Status::Up(Live { epoch, life, since, link }));
         }
     }
 
@@ -369,7 +382,12 @@ impl Supervisor {
                 Ok((link, server, driver)) => {
                     self.driver = driver;
                     self.epoch += 1;
-                    if server.run_id.is_some() && server != self.server {
+                    let known = server.run_id.is_some();
+                    if !known || server.run_id != self.server.run_id {
+                        // However long it has been running: it may be a replica that came in for another.
+                        self.since = Moment::now();
+                    }
+                    if known && server.run_id != self.server.run_id {
                         warn!(node = self.address.node(), "the server is another, or was started anew");
                         self.life += 1;
                         self.server = server;

@@ -11,10 +11,12 @@ use std::time::Duration;
 use tracing::{debug, warn};
 
 /// The server at the other end.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Server {
     /// Drawn anew at each start of a server. Not known to a user without INFO.
     pub run_id: Option<String>,
+    /// It has been running for at least so long, by its own clock. Zero where that is not known.
+    pub uptime: Duration,
 }
 
 /// Asks the server about itself. `limit` is the time that `until` is the end of.
@@ -69,7 +71,12 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
     if field("role") == Some("slave") {
         warn!(node, "the server is a replica: it refuses to lock until it is promoted");
     }
-    Ok(Server { run_id: field("run_id").map(str::to_owned) })
+    // The difference of two whole seconds, so it may be ahead of the time that has passed.
+    let uptime = field("uptime_in_seconds").and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
+    Ok(Server {
+        run_id: field("run_id").map(str::to_owned),
+        uptime: Duration::from_secs(uptime.saturating_sub(1)),
+    })
 }
 
 fn number(version: &str) -> Option<(u32, u32)> {

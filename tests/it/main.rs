@@ -19,6 +19,7 @@ mod kinds_lost_replies;
 mod lost_replies;
 mod model;
 mod model_api;
+mod multi_lock;
 mod operations;
 mod peer_kinds;
 mod peer_smoke;

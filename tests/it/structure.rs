@@ -126,6 +126,24 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "members",
+        &[
+            "acquire",
+            "clock",
+            "connection",
+            "error",
+            "guard",
+            "lock",
+            "multi_guard",
+            "options",
+            "owner",
+            "sync",
+        ],
+    ),
+    ("multi_guard", &["clock", "error", "guard", "hold", "members", "owner", "sync"]),
+    ("multi_lock", &["acquire", "clock", "error", "guard", "lock", "members", "multi_guard", "owner"]),
+    ("red_lock", &["acquire", "clock", "error", "guard", "lock", "members", "multi_guard", "owner"]),
+    (
         "client",
         &[
             "clock",
@@ -167,10 +185,10 @@ const RULE: &[(&str, &[&str])] = &[
 
 /// What may be named by its place in the crate's public face.
 const PUBLIC: &[&str] = &[
-    "Codec",
     "BackOff",
     "Client",
     "ClientBuilder",
+    "Codec",
     "CountDownLatch",
     "Error",
     "ExpirablePermit",
@@ -178,7 +196,11 @@ const PUBLIC: &[&str] = &[
     "Lock",
     "LockGuard",
     "MapEntry",
+    "MultiHolding",
+    "MultiLock",
+    "MultiLockGuard",
     "ReadWriteLock",
+    "RedLock",
     "Semaphore",
     "SemaphorePermit",
 ];

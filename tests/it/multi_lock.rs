@@ -1,0 +1,614 @@
+//! All of several locks, or none.
+
+use crate::support::crossing::{Bench, Cut, NAME, Tally, cross, series, shut};
+use crate::support::proxy::Words;
+use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, subscribers, versions};
+use redisson_lock::{Client, Error, HoldState, Lock, LossReason, MultiLock, Owner, blocking, redis};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+
+const LEASE: Duration = Duration::from_millis(600);
+/// A wake-up by message is well below this; one by TTL would take 30 s.
+const WOKEN: Duration = Duration::from_millis(20);
+
+fn keys(server: &Server) -> Vec<String> {
+    let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
+    // What Redisson itself leaves for its own retries.
+    keys.retain(|key| !key.starts_with("redisson_unlock_latch"));
+    keys.sort();
+    keys
+}
+
+fn ttl(server: &Server, name: &str) -> i64 {
+    redis::cmd("PTTL").arg(name).query(&mut server.cli()).unwrap()
+}
+
+fn channels(server: &Server) -> Vec<String> {
+    redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap()
+}
+
+fn of(client: &Client, names: &[&str]) -> MultiLock {
+    MultiLock::new(names.iter().map(|name| client.lock(name))).unwrap()
+}
+
+#[tokio::test]
+async fn all_are_held_by_one_owner_and_given_back() {
+    let (one, two) = (Server::start(), Server::start());
+    let (here, there) =
+        (Client::connect(one.url()).await.unwrap(), Client::connect(two.url()).await.unwrap());
+    let rw = here.read_write_lock("rw");
+    let locks =
+        [here.lock("a"), there.fenced_lock("f"), rw.write().clone(), here.fair_lock("fair"), there.lock("a")];
+    let all = MultiLock::new(locks).unwrap();
+    let guard = all.lock().await.unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    assert_eq!(guard.members().len(), 5);
+    let ids: Vec<_> =
+        guard.members().iter().map(|member| member.owner().split(':').nth(1).unwrap()).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+    assert_eq!(keys(&one), ["a", "fair", "rw"]);
+    assert!(keys(&two).starts_with(&["a".into(), "f".into()]), "{:?}", keys(&two));
+    let token = guard.members().iter().find_map(|member| member.token());
+    assert_eq!(token, Some(1));
+    assert_eq!(guard.deadline(), guard.members().iter().map(|member| member.deadline()).min().unwrap());
+
+    // The same owner takes them again, alone or together; another finds them busy.
+    let again = all.try_lock().await.unwrap().expect("it is the same owner");
+    assert_eq!(here.lock("a").hold_count().await.unwrap(), 2);
+    let other = all.with_owner(&Owner::unique());
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(other.try_lock_for(Duration::from_millis(30)).await.unwrap().is_none());
+    again.unlock().await.unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    let holding = (*guard).clone();
+    guard.unlock().await.unwrap();
+    assert_eq!(holding.state(), HoldState::Released);
+    assert_eq!(holding.validity(), Duration::ZERO);
+    assert!(keys(&one).is_empty());
+
+    // Dropped, they are given back in the background.
+    drop(other.lock().await.unwrap());
+    eventually(|| keys(&one).is_empty() && keys(&two).iter().all(|key| key.contains("token"))).await;
+    assert!(channels(&one).is_empty() && channels(&two).is_empty());
+}
+
+#[tokio::test]
+async fn misuse_is_told_before_anything_is_sent() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let rw = client.read_write_lock("rw");
+    let bad: [Vec<Lock>; 5] = [
+        vec![],
+        vec![client.lock("a"), client.lock("b"), client.lock("a")],
+        vec![rw.read().clone(), rw.write().clone()],
+        vec![client.lock("a"), client.lock("b").with_owner(&Owner::unique())],
+        vec![client.lock("a"), client.lock("")],
+    ];
+    for locks in bad {
+        let shown = format!("{locks:?}");
+        assert!(matches!(MultiLock::new(locks), Err(Error::Misuse { .. })), "{shown}");
+    }
+    let multi = of(&client, &["a", "b"]);
+    for wrong in [
+        multi.with_lease(Duration::ZERO).lock().await,
+        multi.try_lock_for(Duration::MAX).await.map(|_| unreachable!()),
+    ] {
+        assert!(matches!(wrong, Err(Error::Misuse { .. })), "{wrong:?}");
+    }
+    assert!(keys(&server).is_empty());
+
+    // An owner that would wait for itself is told, and what it took on the way is given back.
+    let held = client.non_reentrant_lock("n").lock().await.unwrap();
+    let multi = MultiLock::new([client.lock("a"), client.non_reentrant_lock("n")]).unwrap();
+    assert!(matches!(multi.lock().await, Err(Error::WouldDeadlock { .. })));
+    assert_eq!(keys(&server), ["n"]);
+    held.unlock().await.unwrap();
+}
+
+/// Whoever fails has given back what it had when it says so.
+#[tokio::test]
+async fn where_one_is_busy_none_is_held() {
+    let server = Server::start();
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    for busy in ["a", "b", "c"] {
+        let held = other.lock(busy).lock().await.unwrap();
+        let multi = of(&client, &["c", "a", "b"]);
+        assert!(multi.try_lock().await.unwrap().is_none());
+        assert_eq!(keys(&server), [busy]);
+        let started = Instant::now();
+        assert!(multi.try_lock_for(Duration::from_millis(250)).await.unwrap().is_none());
+        let took = started.elapsed();
+        assert!((250..400).contains(&took.as_millis()), "{took:?}");
+        eventually(|| keys(&server) == [busy]).await;
+        held.unlock().await.unwrap();
+    }
+    eventually(|| channels(&server).is_empty()).await;
+}
+
+/// The record of `b` has what time has left of 20 s.
+fn kept_since(started: Instant, server: &Server) {
+    let left = ttl(server, "b");
+    let gone = started.elapsed().as_millis() as i64;
+    // By the clocks of two processes, which count whole milliseconds.
+    assert!((20_000 - gone - 5..=20_000).contains(&left), "{left} after {gone}");
+}
+
+/// Fault 13 of Redisson's protocol.
+#[tokio::test]
+async fn records_of_others_keep_their_expiry() {
+    let server = Server::start();
+    let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let started = Instant::now();
+    let held = other.lock("b").with_lease(Duration::from_secs(20)).lock().await.unwrap();
+    for lease in [None, Some(Duration::from_secs(2)), Some(Duration::from_secs(60))] {
+        let multi = of(&client, &["a", "b", "c"]);
+        let multi = lease.map_or(multi.clone(), |lease| multi.with_lease(lease));
+        assert!(multi.try_lock().await.unwrap().is_none());
+        assert!(multi.try_lock_for(Duration::from_millis(250)).await.unwrap().is_none());
+        kept_since(started, &server);
+    }
+    held.unlock().await.unwrap();
+
+    // One that was lost, and is another's by now: neither renewals nor the release touch it.
+    let guard = of(&client, &["a", "b"]).lock().await.unwrap();
+    redis::cmd("DEL").arg("b").exec(&mut server.cli()).unwrap();
+    let started = Instant::now();
+    let held = other.lock("b").with_lease(Duration::from_secs(20)).lock().await.unwrap();
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Taken));
+    kept_since(started, &server);
+    match guard.unlock().await {
+        Err(Error::NotHeld { name, holder: Some(holder) }) => {
+            assert_eq!((name.as_str(), holder.owner()), ("b", held.owner()));
+        }
+        other => panic!("{other:?}"),
+    }
+    kept_since(started, &server);
+    assert_eq!(keys(&server), ["b"]);
+    held.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
+    let (one, two) = (Server::start(), Server::start());
+    let builder = Client::builder().watchdog_timeout(LEASE);
+    let (here, there) =
+        (builder.clone().connect(one.url()).await.unwrap(), builder.connect(two.url()).await.unwrap());
+    let multi = MultiLock::new([here.lock("a"), there.lock("b"), here.lock("c")]).unwrap();
+    let guard = multi.lock().await.unwrap();
+    let states = guard.states().collect::<Vec<_>>();
+    let states = tokio::spawn(states);
+    // Renewed as long as nothing happens.
+    let first = guard.deadline();
+    eventually(|| guard.deadline() > first + LEASE).await;
+    assert_eq!(guard.state(), HoldState::Held);
+
+    let started = Instant::now();
+    assert!(there.lock("b").force_unlock().await.unwrap());
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Gone));
+    assert!(started.elapsed() < LEASE);
+    // While the guard is still there.
+    eventually(|| keys(&one).is_empty()).await;
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Gone));
+    let told = states.await.unwrap();
+    assert_eq!((told.first(), told.last()), (Some(&HoldState::Held), Some(&guard.state())), "{told:?}");
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+
+    // A fixed lease finds it out when it is unlocked, and gives the others back.
+    let guard = multi.with_lease(Duration::from_secs(20)).lock().await.unwrap();
+    assert!(there.lock("b").force_unlock().await.unwrap());
+    match guard.unlock().await {
+        Err(Error::Lost { name, reason: LossReason::Gone, .. }) => assert_eq!(name, "b"),
+        other => panic!("{other:?}"),
+    }
+    assert!(keys(&one).is_empty());
+
+    // The body is stopped where it stands.
+    let operator = there.lock("b");
+    let outcome = multi
+        .run(|holding| async move {
+            assert_eq!(holding.state(), HoldState::Held);
+            operator.force_unlock().await.unwrap();
+            std::future::pending::<()>().await
+        })
+        .await;
+    assert!(matches!(&outcome, Err(Error::Lost { name, .. }) if name == "b"), "{outcome:?}");
+    assert_eq!(multi.run(async |_| 42).await.unwrap(), 42);
+    assert!(keys(&one).is_empty() && keys(&two).is_empty());
+}
+
+#[tokio::test]
+async fn the_earliest_deadline_is_that_of_the_whole() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let short = Duration::from_millis(400);
+    let multi =
+        MultiLock::new([client.lock("a"), client.lock("b").with_lease(short), client.lock("c")]).unwrap();
+    let started = Instant::now();
+    let guard = multi.lock().await.unwrap();
+    assert!(guard.validity() <= short && guard.deadline() <= Instant::now() + short);
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired));
+    let lasted = started.elapsed();
+    assert!((350..=900).contains(&lasted.as_millis()), "{lasted:?}");
+    eventually(|| keys(&server).is_empty()).await;
+    assert!(matches!(guard.unlock().await, Err(Error::NotHeld { .. })));
+
+    let guard = multi.with_lease(Duration::from_secs(5)).lock().await.unwrap();
+    for name in ["a", "b", "c"] {
+        assert!((4000..=5000).contains(&ttl(&server, name)), "{name}: {}", ttl(&server, name));
+    }
+    assert!(guard.validity() > Duration::from_secs(4));
+    guard.unlock().await.unwrap();
+}
+
+/// Most of the lease is left, however long one of them was waited for.
+#[tokio::test]
+async fn what_is_held_while_others_are_waited_for_is_held_for_a_quarter_of_the_lease_at_most() {
+    let server = Server::start();
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let lease = Duration::from_secs(2);
+    for busy in ["a", "b", "c"] {
+        let held = other.lock(busy).lock().await.unwrap();
+        let multi = of(&client, &["a", "b", "c"]).with_lease(lease);
+        let waiting = tokio::spawn(async move { multi.lock().await.unwrap() });
+        tokio::time::sleep(lease * 2).await;
+        held.unlock().await.unwrap();
+        let guard = waiting.await.unwrap();
+        assert!(guard.validity() > lease * 7 / 10, "{:?}", guard.validity());
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Who waits long for one lock keeps no other from those who want that alone.
+#[tokio::test]
+async fn who_waits_for_one_has_nothing_in_hand() {
+    let server = Server::start();
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let held = other.lock("b").lock().await.unwrap();
+    let multi = of(&client, &["a", "b", "c"]);
+    let waiting = tokio::spawn(async move {
+        let guard = multi.lock().await.unwrap();
+        let entered = Instant::now();
+        guard.unlock().await.unwrap();
+        entered
+    });
+    eventually(|| keys(&server) == ["b"] && subscribers(&server, "redisson_lock__channel:{b}") == 1).await;
+    let mut looks = 0;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_millis(400) {
+        assert_eq!(keys(&server), ["b"]);
+        looks += 1;
+    }
+    assert!(looks > 20);
+    let freed = Instant::now();
+    held.unlock().await.unwrap();
+    let took = waiting.await.unwrap() - freed;
+    assert!(took < Duration::from_millis(100), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_told_or_waited_for() {
+    let (one, mut two) = (Server::start(), Server::start());
+    let (here, there) =
+        (Client::connect(one.url()).await.unwrap(), Client::connect(two.url()).await.unwrap());
+    let multi = MultiLock::new([here.lock("a"), there.lock("b"), here.lock("c")]).unwrap();
+    two.kill();
+    let started = Instant::now();
+    let failed = multi.try_lock_for(Duration::from_millis(500)).await;
+    let took = started.elapsed();
+    assert!(matches!(failed, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{failed:?}");
+    assert!(took < Duration::from_millis(700), "{took:?}");
+    eventually(|| keys(&one).is_empty()).await;
+
+    let waiting = tokio::spawn(async move { multi.lock().await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    two.restart();
+    let guard = waiting.await.unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+    assert!(keys(&one).is_empty() && keys(&two).is_empty());
+}
+
+/// Adds 1 to the counter of each lock by a read and a write.
+async fn add(counting: &mut redis::aio::MultiplexedConnection, names: &[&str]) {
+    let mut read = BTreeMap::new();
+    for name in names {
+        let value: Option<u64> =
+            redis::cmd("GET").arg(format!("count:{name}")).query_async(counting).await.unwrap();
+        read.insert(name, value.unwrap_or(0));
+    }
+    for (name, value) in read {
+        redis::cmd("SET").arg(format!("count:{name}")).arg(value + 1).exec_async(counting).await.unwrap();
+    }
+}
+
+fn counted(server: &Server, name: &str) -> usize {
+    redis::cmd("GET").arg(format!("count:{name}")).query(&mut server.cli()).unwrap()
+}
+
+async fn counting(server: &Server) -> redis::aio::MultiplexedConnection {
+    redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
+}
+
+/// Overlapping sets, named in opposite orders, and locks that are taken alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_with_overlapping_sets_counts_exactly_and_gets_on() {
+    const EACH: usize = 30;
+    const SETS: [&[&str]; 7] =
+        [&["a", "b"], &["b", "a"], &["b", "c"], &["c", "a"], &["c", "b", "a"], &["a"], &["b"]];
+    let server = Server::start();
+    let clients =
+        [Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap()];
+    let mut tasks = JoinSet::new();
+    let started = Instant::now();
+    for client in &clients {
+        for names in SETS.iter().chain(&SETS) {
+            let (multi, mut counting) = (of(client, names), counting(&server).await);
+            tasks.spawn(async move {
+                let mut longest = Duration::ZERO;
+                for _ in 0..EACH {
+                    let asked = Instant::now();
+                    let guard = multi.lock().await.unwrap();
+                    longest = longest.max(asked.elapsed());
+                    add(&mut counting, names).await;
+                    guard.unlock().await.unwrap();
+                }
+                longest
+            });
+        }
+    }
+    let longest = tasks.join_all().await.into_iter().max().unwrap();
+    println!("all in {:?}, the longest wait {longest:?}", started.elapsed());
+    for name in ["a", "b", "c"] {
+        let wanted = SETS.iter().filter(|set| set.contains(&name)).count() * 2 * clients.len() * EACH;
+        assert_eq!(counted(&server, name), wanted, "{name}: increments were lost");
+    }
+    assert!(longest < Duration::from_secs(10), "{longest:?}");
+    eventually(|| keys(&server).iter().all(|key| key.starts_with("count:"))).await;
+    eventually(|| channels(&server).is_empty()).await;
+}
+
+/// Of two clients that hold what the other wants, one goes by the order and gets on.
+#[tokio::test(flavor = "multi_thread")]
+async fn philosophers_who_hold_long_all_eat() {
+    const SEATS: usize = 5;
+    let server = Server::start();
+    let mut tasks = JoinSet::new();
+    let started = Instant::now();
+    for seat in 0..SEATS {
+        let client = Client::connect(server.url()).await.unwrap();
+        let forks = [seat, (seat + 1) % SEATS].map(|fork| client.lock(format!("fork:{fork}")));
+        let multi = MultiLock::new(forks).unwrap();
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = multi.lock().await.unwrap();
+                // Longer than anybody's patience at first.
+                tokio::time::sleep(Duration::from_millis(120)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+    let took = started.elapsed();
+    println!("{SEATS} philosophers have eaten in {took:?}");
+    // Two at a time would be 1.5 s.
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+/// Patience grows, so that those who hardly ever leave a lock free do not starve who wants both.
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_that_are_seldom_free_are_got_in_the_end() {
+    let server = Server::start();
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let mut crowd = JoinSet::new();
+    for name in ["a", "a", "a", "b", "b", "b"] {
+        let lock = other.lock(name);
+        crowd.spawn(async move {
+            loop {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    eventually(|| keys(&server) == ["a", "b"]).await;
+    for _ in 0..3 {
+        let started = Instant::now();
+        let guard = of(&client, &["a", "b"]).try_lock_for(Duration::from_secs(15)).await.unwrap();
+        let guard = guard.expect("it was to be had");
+        println!("got both after {:?}", started.elapsed());
+        guard.unlock().await.unwrap();
+    }
+}
+
+fn of_two_locks(words: &Words) -> bool {
+    const BY_THE_CLOCK: [&[u8]; 3] = [b"HGETALL", b"PING", b"UNSUBSCRIBE"];
+    let named = |word: &Vec<u8>| ["n", "m", "{n}", "{m}"].iter().any(|name| word.ends_with(name.as_bytes()));
+    words.iter().any(named) && !BY_THE_CLOCK.contains(&words[0].as_slice())
+}
+
+/// Dropped after each poll, after each wake-up, and around each frame: nothing of it is left, and the next is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_dropped_anywhere_leaves_nothing() {
+    let (bench, tally) = (Bench::start().await, Tally::default());
+    for (position, busy) in
+        [("free", None), ("the first is busy", Some("m")), ("the last is busy", Some(NAME))]
+    {
+        series(&tally, ("MultiLock::lock", position), &Cut::SERIES, async |crossing| {
+            let held = match busy {
+                Some(name) => Some(bench.other.lock(name).lock().await.unwrap()),
+                None => None,
+            };
+            let owner = Owner::new("caller").unwrap();
+            let multi = of(&bench.near, &[NAME, "m"]).with_owner(&owner);
+            shut(&bench.proxy, crossing.cut, of_two_locks);
+            // Held past the first round's patience, so that a round in vain is crossed, too.
+            let free = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(40)).await;
+                if let Some(held) = held {
+                    held.unlock().await.unwrap();
+                }
+            });
+            let guard = cross(&bench.proxy, crossing.cut, multi.lock(), || {}).await;
+            let dropped = guard.is_none();
+            bench.proxy.open_gate();
+            drop(guard);
+            free.await.unwrap();
+            for name in [NAME, "m"] {
+                let next = bench.far.lock(name).try_lock_for(Duration::from_secs(1)).await.unwrap();
+                next.unwrap_or_else(|| panic!("{crossing}: {name} is held still")).unlock().await.unwrap();
+            }
+            bench.at_rest(&crossing).await;
+            assert!(keys(&bench.server).is_empty(), "{crossing}: {:?}", keys(&bench.server));
+            dropped
+        })
+        .await;
+    }
+    tally.at_least([
+        ("MultiLock::lock", "free", 10),
+        ("MultiLock::lock", "the first is busy", 16),
+        ("MultiLock::lock", "the last is busy", 16),
+    ]);
+}
+
+#[test]
+fn threads_share_several_locks() {
+    let server = Server::start();
+    let (one, two) =
+        (blocking::Client::connect(server.url()).unwrap(), blocking::Client::connect(server.url()).unwrap());
+    let multi = blocking::MultiLock::new([one.lock("a"), two.lock("b")]).unwrap();
+    let guard = multi.lock().unwrap();
+    assert_eq!((guard.state(), guard.members().len()), (HoldState::Held, 2));
+    let other = multi.clone();
+    let busy = std::thread::spawn(move || other.try_lock_for(Duration::from_millis(50)).unwrap().is_none());
+    assert!(busy.join().unwrap());
+    let again = multi.with_lease(Duration::from_secs(9)).try_lock().unwrap().expect("it is the same thread");
+    again.unlock().unwrap();
+    drop((one, two, multi));
+    guard.unlock().unwrap();
+    assert!(keys(&server).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_and_rust_exclude_and_wake_each_other() {
+    const ROUNDS: usize = 30;
+    for version in versions() {
+        let server = Server::start();
+        let java_client = Java::get(&version).client(&server, 0).await;
+        let (java, other) = (java_client.thread("t"), java_client.thread("u"));
+        let members = [(&java_client, "plain", "b"), (&java_client, "plain", "a")];
+        java.combine("multi", "both", &members).await.unwrap();
+        let client = Client::connect(server.url()).await.unwrap();
+        let multi = of(&client, &["a", "b"]);
+
+        // Java's multi lock keeps ours, and our locks on the members, out.
+        java.lock("multi", "both").await.unwrap();
+        assert!(multi.try_lock().await.unwrap().is_none(), "{version}");
+        assert!(client.lock("a").try_lock().await.unwrap().is_none(), "{version}");
+        assert!(client.lock("b").try_lock().await.unwrap().is_none(), "{version}");
+        java.unlock("multi", "both").await.unwrap();
+        // Ours keeps Java's out, and Java's locks on the members.
+        let guard = multi.lock().await.unwrap();
+        assert!(!java.try_lock("multi", "both").await.unwrap(), "{version}");
+        for name in ["a", "b"] {
+            assert!(!other.try_lock("plain", name).await.unwrap(), "{version}");
+            assert!(other.is_locked("plain", name).await.unwrap());
+        }
+        guard.unlock().await.unwrap();
+        // One member of Java's is enough, whichever.
+        for name in ["a", "b"] {
+            other.lock("plain", name).await.unwrap();
+            assert!(multi.try_lock().await.unwrap().is_none(), "{version}: {name}");
+            other.unlock("plain", name).await.unwrap();
+        }
+
+        // Java's release wakes us, whether it is of the whole or of the member that is missing.
+        for (kind, name, channel) in [("multi", "both", "a"), ("plain", "a", "a"), ("plain", "b", "b")] {
+            let mut took = Vec::new();
+            for _ in 0..ROUNDS {
+                java.lock(kind, name).await.unwrap();
+                let multi = multi.clone();
+                let waiting = tokio::spawn(async move {
+                    let guard = multi.lock().await.unwrap();
+                    let entered = monotonic_ns();
+                    guard.unlock().await.unwrap();
+                    entered
+                });
+                let channel = format!("redisson_lock__channel:{{{channel}}}");
+                eventually(|| subscribers(&server, &channel) == 1).await;
+                // By then we have glanced at the lock after 10, 30, 70 and 150 ms; the next glance is far away.
+                tokio::time::sleep(Duration::from_millis(170)).await;
+                let unlocked = java.unlock(kind, name).await;
+                took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
+                unlocked.unwrap();
+            }
+            let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+            println!(
+                "{version}: Java's unlock of {name} to Rust's multi lock: median {median:?}, worst {worst:?}"
+            );
+            assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+        }
+
+        // Our release wakes Java.
+        let mut took = Vec::new();
+        for _ in 0..ROUNDS {
+            let guard = multi.lock().await.unwrap();
+            let waiting = java.lock("multi", "both");
+            eventually(|| subscribers(&server, "redisson_lock__channel:{b}") == 1).await;
+            let unlocking = monotonic_ns();
+            guard.unlock().await.unwrap();
+            let entered = waiting.await;
+            took.push(entered.done_ns.saturating_sub(unlocking));
+            entered.unwrap();
+            java.unlock("multi", "both").await.unwrap();
+        }
+        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
+        println!("{version}: Rust's unlock to Java's multi lock: median {median:?}, worst {worst:?}");
+        assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+        assert!(keys(&server).is_empty(), "{version}: {:?}", keys(&server));
+    }
+}
+
+/// Java takes them in the order in which they were given to it: the opposite of ours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mixed_crowd_in_opposite_orders_counts_exactly_and_gets_on() {
+    const EACH: usize = 30;
+    for version in versions() {
+        let server = Server::start();
+        let java_client = Java::get(&version).client(&server, 0).await;
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut loops = Vec::new();
+        let started = Instant::now();
+        for n in 0..3 {
+            let java = java_client.thread(&format!("t{n}"));
+            let members = [(&java_client, "plain", "b"), (&java_client, "plain", "a")];
+            java.combine("multi", "both", &members).await.unwrap();
+            loops.push(java.loop_("multi", "both", EACH as u32, "count:a", Duration::ZERO));
+        }
+        let mut tasks = JoinSet::new();
+        for _ in 0..6 {
+            let (multi, mut counting) = (of(&client, &["a", "b"]), counting(&server).await);
+            tasks.spawn(async move {
+                for _ in 0..EACH {
+                    let guard = multi.lock().await.unwrap();
+                    add(&mut counting, &["a"]).await;
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+        let rust = started.elapsed();
+        for running in loops {
+            running.await.unwrap();
+        }
+        println!("{version}: Rust was done in {rust:?}, Java in {:?}", started.elapsed());
+        assert_eq!(counted(&server, "a"), 9 * EACH, "{version}: increments were lost");
+        assert!(rust < Duration::from_secs(60), "{version}: {rust:?}");
+    }
+}
