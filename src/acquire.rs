@@ -6,6 +6,7 @@ use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
 use crate::lane::{Busy, Lane, Level, Outcome, Terms};
+use crate::options::check_wait;
 use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::sync::time;
@@ -23,6 +24,18 @@ pub(crate) enum Wait {
     /// At most that long.
     For(Duration),
     Forever,
+}
+
+impl Wait {
+    pub(crate) fn once(session: &Session) -> Self {
+        Self::Once(session.options.response_timeout)
+    }
+
+    /// At most `wait`: if that is zero, one attempt.
+    pub(crate) fn within(session: &Session, wait: Duration) -> Result<Self> {
+        check_wait(wait)?;
+        Ok(if wait.is_zero() { Self::once(session) } else { Self::For(wait) })
+    }
 }
 
 /// Acquires `kind` for `owner`. `None` where the wait was over and the lock was busy.

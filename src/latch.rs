@@ -7,7 +7,7 @@ use crate::guard::give_back;
 use crate::keys::{LockKeys, PermitKeys};
 use crate::kinds::Latch;
 use crate::lane::{Level, Terms};
-use crate::options::{Lease, check_wait};
+use crate::options::Lease;
 use crate::owner::{OwnerId, entered};
 use crate::script;
 use crate::session::Session;
@@ -87,8 +87,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// As for [`wait`](Self::wait).
     pub async fn wait_for(&self, wait: Duration) -> Result<bool> {
-        check_wait(wait)?;
-        self.pass(Wait::For(wait)).await
+        self.pass(Wait::within(&self.session, wait)?).await
     }
 
     /// Deletes the latch, which opens it for all who wait. True if there was one. (Redisson's own `delete` tells them that

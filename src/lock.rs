@@ -7,7 +7,7 @@ use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
 use crate::keys::LockKeys;
 use crate::lane::Terms;
-use crate::options::{Lease, check_wait};
+use crate::options::Lease;
 use crate::owner::{Owner, OwnerId};
 use crate::script::{self, TimeToLive};
 use crate::session::Session;
@@ -109,7 +109,7 @@ impl Lock {
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<LockGuard>> {
-        self.acquire(Wait::Once(self.session.options.response_timeout)).await
+        self.acquire(Wait::once(&self.session)).await
     }
 
     /// Takes the lock, waiting for at most `wait`. `None` if another held it, or was to have it after a hold of this
@@ -122,8 +122,7 @@ impl Lock {
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
-        check_wait(wait)?;
-        if wait.is_zero() { self.try_lock().await } else { self.acquire(Wait::For(wait)).await }
+        self.acquire(Wait::within(&self.session, wait)?).await
     }
 
     /// Runs `body` while the lock is held, and cancels it when the lease is lost.

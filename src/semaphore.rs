@@ -7,7 +7,7 @@ use crate::guard::{Holding, give_back};
 use crate::keys::{LockKeys, PermitKeys};
 use crate::kinds::{ID, Leased, Permits};
 use crate::lane::{Level, Terms};
-use crate::options::{Lease, check_lease, check_wait, millis};
+use crate::options::{Lease, check_lease, millis};
 use crate::owner::{OwnerId, entered};
 use crate::script;
 use crate::session::Session;
@@ -82,7 +82,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>> {
-        self.take(permits, Wait::No).await
+        self.take(permits, Wait::once(&self.session)).await
     }
 
     /// Takes `permits` at once, waiting for at most `wait`.
@@ -93,8 +93,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
-        check_wait(wait)?;
-        self.take(permits, Wait::For(wait)).await
+        self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
     /// Adds `permits` that no guard of this process gives back: those of a forgotten one, say. It makes the semaphore if there
@@ -278,7 +277,7 @@ impl ExpirableSemaphore {
     /// # Cancel safety
     /// As for [`Semaphore::acquire`].
     pub async fn try_acquire(&self) -> Result<Option<ExpirablePermit>> {
-        self.take(1, Wait::No).await
+        self.take(1, Wait::once(&self.session)).await
     }
 
     /// Takes `permits` at once, waiting for at most `wait`.
@@ -289,8 +288,7 @@ impl ExpirableSemaphore {
     /// # Cancel safety
     /// As for [`Semaphore::acquire`].
     pub async fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
-        check_wait(wait)?;
-        self.take(permits, Wait::For(wait)).await
+        self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
     /// How many permits are free. Those whose lease has ended become so.
