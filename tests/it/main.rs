@@ -15,6 +15,8 @@ mod operations;
 mod peer_smoke;
 mod pipelined;
 mod schedules;
+mod semaphore_faults;
+mod semaphores;
 mod shortcuts;
 mod structure;
 mod support;

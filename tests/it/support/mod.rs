@@ -11,6 +11,7 @@ pub mod random;
 pub mod record;
 pub mod scripts;
 pub mod server;
+pub mod wire;
 pub mod worker;
 
 use std::env;
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 pub use java::Java;
 pub use proxy::Proxy;
 pub use server::Server;
+pub use wire::{Faulty, Wire};
 pub use worker::program;
 
 /// The versions of Redisson to test against.
