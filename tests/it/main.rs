@@ -6,6 +6,7 @@ mod cancellation;
 mod cancelled_calls;
 mod cancelled_tasks;
 mod examples;
+mod expirable_semaphores;
 mod faults;
 mod interop;
 mod lost_replies;
