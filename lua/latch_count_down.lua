@@ -10,12 +10,24 @@ local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1]
 if done >= number then
     return 0
 end
-redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
 local count = redis.call('get', KEYS[1])
+if count and not string.find(count, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no count')
+end
+-- Before all else: a server out of memory refuses the first thing that is written, and only that.
+redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
 if not count then
     return 0
 end
-local told = tonumber(count) == 1 and redis.call('publish', ARGV[3], '0') or 0
+local told = 0
+if tonumber(count) == 1 then
+    told = redis.pcall('publish', ARGV[3], '0')
+    if type(told) == 'table' then
+        -- The channel is forbidden: then nothing is done.
+        redis.call('set', KEYS[2], done, 'px', ARGV[2])
+        return told
+    end
+end
 if redis.call('decr', KEYS[1]) <= 0 then
     redis.call('del', KEYS[1])
 end

@@ -14,20 +14,20 @@ local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1]
 if done >= number then
     return done == number and 1 or {'STALE', -1}
 end
+local free = redis.call('get', KEYS[1])
+if free and not string.find(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
+end
 local permits = #ARGV[5] / 16
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expired = redis.call('zrangebyscore', KEYS[2], 0, now, 'limit', 0, permits)
 if #expired > 0 then
     redis.call('zrem', KEYS[2], unpack(expired))
-    local free = redis.call('incrby', KEYS[1], #expired)
+    free = redis.call('incrby', KEYS[1], #expired)
     if free > 0 then
         redis.call('publish', ARGV[4], free)
     end
-end
-local free = redis.call('get', KEYS[1])
-if free and not tonumber(free) then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
 end
 if not free or tonumber(free) < permits then
     local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')

@@ -8,6 +8,10 @@
 -- ARGV[3] channel
 -- ARGV[4] ids, of 16 bytes each
 -- Reply   n given back, and n subscribers were told | {'GONE'} one of them was not held any more
+local free = redis.call('get', KEYS[1])
+if free and not string.find(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
+end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local lived, found = true, {}
@@ -24,7 +28,7 @@ if tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
 end
 local told = 0
 if #found > 0 then
-    told = redis.call('publish', ARGV[3], string.format('%.0f', (redis.call('get', KEYS[1]) or 0) + #found))
+    told = redis.call('publish', ARGV[3], string.format('%.0f', (free or 0) + #found))
     redis.call('incrby', KEYS[1], #found)
     redis.call('zrem', KEYS[2], unpack(found))
 end

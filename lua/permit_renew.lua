@@ -19,7 +19,13 @@ for i, key in ipairs(KEYS) do
             if ends <= now then
                 held = math.min(held, 0)
             elseif lease > 0 and ends < now + lease then
-                answer = redis.pcall('zadd', key, string.format('%.0f', now + lease), id)
+                local score = string.format('%.0f', now + lease)
+                answer = redis.pcall('zadd', key, score, id)
+                if type(answer) == 'table' and string.find(answer.err, 'OOM', 1, true) then
+                    -- It makes nothing larger, and may follow what writes and is let pass.
+                    redis.pcall('zrem', key, '')
+                    answer = redis.pcall('zadd', key, score, id)
+                end
             end
         end
         if type(answer) == 'table' then

@@ -11,7 +11,7 @@ if done >= number then
     return done == number and 1 or {'STALE', -1}
 end
 local free = redis.call('get', KEYS[1])
-if free and not tonumber(free) then
+if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is no number of permits')
 end
 if not free or tonumber(free) < tonumber(ARGV[2]) then

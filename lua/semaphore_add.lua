@@ -4,7 +4,11 @@
 -- ARGV[1] permits, below 0 to take away
 -- ARGV[2] channel
 -- Reply   permits that are free
+local free = redis.call('get', KEYS[1])
+if free and not string.find(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
+end
 redis.call('publish', ARGV[2], ARGV[1])
-local free = redis.call('incrby', KEYS[1], ARGV[1])
+free = redis.call('incrby', KEYS[1], ARGV[1])
 redis.call('persist', KEYS[1])
 return free

@@ -5,5 +5,8 @@ local free = redis.call('get', KEYS[1])
 if not free then
     return 0
 end
+if not string.find(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
+end
 redis.call('set', KEYS[1], '0')
 return tonumber(free)

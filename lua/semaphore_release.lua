@@ -12,11 +12,20 @@ local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1]
 if done >= number then
     return 0
 end
-local told = 0
-if ARGV[5] == '0' or done == tonumber(ARGV[5]) then
-    -- Before the permits: were the channel forbidden, nothing would change.
-    told = redis.call('publish', ARGV[4], string.format('%.0f', (redis.call('get', KEYS[1]) or 0) + ARGV[2]))
-    redis.call('incrby', KEYS[1], ARGV[2])
+local free = redis.call('get', KEYS[1])
+if free and not string.find(free, '^-?%d+$') then
+    return redis.error_reply('WRONGTYPE the value is no number of permits')
 end
+-- Before all else: a server out of memory refuses the first thing that is written, and only that.
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
+if ARGV[5] ~= '0' and done ~= tonumber(ARGV[5]) then
+    return 0
+end
+local told = redis.pcall('publish', ARGV[4], string.format('%.0f', (free or 0) + ARGV[2]))
+if type(told) == 'table' then
+    -- The channel is forbidden: then nothing is done.
+    redis.call('set', KEYS[2], done, 'px', ARGV[3])
+    return told
+end
+redis.call('incrby', KEYS[1], ARGV[2])
 return told

@@ -59,7 +59,16 @@ impl Driver {
             }
             let (session, lane) = (&self.session, &self.lane);
             let failure = match answer {
-                Ok(answer) => return self.attempted(attempt, &answer, before, text, length),
+                Ok(answer) => {
+                    let in_vain = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
+                    let Manner { shared, gate, .. } = *kind.manner();
+                    if in_vain && request.repeated && shared && !gate {
+                        // An earlier send may still come, and find it free; and no record tells whose that would be.
+                        let release = Release::Text(kind.clone(), text.clone(), Moment::now() + length);
+                        lane.work().releases.push_back(release);
+                    }
+                    return self.attempted(attempt, &answer, before, text, length);
+                }
                 Err(failure) => failure,
             };
             let refused = failure.code().is_some();

@@ -14,7 +14,7 @@
 use crate::ask::Attempt;
 use crate::at_work::AtWork;
 use crate::clock::Moment;
-use crate::contend::{Contend, would_deadlock};
+use crate::contend::{Contend, Manner, would_deadlock};
 use crate::error::{Error, LossReason};
 use crate::hold::{Hold, HoldState};
 use crate::in_place;
@@ -178,7 +178,8 @@ impl Driver {
         }
         if let Some(waiter) = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new()) {
             let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
-            if !first && waiter.kind.manner().shared {
+            let Manner { shared, gate, .. } = *waiter.kind.manner();
+            if !first && shared && !gate {
                 // What there is, is for those who came before, however much they want.
                 let ticket = waiter.ticket;
                 drop(work);
@@ -224,7 +225,9 @@ impl Driver {
             return Step::Wait(if waits { end } else { end.min(listen_from) });
         }
         match &self.told {
-            Some(told) if told.before.epoch == epoch && now < told.attempt_at => {
+            Some(told)
+                if told.before.epoch == epoch && now < told.attempt_at && told.counts_for(first.ticket) =>
+            {
                 let glance_at = told.next_glance(work.newest());
                 if now >= glance_at {
                     Step::Do(Action::Glance(first.kind.clone()))

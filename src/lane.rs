@@ -375,9 +375,12 @@ impl Level {
         }
     }
 
-    /// Nobody will give it back.
+    /// Nobody will give it back, and nobody renews for it.
     pub(crate) fn forget(mut self) {
         self.released = true;
+        if self.renewing {
+            self.hold.end_renewal();
+        }
     }
 
     /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile. `None` if it was

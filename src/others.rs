@@ -5,7 +5,7 @@
 //! do: the holder changes, or is gone, and nothing is heard.
 
 use crate::clock::Moment;
-use crate::contend::Contend;
+use crate::contend::{Contend, Manner};
 use crate::drive::Driver;
 use crate::error::LossReason;
 use crate::lane::{Busy, Release, Run};
@@ -49,9 +49,16 @@ pub(crate) struct Told {
     /// When this was told, and the last of the waiters for whom.
     at: Moment,
     newest: u64,
+    /// The only waiter for whom, where another may want less.
+    only: Option<u64>,
 }
 
 impl Told {
+    /// Whether it counts for the waiter of `ticket`.
+    pub fn counts_for(&self, ticket: u64) -> bool {
+        self.only.is_none_or(|only| only == ticket)
+    }
+
     /// When to glance next, if `newest` is the last of the waiters: one who came later is not to be told "busy" by
     /// what was heard long before.
     pub fn next_glance(&self, newest: u64) -> Moment {
@@ -120,9 +127,11 @@ impl Driver {
         let mut work = self.lane.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
+        let Manner { shared, gate, .. } = *kind.manner();
+        let only = work.waiters.front().filter(|_| shared && !gate).map(|first| first.ticket);
         drop(work);
         let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
-        self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest });
+        self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
     }
 
     /// Looks at who holds a busy lock, for less than an attempt costs.

@@ -237,8 +237,10 @@ impl Connection {
                     }
                     by_source = true;
                 }
-                Meaning::Refused { code, message } => return fail(Cause::Refused { code, message }),
-                Meaning::NotNow { code, message } => {
+                Meaning::Refused { code, message } if !request.outlasts(&code) => {
+                    return fail(Cause::Refused { code, message });
+                }
+                Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
                     in_place::settle().await;
                     if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
                         return fail(Cause::NotNow { code, message });

@@ -128,6 +128,8 @@ pub(crate) struct Request {
     pub repeated: bool,
     /// Whether its shortcut, if it has one, is still to be tried.
     direct: bool,
+    /// See [`Request::outlasts`].
+    kept: bool,
 }
 
 #[derive(Debug)]
@@ -186,7 +188,12 @@ impl Request {
         shortcut: Option<Shortcut>,
     ) -> Self {
         let direct = shortcut.is_some();
-        Self { asked: Arc::new(Asked { verb, keys, args, repeat, shortcut }), repeated: false, direct }
+        Self {
+            asked: Arc::new(Asked { verb, keys, args, repeat, shortcut }),
+            repeated: false,
+            direct,
+            kept: false,
+        }
     }
 
     fn script(script: &'static Script, key: &Arc<str>, args: Vec<Arg>, repeat: Repeat) -> Self {
@@ -199,6 +206,17 @@ impl Request {
 
     fn read(command: &'static str, key: &Arc<str>, args: Vec<Arg>) -> Self {
         Self::new(Verb::Command(command), vec![key.clone()], args, Repeat::Free, None)
+    }
+
+    /// What it gives back would be lost if it were given up: a server that has no room for it now is asked again.
+    fn kept(mut self) -> Self {
+        self.kept = true;
+        self
+    }
+
+    /// Whether a refusal with that code is one for now only.
+    pub(crate) fn outlasts(&self, code: &str) -> bool {
+        self.kept && ["OOM", "MISCONF"].contains(&code)
     }
 
     pub(crate) fn verb(&self) -> Verb {

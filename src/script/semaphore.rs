@@ -31,7 +31,7 @@ pub(crate) fn give_permits(keys: &PermitKeys, permits: u32, taken_by: Option<&Ar
     let taken_by = taken_by.map_or(Arg::Literal("0"), |number| Arg::Text(number.clone()));
     let channel = Arg::Text(keys.channel.clone());
     let args = vec![Arg::Number(next_number()), Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
-    marked(keys, &SEMAPHORE_RELEASE, args)
+    marked(keys, &SEMAPHORE_RELEASE, args).kept()
 }
 
 /// Makes a semaphore, for ever or for so many ms.
@@ -75,7 +75,7 @@ pub(crate) fn take_ids(keys: &PermitKeys, ids: &Arc<str>, lease_ms: u64) -> Requ
 pub(crate) fn give_ids(keys: &PermitKeys, ids: &Arc<str>) -> Request {
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
     let args = vec![Arg::Number(next_number()), MARK_KEPT, channel, ids];
-    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free)
+    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free).kept()
 }
 
 /// How many permits are free, after those whose lease has ended became so.
@@ -91,7 +91,7 @@ pub(crate) fn look(keys: &PermitKeys) -> Request {
 
 pub(crate) fn count_down(keys: &PermitKeys) -> Request {
     let args = vec![Arg::Number(next_number()), MARK_KEPT, Arg::Text(keys.channel.clone())];
-    marked(keys, &LATCH_COUNT_DOWN, args)
+    marked(keys, &LATCH_COUNT_DOWN, args).kept()
 }
 
 pub(crate) fn set_count(keys: &PermitKeys, count: u32) -> Request {

@@ -2,6 +2,8 @@
 //! tells events on stdout, a line each, and ends when its stdin does.
 //!
 //! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
+//! - `permit URL NAME LEASE_MS`: takes a permit of an expirable semaphore (with that watchdog timeout) and says
+//!   `held ID`.
 //! - `look URL NAME LEASE_MS`: locks (with that watchdog timeout), says `held OWNER`, and looks at the guard all the
 //!   time: says `NS STATE` of each look that tells another state than the last, or begins 100 ms after it; NS is when
 //!   it began. Says `clock S` at a line of stdin, the time of day in whole seconds.
@@ -33,6 +35,13 @@ async fn main() -> Result<(), Failure> {
             let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
+            while stdin.next_line().await?.is_some() {}
+        }
+        ["permit", url, name, lease] => {
+            let lease = Duration::from_millis(lease.parse()?);
+            let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
+            let permit = client.expirable_semaphore(name).acquire().await?;
+            println!("held {}", permit.ids().concat());
             while stdin.next_line().await?.is_some() {}
         }
         ["look", url, name, lease] => {

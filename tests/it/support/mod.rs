@@ -15,6 +15,7 @@ pub mod random;
 pub mod record;
 pub mod scripts;
 pub mod server;
+pub mod wire;
 pub mod worker;
 
 use std::env;
@@ -25,6 +26,7 @@ pub use messages::Messages;
 pub use monitor::Monitor;
 pub use proxy::Proxy;
 pub use server::Server;
+pub use wire::{Faulty, Wire};
 pub use worker::program;
 
 /// The versions of Redisson to test against.

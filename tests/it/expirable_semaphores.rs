@@ -1,0 +1,352 @@
+//! Permits with ids and leases, among Rust clients.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Error, ExpirableSemaphore, HoldState, Holding, LossReason};
+use tokio::task::JoinSet;
+
+use crate::support::wire::NAME;
+use crate::support::worker::Worker;
+use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+
+const CHANNEL: &str = "redisson_sc:{n}";
+const TIMEOUTS: &str = "{n}:timeout";
+const PROMPT: Duration = Duration::from_millis(500);
+const LEASE: Duration = Duration::from_millis(900);
+/// The score of a permit without a lease.
+const NEVER: f64 = 922_337_203_685_477.0;
+
+struct Bench {
+    server: Server,
+    wire: Wire,
+    semaphore: ExpirableSemaphore,
+}
+
+impl Bench {
+    /// With so many permits, and a watchdog of [`LEASE`].
+    async fn of(permits: u32) -> Self {
+        let server = Server::start();
+        let semaphore = another(&server).await;
+        assert!(semaphore.try_set_permits(permits).await.unwrap());
+        Self { wire: Wire::of(&server), semaphore, server }
+    }
+
+    /// The ids that are taken, and when they end, in ms since the epoch.
+    fn taken(&self) -> BTreeMap<Vec<u8>, f64> {
+        let taken: Vec<(Vec<u8>, f64)> = self.wire.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
+        taken.into_iter().collect()
+    }
+
+    fn now(&self) -> f64 {
+        let (seconds, micros): (f64, f64) = self.wire.run(&["TIME"]);
+        seconds * 1000.0 + micros / 1000.0
+    }
+}
+
+async fn another(server: &Server) -> ExpirableSemaphore {
+    let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
+    client.expirable_semaphore(NAME)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_never_has_more_permits_than_there_are() {
+    const PERMITS: i64 = 5;
+    let bench = Bench::of(PERMITS as u32).await;
+    let (held, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let mut tasks = JoinSet::new();
+    for semaphore in [bench.semaphore.clone(), another(&bench.server).await] {
+        for task in 0..6 {
+            let (semaphore, held, most) = (semaphore.clone(), held.clone(), most.clone());
+            tasks.spawn(async move {
+                for round in 0..25u32 {
+                    let permits = (task + round) % 4 + 1;
+                    let permit = semaphore.acquire_many(permits).await.unwrap();
+                    assert_eq!(permit.ids().len(), permits as usize);
+                    let now = held.fetch_add(permits.into(), SeqCst) + i64::from(permits);
+                    most.fetch_max(now, SeqCst);
+                    tokio::task::yield_now().await;
+                    assert_eq!(permit.state(), HoldState::Held);
+                    held.fetch_sub(permits.into(), SeqCst);
+                    match round % 2 {
+                        0 => permit.release().await.unwrap(),
+                        _ => drop(permit),
+                    }
+                }
+            });
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    let most = most.load(SeqCst);
+    assert!((2..=PERMITS).contains(&most), "{most} permits at once");
+    eventually(|| bench.wire.value() == Some(PERMITS)).await;
+    bench.wire.nothing_else_is_left(&[NAME]).await;
+}
+
+#[tokio::test]
+async fn ids_are_what_the_record_has_in_hexadecimal() {
+    let bench = Bench::of(1001).await;
+    let permit = bench.semaphore.acquire_many(3).await.unwrap();
+    let ids = permit.ids();
+    let mut members: Vec<String> = Vec::new();
+    for (id, ends) in bench.taken() {
+        assert_eq!(id.len(), 16);
+        assert!(id.iter().all(u8::is_ascii_graphic), "{id:?}");
+        let left = ends - bench.now();
+        assert!((0.0..=LEASE.as_millis() as f64).contains(&left), "{left}");
+        members.push(id.iter().map(|byte| format!("{byte:02x}")).collect());
+    }
+    members.sort();
+    let mut sorted = ids.clone();
+    sorted.sort();
+    assert_eq!(sorted, members);
+    permit.release().await.unwrap();
+    // As many as may be taken at once have ids of their own.
+    let permit = bench.semaphore.without_lease().acquire_many(1000).await.unwrap();
+    assert_eq!((bench.taken().len(), bench.wire.value()), (1000, Some(1)));
+    assert!(bench.taken().values().all(|&ends| ends == NEVER));
+    permit.release().await.unwrap();
+    for misuse in [
+        bench.semaphore.acquire_many(1001).await.err(),
+        bench.semaphore.acquire_many(0).await.err(),
+        bench.semaphore.try_acquire_for(1001, Duration::ZERO).await.err(),
+        bench.semaphore.with_lease(Duration::ZERO).acquire().await.err(),
+        bench.semaphore.with_lease(Duration::MAX).try_acquire().await.err(),
+    ] {
+        assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
+    }
+    bench.wire.nothing_else_is_left(&[NAME]).await;
+}
+
+#[tokio::test]
+async fn a_lease_that_ends_frees_the_permit_and_tells_the_holder() {
+    let bench = Bench::of(1).await;
+    let short = bench.semaphore.with_lease(Duration::from_millis(200));
+    let permit = short.acquire().await.unwrap();
+    let other = another(&bench.server).await;
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    let deadline = permit.deadline();
+    assert_eq!(permit.lost().await, HoldState::Lost(LossReason::Expired));
+    let late = Instant::now().saturating_duration_since(deadline);
+    assert!(late < PROMPT, "{late:?}");
+    assert!(matches!(permit.release().await, Err(Error::NotHeld { .. })));
+    let next = waiting.await.unwrap();
+    assert!(deadline.elapsed() < PROMPT, "{:?}", deadline.elapsed());
+    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(0), 1));
+    next.release().await.unwrap();
+    assert_eq!(bench.wire.value(), Some(1));
+}
+
+/// Nobody sends a message when a lease ends, so who waits goes by the earliest end.
+#[tokio::test]
+async fn who_waits_has_the_permit_when_the_earliest_lease_of_the_dead_ends() {
+    let bench = Bench::of(2).await;
+    let other = another(&bench.server).await;
+    let early = other.with_lease(Duration::from_millis(500)).acquire().await.unwrap();
+    let ends = early.deadline();
+    early.forget();
+    other.with_lease(Duration::from_secs(60)).acquire().await.unwrap().forget();
+    assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
+    let scripts = bench.server.scripts();
+    let permit = bench.semaphore.acquire().await.unwrap();
+    assert!(Instant::now() >= ends);
+    assert!(ends.elapsed() < PROMPT, "{:?}", ends.elapsed());
+    let scripts = bench.server.scripts() - scripts;
+    assert!(scripts <= 5, "{scripts} attempts");
+    permit.release().await.unwrap();
+    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(1), 1));
+    // A look collects them, too, and tells those who wait.
+    bench.wire.run::<()>(&["ZADD", TIMEOUTS, "1", "somebody's id"]);
+    bench.wire.messages();
+    assert_eq!(bench.semaphore.available_permits().await.unwrap(), 2);
+    assert_eq!((bench.wire.told(CHANNEL), bench.taken().len()), (vec!["2".to_owned()], 1));
+}
+
+#[tokio::test]
+async fn the_watchdog_renews_while_the_guard_lives() {
+    let bench = Bench::of(2).await;
+    let permit = bench.semaphore.acquire_many(2).await.unwrap();
+    let first = permit.deadline();
+    let other = another(&bench.server).await;
+    while Instant::now() < first + LEASE {
+        assert!(other.try_acquire().await.unwrap().is_none());
+        assert_eq!((permit.state(), other.available_permits().await.unwrap()), (HoldState::Held, 0));
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    assert!(permit.deadline() > first);
+    // A third of the lease is the time between two renewals.
+    let left = bench.taken().values().map(|ends| ends - bench.now()).fold(f64::MAX, f64::min);
+    assert!(left > LEASE.as_millis() as f64 / 3.0, "{left}");
+    permit.release().await.unwrap();
+    assert_eq!(other.available_permits().await.unwrap(), 2);
+}
+
+/// Also while somebody looks at how it stands.
+#[tokio::test]
+async fn a_forgotten_permit_is_not_renewed() {
+    let bench = Bench::of(1).await;
+    let permit = bench.semaphore.acquire().await.unwrap();
+    let (holding, ends) = (Holding::clone(&permit), permit.deadline());
+    permit.forget();
+    let other = another(&bench.server).await;
+    let next = other.try_acquire_for(1, LEASE * 4).await.unwrap().expect("it is renewed");
+    assert!((ends..ends + PROMPT).contains(&Instant::now()), "{:?}", ends.elapsed());
+    assert!(!holding.state().is_live());
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_permit_without_lease_never_ends() {
+    let bench = Bench::of(1).await;
+    let permit = bench.semaphore.without_lease().acquire().await.unwrap();
+    bench.server.commandstats_reset();
+    tokio::time::sleep(LEASE * 2).await;
+    assert_eq!(permit.state(), HoldState::Held);
+    assert_eq!(bench.taken().into_values().collect::<Vec<_>>(), [NEVER]);
+    assert_eq!(bench.server.scripts(), 0, "something was renewed");
+    let other = another(&bench.server).await;
+    assert!(other.try_acquire_for(1, Duration::from_millis(50)).await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    permit.release().await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    bench.wire.nothing_else_is_left(&[NAME]).await;
+}
+
+#[tokio::test]
+async fn the_permit_of_a_dead_process_comes_back() {
+    let bench = Bench::of(1).await;
+    let lease = LEASE.as_millis().to_string();
+    let mut worker = Worker::start(&["permit", &bench.server.url(), NAME, &lease]);
+    let id = worker.line().await;
+    assert!(id.starts_with("held "), "{id}");
+    tokio::time::sleep(LEASE * 2).await;
+    assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
+    worker.kill().await;
+    let killed = Instant::now();
+    let permit = bench.semaphore.acquire().await.unwrap();
+    assert!(killed.elapsed() < LEASE + PROMPT, "{:?}", killed.elapsed());
+    permit.release().await.unwrap();
+    assert_eq!(bench.wire.value(), Some(1));
+}
+
+/// As somebody else gives it back by its id.
+#[tokio::test]
+async fn a_permit_that_is_taken_away_is_told_as_lost_and_the_rest_given_back() {
+    let bench = Bench::of(3).await;
+    let take_away = |id: &str| {
+        let bytes = (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap());
+        let raw = String::from_utf8(bytes.collect()).unwrap();
+        assert_eq!(bench.wire.run::<u64>(&["ZREM", TIMEOUTS, &raw]), 1);
+        bench.wire.run::<()>(&["INCR", NAME]);
+    };
+    // Found by the watchdog,
+    let permit = bench.semaphore.acquire_many(2).await.unwrap();
+    take_away(&permit.ids()[1]);
+    let state = tokio::time::timeout(LEASE / 3 + PROMPT, permit.lost()).await.unwrap();
+    assert_eq!(state, HoldState::Lost(LossReason::Gone));
+    assert!(matches!(permit.release().await, Err(Error::NotHeld { .. })));
+    eventually(|| bench.wire.value() == Some(3)).await;
+    // .. or when it is given back.
+    let permit = bench.semaphore.with_lease(Duration::from_secs(60)).acquire_many(2).await.unwrap();
+    take_away(&permit.ids()[0]);
+    assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(3), 0));
+    // All at once, as when the semaphore is deleted.
+    let permit = bench.semaphore.acquire().await.unwrap();
+    bench.wire.run::<()>(&["DEL", NAME, TIMEOUTS]);
+    assert_eq!(permit.lost().await, HoldState::Lost(LossReason::Gone));
+    tokio::task::yield_now().await;
+    drop(permit);
+    assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
+    assert_eq!(bench.wire.value(), None);
+}
+
+#[tokio::test]
+async fn lost_replies_and_late_requests_count_once() {
+    for cut in [true, false] {
+        let bench = Faulty::start().await;
+        let semaphore = bench.client.expirable_semaphore(NAME);
+        semaphore.try_set_permits(5).await.unwrap();
+        let taken = || bench.wire.run::<i64>(&["ZCARD", TIMEOUTS]);
+        bench.lose_reply(cut);
+        let permit = semaphore.acquire_many(2).await.unwrap();
+        bench.link.lost_reply().await;
+        assert_eq!((bench.wire.value(), taken()), (Some(3), 2), "cut {cut}");
+        permit.release().await.unwrap();
+        assert_eq!((bench.wire.value(), taken()), (Some(5), 0), "cut {cut}");
+
+        let bench = Faulty::start().await;
+        let semaphore = bench.client.expirable_semaphore(NAME);
+        semaphore.try_set_permits(5).await.unwrap();
+        let permit = semaphore.acquire_many(2).await.unwrap();
+        bench.wire.messages();
+        bench.lose_reply(cut);
+        let outcome = permit.release().await;
+        // The repeat finds nothing, and that is success.
+        let fine = outcome.is_ok() || !cut && matches!(outcome, Err(Error::Ambiguous { .. }));
+        assert!(fine, "cut {cut}: {outcome:?}");
+        bench.link.lost_reply().await;
+        semaphore.acquire_many(5).await.unwrap().release().await.unwrap();
+        assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (Some(5), vec!["5".to_owned(); 2]));
+    }
+    for late in ["acquire", "acquire, released", "release"] {
+        let bench = Faulty::start().await;
+        let semaphore = bench.client.expirable_semaphore(NAME);
+        semaphore.try_set_permits(5).await.unwrap();
+        let permit = if late == "release" {
+            let permit = semaphore.acquire_many(2).await.unwrap();
+            bench.hold_and_cut(async { permit.release().await.unwrap() }).await;
+            None
+        } else {
+            let permit = bench.hold_and_cut(semaphore.acquire_many(2)).await.unwrap();
+            if late == "acquire" { Some(permit) } else { permit.release().await.map(|()| None).unwrap() }
+        };
+        let record = || (bench.wire.value(), bench.wire.run::<Vec<String>>(&["ZRANGE", TIMEOUTS, "0", "-1"]));
+        let before = record();
+        assert_eq!(before.0, Some(if permit.is_some() { 3 } else { 5 }), "{late}");
+        bench.deliver().await;
+        assert_eq!(record(), before, "{late}");
+        drop(permit);
+        eventually(|| record() == (Some(5), vec![])).await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_another_type_is_told_and_left_alone() {
+    let bench = Bench::of(2).await;
+    let Bench { wire, semaphore, .. } = &bench;
+    for (key, make) in
+        [(NAME, ["RPUSH", NAME, "1"]), (NAME, ["SET", NAME, "many"]), (TIMEOUTS, ["SET", TIMEOUTS, "text"])]
+    {
+        wire.run::<()>(&["DEL", NAME, TIMEOUTS]);
+        wire.run::<()>(&["SET", NAME, "2"]);
+        let permit = semaphore.with_lease(Duration::from_secs(60)).acquire().await.unwrap();
+        let renewed = semaphore.acquire().await.unwrap();
+        wire.messages();
+        wire.run::<()>(&["DEL", key]);
+        wire.run::<()>(&make);
+        let before: Vec<u8> = wire.run(&["DUMP", key]);
+        for (call, error) in [
+            ("acquire", semaphore.acquire().await.err()),
+            ("available", semaphore.available_permits().await.err()),
+            ("release", permit.release().await.err()),
+        ] {
+            assert_eq!(
+                error.as_ref().and_then(Error::code),
+                Some("WRONGTYPE"),
+                "{call}, {make:?}: {error:?}"
+            );
+        }
+        if key == TIMEOUTS {
+            let state = renewed.lost().await;
+            assert!(matches!(state, HoldState::Lost(_)), "{state:?}");
+        }
+        assert_eq!(wire.run::<Vec<u8>>(&["DUMP", key]), before, "{make:?}");
+        assert_eq!(wire.messages(), vec![]);
+    }
+}
