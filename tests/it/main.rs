@@ -33,3 +33,4 @@ mod structure;
 mod support;
 mod threads;
 mod truth_table;
+mod upstream;
