@@ -11,6 +11,7 @@ mod interop;
 mod kinds;
 mod kinds_cancelled;
 mod kinds_crowds;
+mod kinds_faults;
 mod kinds_interop;
 mod kinds_loss;
 mod kinds_lost_replies;

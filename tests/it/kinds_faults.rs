@@ -1,0 +1,453 @@
+//! What goes wrong in Redisson's own protocols (docs of the wire contract number these faults), and must not with us.
+
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, HoldState, Lock, LockGuard, Owner};
+use tokio::task::JoinHandle;
+
+use crate::support::crossing::Aside;
+use crate::support::kind::{Kind, channels, each, in_versions, prefix};
+use crate::support::proxy::Way;
+use crate::support::{Java, Proxy, Server, clock::monotonic_ns, eventually, median, versions};
+
+const NAME: &str = "n";
+/// A wake-up by message is well below this; one by TTL would take 30 s.
+const WOKEN: Duration = Duration::from_millis(20);
+
+/// Takes the lock in a task of its own, which tells when it had it.
+fn waits(lock: &Lock) -> JoinHandle<(LockGuard, u64)> {
+    let lock = lock.clone();
+    tokio::spawn(async move {
+        let guard = lock.lock().await.unwrap();
+        (guard, monotonic_ns())
+    })
+}
+
+async fn connect(server: &Server) -> Client {
+    Client::connect(server.url()).await.unwrap()
+}
+
+fn fair(kinds: [Kind; 2]) -> Vec<(&'static str, Kind)> {
+    in_versions(kinds, |kind| kind)
+}
+
+const FAIR: [Kind; 2] = [Kind::Fair, Kind::NonReentrantFair];
+
+/// The queue and the timeouts of a fair lock.
+fn queue() -> [String; 2] {
+    ["redisson_lock_queue", "redisson_lock_timeout"].map(|key| prefix(key, NAME))
+}
+
+fn queued(cli: &mut redis::Connection) -> Vec<String> {
+    redis::cmd("LRANGE").arg(&queue()[0]).arg(0).arg(-1).query(cli).unwrap()
+}
+
+/// Fault 1.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_downgrade_wakes_waiting_readers() {
+    const ROUNDS: usize = 15;
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await;
+        let (ours, theirs) = (connect(&server).await, connect(&server).await);
+        let lock = ours.read_write_lock(NAME);
+        let threads = [java.thread("t"), java.thread("u")];
+        let (mut of_java, mut of_rust) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let write = lock.write().lock().await.unwrap();
+            let read = lock.read().lock().await.unwrap();
+            let before = server.scripts();
+            let waiting = threads.clone().map(|thread| thread.lock("read", NAME));
+            let rust = waits(theirs.read_write_lock(NAME).read());
+            // Two attempts of each. Redisson's message for all wakes only those who sleep already, which no event tells.
+            eventually(|| server.scripts() >= before + 6).await;
+            tokio::time::sleep(Duration::from_millis(85)).await;
+            let unlocking = monotonic_ns();
+            write.unlock().await.unwrap();
+            for waiting in waiting {
+                let entered = waiting.await;
+                of_java.push(entered.done_ns.saturating_sub(unlocking));
+                entered.unwrap();
+            }
+            let (beside, entered) = rust.await.unwrap();
+            of_rust.push(entered.saturating_sub(unlocking));
+            assert_eq!((read.state(), beside.state()), (HoldState::Held, HoldState::Held));
+            for thread in &threads {
+                thread.unlock("read", NAME).await.unwrap();
+            }
+            beside.unlock().await.unwrap();
+            read.unlock().await.unwrap();
+            eventually(|| channels(&server).is_empty()).await;
+        }
+        let (java, rust) = (median(&mut of_java), median(&mut of_rust));
+        println!("{version}: a downgrade to a reader of Java: median {java:?}, of Rust: {rust:?}");
+        assert!(java < WOKEN && rust < WOKEN, "{version}: Java {java:?}, Rust {rust:?}");
+    }
+}
+
+/// Fault 2: Redisson's writer has 149 s after five re-entries.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_re_entry_adds_no_lease() {
+    let server = Server::start();
+    let client = connect(&server).await;
+    let lock = client.read_write_lock(NAME);
+    let mut cli = server.cli();
+    let mut guards = Vec::new();
+    for _ in 0..6 {
+        guards.push(lock.write().lock().await.unwrap());
+        let left: i64 = redis::cmd("PTTL").arg(NAME).query(&mut cli).unwrap();
+        assert!((29_000..=30_000).contains(&left), "{left} ms with {} levels", guards.len());
+    }
+    for guard in guards {
+        guard.unlock().await.unwrap();
+        let left: i64 = redis::cmd("PTTL").arg(NAME).query(&mut cli).unwrap();
+        assert!(left <= 30_000, "{left} ms");
+    }
+}
+
+/// Fault 3: Redisson's second try finds its own note that it is unlocked.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unlock_of_a_lost_read_or_write_hold_is_an_error_however_often() {
+    each([Kind::Read, Kind::Write], |kind| async move {
+        let server = Server::start();
+        let client = connect(&server).await;
+        let lock = kind.lock(&client, NAME);
+        let guards = [lock.lock().await.unwrap(), lock.lock().await.unwrap(), lock.lock().await.unwrap()];
+        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        for guard in guards {
+            let outcome = guard.unlock().await;
+            assert!(outcome.as_ref().is_err_and(|error| error.is_lost()), "{kind}: {outcome:?}");
+        }
+        let latches: Vec<String> = redis::cmd("KEYS").arg("*latch*").query(&mut server.cli()).unwrap();
+        assert!(latches.is_empty(), "{kind}: {latches:?}");
+    })
+    .await;
+}
+
+/// Fault 5: Redisson attempts some thousand times a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_waiter_behind_a_dead_head_does_not_spin() {
+    const DEAD_FOR: Duration = Duration::from_millis(1500);
+    each(FAIR, |kind| async move {
+        let server = Server::start();
+        let (one, two) = (connect(&server).await, connect(&server).await);
+        let mut cli = server.cli();
+        let [list, timeouts] = queue();
+        redis::cmd("RPUSH").arg(&list).arg("dead:1").exec(&mut cli).unwrap();
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut cli).unwrap();
+        let gone_at = seconds * 1000 + micros / 1000 + DEAD_FOR.as_millis() as u64;
+        redis::cmd("ZADD").arg(&timeouts).arg(gone_at).arg("dead:1").exec(&mut cli).unwrap();
+        let (started, before) = (Instant::now(), server.scripts());
+        let waiting = [&one, &two].map(|client| {
+            let lock = kind.lock(client, NAME);
+            tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
+        });
+        for waiting in waiting {
+            waiting.await.unwrap();
+        }
+        let (took, attempts) = (started.elapsed(), server.scripts() - before);
+        println!("{kind}: {attempts} scripts in {took:?}");
+        // For each of the two: an attempt, one when subscribed, one when the dead one's time is over, and what a clock that
+        // differs by less than a step adds; the release. And the texts of scripts that the server does not know yet.
+        assert!(attempts <= 24, "{kind}: {attempts} scripts in {took:?}");
+        assert!(took >= DEAD_FOR - Duration::from_millis(50), "{kind}: {took:?}");
+        assert!(took < DEAD_FOR + Duration::from_millis(500), "{kind}: {took:?}");
+    })
+    .await;
+}
+
+/// Fault 6: the head's time runs out while the lock is held, and everybody else would drop it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_waiter_that_lives_keeps_its_place() {
+    const SHORT: Duration = Duration::from_millis(500);
+    each(fair(FAIR), |(version, kind)| async move {
+        let server = Server::start();
+        // 3.10.1 has 5 s, whatever is asked for.
+        let settings: &[&str] =
+            if crate::support::since(version, 3, 52) { &["fairLockWaitTimeout=500"] } else { &[] };
+        let java = Java::get(version).client_with(&server, 1000, settings).await.unwrap();
+        let (holder, behind) = (java.thread("holder"), java.thread("behind"));
+        let builder = Client::builder().watchdog_timeout(Duration::from_secs(1));
+        let client = builder.fair_lock_wait_timeout(SHORT).connect(server.url()).await.unwrap();
+        let mut cli = server.cli();
+        holder.lock(kind.java(), NAME).await.unwrap();
+        let waiting = waits(&kind.lock(&client, NAME));
+        eventually(|| queued(&mut cli).len() == 1).await;
+        let ours = queued(&mut cli).remove(0);
+        // Renewed for longer than a waiter counts.
+        let until = Instant::now() + Duration::from_millis(2500);
+        while Instant::now() < until {
+            // Others pass by, and look for those who are gone.
+            assert!(!behind.try_lock(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
+            assert_eq!(queued(&mut cli), std::slice::from_ref(&ours), "{version}, {kind}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let next = behind.lock(kind.java(), NAME);
+        eventually(|| queued(&mut cli).len() == 2).await;
+        assert_eq!(queued(&mut cli)[0], ours, "{version}, {kind}");
+        holder.unlock(kind.java(), NAME).await.unwrap();
+        let (guard, entered) = waiting.await.unwrap();
+        guard.unlock().await.unwrap();
+        let next = next.await;
+        assert!(entered < next.done_ns, "{version}, {kind}: it was overtaken");
+        next.unwrap();
+        behind.unlock(kind.java(), NAME).await.unwrap();
+    })
+    .await;
+}
+
+/// Fault 6, where it could not be prevented: another client's clock is ahead.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_waiter_that_was_taken_for_gone_queues_again() {
+    const LEASE: Duration = Duration::from_secs(1);
+    // Its record's expiry says when to look again; or nothing does, for as long as a dead head counts.
+    let cases = FAIR.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
+    each(cases, |(kind, held)| async move {
+        let server = Server::start();
+        let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
+        let (mut cli, [list, timeouts]) = (server.cli(), queue());
+        if held {
+            redis::cmd("HSET").arg(NAME).arg("somebody:1").arg(1).exec(&mut cli).unwrap();
+            redis::cmd("PEXPIRE").arg(NAME).arg(2500).exec(&mut cli).unwrap();
+        } else {
+            let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut cli).unwrap();
+            redis::cmd("RPUSH").arg(&list).arg("dead:1").exec(&mut cli).unwrap();
+            redis::cmd("ZADD")
+                .arg(&timeouts)
+                .arg((seconds + 300) * 1000)
+                .arg("dead:1")
+                .exec(&mut cli)
+                .unwrap();
+        }
+        let waiting = waits(&kind.lock(&client, NAME));
+        eventually(|| channels(&server).len() == 1 && !queued(&mut cli).is_empty()).await;
+        redis::cmd("DEL").arg(&list).arg(&timeouts).exec(&mut cli).unwrap();
+        let (started, limit) = (Instant::now(), if held { 2500 } else { 1000 });
+        let (guard, _) = waiting.await.unwrap();
+        let took = started.elapsed();
+        assert!(took < Duration::from_millis(limit + 150), "{kind}, held {held}: {took:?}");
+        guard.unlock().await.unwrap();
+        eventually(|| queued(&mut cli).is_empty()).await;
+    })
+    .await;
+}
+
+/// Fault 7: Redisson's holder is told of a success.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_an_expired_fair_lock_is_told() {
+    each(fair(FAIR), |(version, kind)| async move {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let client = connect(&server).await;
+        let guard = kind.lock(&client, NAME).with_lease(Duration::from_secs(60)).lock().await.unwrap();
+        let waiting = java.lock(kind.java(), NAME);
+        eventually(|| channels(&server).len() == 1).await;
+        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        // It is told, and so is whoever waits.
+        let outcome = guard.unlock().await;
+        assert!(outcome.as_ref().is_err_and(|error| error.is_lost()), "{version}, {kind}: {outcome:?}");
+        let woken = Instant::now();
+        waiting.await.unwrap();
+        assert!(woken.elapsed() < Duration::from_secs(5), "{version}, {kind}: {:?}", woken.elapsed());
+        // With a holder of the next.
+        let late = kind.lock(&client, "late").with_lease(Duration::from_millis(200)).lock().await.unwrap();
+        java.lock(kind.java(), "late").await.unwrap();
+        let outcome = late.unlock().await;
+        assert!(outcome.as_ref().is_err_and(|error| error.is_lost()), "{version}, {kind}: {outcome:?}");
+        assert!(java.is_held(kind.java(), "late").await.unwrap(), "{version}, {kind}");
+    })
+    .await;
+}
+
+/// Fault 8: Redisson's holder asks later, and reads the successor's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fenced_guard_keeps_its_token_when_a_successor_raises_it() {
+    each(in_versions([()], |()| Kind::Fenced), |(version, ())| async move {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let client = connect(&server).await;
+        let lock = client.fenced_lock(NAME);
+        let guard = lock.with_lease(Duration::from_secs(60)).lock().await.unwrap();
+        let inner = lock.lock().await.unwrap();
+        assert_eq!((guard.token(), inner.token()), (Some(1), Some(1)), "{version}");
+        drop(inner);
+        assert!(lock.force_unlock().await.unwrap());
+        assert_eq!(java.lock_and_get_token(NAME).await.unwrap(), 2, "{version}");
+        assert_eq!(java.token(NAME).await.unwrap(), Some(2), "{version}");
+        assert_eq!(guard.token(), Some(1), "{version}");
+        assert!(guard.unlock().await.unwrap_err().is_lost(), "{version}");
+        java.unlock("fenced", NAME).await.unwrap();
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(guard.token(), Some(3), "{version}");
+        // Java's own look at it, and its next, agree.
+        assert_eq!(java.token(NAME).await.unwrap(), Some(3), "{version}");
+        guard.unlock().await.unwrap();
+        assert_eq!(java.lock_and_get_token(NAME).await.unwrap(), 4, "{version}");
+        java.unlock("fenced", NAME).await.unwrap();
+    })
+    .await;
+}
+
+/// Fault 9: the message went to one who is dropped before it can act on it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_fair_waiter_passes_its_message_on() {
+    const ROUNDS: usize = 12;
+    for (version, kind) in fair(FAIR) {
+        let server = Server::start();
+        let java = Java::get(version).client(&server, 0).await.thread("t");
+        let (holder, next) = (connect(&server).await, connect(&server).await);
+        let proxy = Proxy::start(server.port()).await;
+        let leaving = Client::connect(proxy.url()).await.unwrap();
+        let link = proxy.link(0).await;
+        let mut cli = server.cli();
+        let (mut of_java, mut of_rust) = (Vec::new(), Vec::new());
+        for round in 0..ROUNDS {
+            let guard = kind.lock(&holder, NAME).lock().await.unwrap();
+            let first = waits(&kind.lock(&leaving, NAME));
+            eventually(|| queued(&mut cli).len() == 1 && channels(&server).len() == 1).await;
+            let (mut java_next, mut rust_next) = (None, None);
+            if round % 2 == 0 {
+                java_next = Some(java.lock(kind.java(), NAME));
+            } else {
+                rust_next = Some(waits(&kind.lock(&next, NAME)));
+            }
+            eventually(|| queued(&mut cli).len() == 2 && channels(&server).len() == 2).await;
+            // It hears of the release, and what it asks for comes nowhere.
+            let asked = link.count(|words| words[0] == b"EVALSHA");
+            link.hold(Way::ToServer);
+            guard.unlock().await.unwrap();
+            link.asked(asked + 1, |words| words[0] == b"EVALSHA").await;
+            first.abort();
+            assert!(first.await.unwrap_err().is_cancelled());
+            let left = monotonic_ns();
+            link.pass(Way::ToServer);
+            if let Some(waiting) = java_next {
+                let entered = waiting.await;
+                of_java.push(entered.done_ns.saturating_sub(left));
+                entered.unwrap();
+                java.unlock(kind.java(), NAME).await.unwrap();
+            }
+            if let Some(waiting) = rust_next {
+                let (guard, entered) = waiting.await.unwrap();
+                of_rust.push(entered.saturating_sub(left));
+                guard.unlock().await.unwrap();
+            }
+            eventually(|| channels(&server).is_empty() && queued(&mut cli).is_empty()).await;
+        }
+        let (java, rust) = (median(&mut of_java), median(&mut of_rust));
+        println!("{version}, {kind}: passed on to Java: median {java:?}, to Rust: {rust:?}");
+        assert!(java < WOKEN && rust < WOKEN, "{version}, {kind}: Java {java:?}, Rust {rust:?}");
+    }
+}
+
+/// The error of Redisson 3.44 to 3.52 that a count of 2 sets off: its renewal stops, and with the first release everyone's
+/// hold is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
+    const LEASE: u64 = 1500;
+    each(in_versions([()], |()| Kind::Read), |(version, ())| async move {
+        let server = Server::start();
+        let java_client = Java::get(version).client(&server, LEASE).await;
+        let (java, other) = (java_client.thread("t"), java_client.thread("u"));
+        let builder = Client::builder().watchdog_timeout(Duration::from_millis(LEASE));
+        let client = builder.connect(server.url()).await.unwrap();
+        let lock = client.read_write_lock(NAME);
+        java.lock("read", NAME).await.unwrap();
+        let (outer, inner) = (lock.read().lock().await.unwrap(), lock.read().lock().await.unwrap());
+        assert_eq!(lock.read().hold_count().await.unwrap(), 2);
+
+        let mut cli = server.cli();
+        let key = Kind::Read.keys_of_a_hold(NAME, &java.owner().await).expect("there is one");
+        let ttl = |cli: &mut redis::Connection| -> i64 { redis::cmd("PTTL").arg(&key).query(cli).unwrap() };
+        for renewal in 0..3 {
+            let mut before = ttl(&mut cli);
+            // From one renewal to the next it falls, and then it is raised.
+            eventually(|| {
+                let now = ttl(&mut cli);
+                assert!(now > 0, "{version}: Java's hold lapsed, {renewal} renewals after ours");
+                let renewed = now > before;
+                before = now;
+                renewed
+            })
+            .await;
+        }
+        let record = |cli: &mut redis::Connection| -> std::collections::BTreeMap<String, String> {
+            redis::cmd("HGETALL").arg(NAME).query(cli).unwrap()
+        };
+        let mut expected = std::collections::BTreeMap::from([
+            (java.owner().await, "1".to_owned()),
+            (outer.owner().to_owned(), "1".to_owned()),
+            ("mode".to_owned(), "read".to_owned()),
+        ]);
+        assert_eq!(record(&mut cli), expected, "{version}");
+        // A release of anybody else's frees nobody's.
+        other.lock("read", NAME).await.unwrap();
+        other.unlock("read", NAME).await.unwrap();
+        inner.unlock().await.unwrap();
+        assert_eq!(record(&mut cli), expected, "{version}");
+        assert_eq!(outer.state(), HoldState::Held);
+        assert!(java.is_held("read", NAME).await.unwrap(), "{version}");
+        expected.remove(outer.owner());
+        outer.unlock().await.unwrap();
+        assert_eq!(record(&mut cli), expected, "{version}");
+        let writer = lock.write().with_owner(&Owner::unique());
+        assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
+        java.unlock("read", NAME).await.unwrap();
+        writer.try_lock().await.unwrap().expect("nobody reads any more").unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// Who waits, and is gone without a word: a runtime that ended, a process that was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_waiters_of_a_fair_lock_are_passed_over() {
+    // As Java has it in its settings, from 3.52 on; before that it is 5 s.
+    const SHORT: Duration = Duration::from_millis(600);
+    each(fair(FAIR), |(version, kind)| async move {
+        let server = Server::start();
+        let new = crate::support::since(version, 3, 52);
+        let settings: &[&str] = if new { &["fairLockWaitTimeout=600"] } else { &[] };
+        let builder = || Client::builder().fair_lock_wait_timeout(SHORT).watchdog_timeout(SHORT * 2);
+        let (killed, lives) = (Java::spawn(version), Java::get(version));
+        let holder = builder().connect(server.url()).await.unwrap();
+        let guard = kind.lock(&holder, NAME).lock().await.unwrap();
+        let mut cli = server.cli();
+
+        let (aside, proxy) = (Aside::new(), Proxy::start(server.port()).await);
+        let ended = aside.connect(builder(), &proxy).await;
+        let dead = aside.handle().spawn({
+            let lock = kind.lock(&ended, NAME);
+            async move { drop(lock.lock().await) }
+        });
+        eventually(|| queued(&mut cli).len() == 1).await;
+        let java = killed.client_with(&server, 1200, settings).await.unwrap().thread("t");
+        let dying = java.lock(kind.java(), NAME);
+        eventually(|| queued(&mut cli).len() == 2).await;
+        let next = waits(&kind.lock(&builder().connect(server.url()).await.unwrap(), NAME));
+        eventually(|| queued(&mut cli).len() == 3).await;
+        let last = lives.client_with(&server, 1200, settings).await.unwrap().thread("t");
+        let last_waiting = last.lock(kind.java(), NAME);
+        eventually(|| queued(&mut cli).len() == 4).await;
+
+        // Neither can say that it leaves.
+        proxy.darken();
+        aside.end().await;
+        drop((ended, dead));
+        killed.kill();
+        assert!(dying.await.result.is_err());
+        let freed = Instant::now();
+        guard.unlock().await.unwrap();
+        let (guard, _) = next.await.unwrap();
+        let took = freed.elapsed();
+        guard.unlock().await.unwrap();
+        last_waiting.await.unwrap();
+        last.unlock(kind.java(), NAME).await.unwrap();
+        println!("{version}, {kind}: served {took:?} after the release, behind two dead");
+        // An expiry of the record, and the allowance of each of the two.
+        let allowances = if new { SHORT * 2 } else { SHORT + Duration::from_secs(5) };
+        let limit = SHORT * 2 + allowances + Duration::from_millis(500);
+        assert!(took < limit, "{version}, {kind}: {took:?}");
+        eventually(|| queued(&mut cli).is_empty()).await;
+    })
+    .await;
+}
