@@ -179,7 +179,7 @@ async fn a_fair_waiter_that_lives_keeps_its_place() {
         while Instant::now() < until {
             // Others pass by, and look for those who are gone.
             assert!(!behind.try_lock(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
-            assert_eq!(queued(&mut cli), [ours.clone()], "{version}, {kind}");
+            assert_eq!(queued(&mut cli), std::slice::from_ref(&ours), "{version}, {kind}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let next = behind.lock(kind.java(), NAME);

@@ -33,7 +33,7 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold_of_each_kind() {
         bench.link.lost_reply().await;
         // The hold whose reply was lost, and not another that waited until that one's lease was over.
         assert!(!guard.owner().contains('~'), "{kind}, {loss:?}: {}", guard.owner());
-        assert_eq!(guard.state(), HoldState::Held);
+        held_still(&guard).await;
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 1);
         guard.unlock().await.unwrap();
@@ -81,7 +81,7 @@ async fn a_lost_reply_to_a_re_entry_counts_once_in_each_kind() {
         assert_eq!(bench.lock.hold_count().await.unwrap(), 2, "{kind}, {loss:?}");
         inner.unlock().await.unwrap();
         bench.assert_held(&outer, 1);
-        assert_eq!(outer.state(), HoldState::Held, "{kind}, {loss:?}");
+        held_still(&outer).await;
         bench.assert_token(&outer, 1);
         outer.unlock().await.unwrap();
         bench.assert_freed(1).await;
@@ -105,7 +105,7 @@ async fn a_lost_reply_to_a_release_is_one_release_of_each_kind() {
         let guard = bench.lock.lock().await.unwrap();
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 2);
-        assert_eq!(guard.state(), HoldState::Held);
+        held_still(&guard).await;
         guard.unlock().await.unwrap();
         bench.assert_freed(2).await;
     })
@@ -132,7 +132,7 @@ async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
         } else {
             lock.lock().await.unwrap().unlock().await.unwrap();
         }
-        assert_eq!(next.state(), HoldState::Held, "{kind}");
+        held_still(&next).await;
         bench.assert_held(&next, 1);
         next.unlock().await.unwrap_or_else(|error| panic!("{kind}: {error}"));
         bench.assert_gone().await;
@@ -156,9 +156,19 @@ async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
         bench.link.lost_reply().await;
         let record = BTreeMap::from([(read.owner().to_owned(), "1".to_owned()), mode("read")]);
         eventually(|| bench.record() == record).await;
-        assert_eq!(read.state(), HoldState::Held);
+        held_still(&read).await;
         read.unlock().await.unwrap();
         bench.assert_gone().await;
+    })
+    .await;
+}
+
+/// A hold may be in doubt for a moment after its connection dropped, until it is renewed.
+async fn held_still(guard: &LockGuard) {
+    eventually(|| {
+        let state = guard.state();
+        assert!(state.is_live(), "{guard:?}");
+        state == HoldState::Held
     })
     .await;
 }

@@ -17,6 +17,7 @@ mod kinds_faults;
 mod kinds_interop;
 mod kinds_loss;
 mod kinds_lost_replies;
+mod kinds_together;
 mod lost_replies;
 mod model;
 mod model_api;
