@@ -9,6 +9,7 @@ mod examples;
 mod expirable_semaphores;
 mod faults;
 mod interop;
+mod latches;
 mod lost_replies;
 mod model;
 mod model_api;
