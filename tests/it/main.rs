@@ -18,6 +18,7 @@ mod kinds_interop;
 mod kinds_loss;
 mod kinds_lost_replies;
 mod kinds_together;
+mod latches;
 mod lost_replies;
 mod model;
 mod model_api;
