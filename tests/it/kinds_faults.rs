@@ -223,7 +223,7 @@ async fn a_fair_waiter_that_was_taken_for_gone_queues_again() {
         eventually(|| channels(&server).len() == 1 && !queued(&mut cli).is_empty()).await;
         redis::cmd("DEL").arg(&list).arg(&timeouts).exec(&mut cli).unwrap();
         let (started, limit) = (Instant::now(), if held { 2500 } else { 1000 });
-        let (guard, _) = waiting.await.unwrap();
+        let (guard, _) = in_time("its turn", waiting).await.unwrap();
         let took = started.elapsed();
         assert!(took < Duration::from_millis(limit + 150), "{kind}, held {held}: {took:?}");
         guard.unlock().await.unwrap();
