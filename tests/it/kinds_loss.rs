@@ -6,7 +6,7 @@ use redisson_lock::{Client, Error, HoldState, LossReason, Owner};
 
 use crate::kinds::clients;
 use crate::support::kind::{Kind, channels, each, keys, nothing_is_left};
-use crate::support::{Server, eventually};
+use crate::support::{Messages, Server, eventually};
 
 const NAME: &str = "n";
 /// Of a client whose watchdog is waited for.
@@ -98,9 +98,12 @@ async fn a_forced_unlock_frees_it_for_who_waits_and_is_told_to_the_holder() {
             eventually(|| !channels(&server).is_empty()).await;
         }
         let due = guard.deadline() - LEASE + LEASE / 3;
+        let mut messages = Messages::of(&server);
         let forced = Instant::now();
         assert!(holder.lock(&two, NAME).force_unlock().await.unwrap(), "{holder}");
         let next = waiting.await.unwrap();
+        let told: Vec<_> = messages.heard().into_iter().map(|(_, message)| message).collect();
+        assert_eq!(told, vec![holder.message(); usize::from(holder.publishes())], "{holder} to {waiter}");
         // Before the lease could end: it was told.
         assert!(forced.elapsed() < LEASE / 2, "{holder} to {waiter}: {:?}", forced.elapsed());
         let state = guard.lost().await;

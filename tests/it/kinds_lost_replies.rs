@@ -10,8 +10,8 @@ use crate::support::proxy::{Link, Words};
 use crate::support::{Messages, Proxy, Server, eventually, scripts};
 
 const NAME: &str = "n";
-/// Short, so that what is found by waiting for an answer is found soon.
-const RESPONSE: Duration = Duration::from_millis(300);
+/// Short, so that what is found by waiting for an answer is found soon; and long enough for a busy machine.
+const RESPONSE: Duration = Duration::from_secs(1);
 
 /// The reply is lost with its connection, or the connection is silent from then on.
 #[derive(Clone, Copy, Debug)]

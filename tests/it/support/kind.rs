@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use redisson_lock::{BackOff, Client, Lock};
 
@@ -199,6 +200,29 @@ pub fn channels(server: &Server) -> Vec<String> {
     redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).expect("CHANNELS")
 }
 
+/// Ends when so many channels are subscribed to. Asks on one connection, so that it costs little to ask often.
+pub async fn subscribed(server: &Server, count: usize) {
+    let mut cli = server.cli();
+    let mut ask =
+        || -> Vec<String> { redis::cmd("PUBSUB").arg("CHANNELS").query(&mut cli).expect("CHANNELS") };
+    eventually(|| ask().len() == count).await;
+}
+
+/// Ends when so many scripts were called.
+pub async fn scripts_reach(server: &Server, count: u64) {
+    let mut cli = server.cli();
+    eventually(|| calls_of_scripts(&mut cli) >= count).await;
+}
+
+fn calls_of_scripts(cli: &mut redis::Connection) -> u64 {
+    let stats: String = redis::cmd("INFO").arg("commandstats").query(cli).expect("INFO");
+    let calls = |line: &str| {
+        let rest = line.strip_prefix("cmdstat_eval:calls=").or(line.strip_prefix("cmdstat_evalsha:calls="))?;
+        rest.split(',').next()?.parse::<u64>().ok()
+    };
+    stats.lines().filter_map(calls).sum()
+}
+
 pub fn keys(server: &Server) -> BTreeSet<String> {
     redis::cmd("KEYS").arg("*").query(&mut server.cli()).expect("KEYS")
 }
@@ -210,6 +234,12 @@ pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &
     for client in clients {
         eventually(|| format!("{client:?}").contains("lanes: 0 ")).await;
     }
+}
+
+/// What has to come of a message, and would come of a lease's end much later.
+pub async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
+    let limit = Duration::from_secs(5);
+    tokio::time::timeout(limit, coming).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
 /// Each version of Redisson that is tested, with each of `what` that it has.
