@@ -15,6 +15,7 @@ mod multi_lock;
 mod operations;
 mod peer_smoke;
 mod pipelined;
+mod red_lock;
 mod schedules;
 mod shortcuts;
 mod structure;
