@@ -26,6 +26,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("latch", &["worker 3 is ready", "all are ready"]),
     ("map_entry", &["holds {orders}:UAtNwcfhLzLiIyViPu3ySw:lock"]),
     ("non_reentrant", &["refused: a non-reentrant lock on `boiler`"]),
+    (
+        "multi_lock",
+        &[
+            "transferred with 2 locks held",
+            "transferred with 2 locks held",
+            "both while anna is audited: false",
+            "bert is held: false",
+        ],
+    ),
     ("owner", &["the same owner gets in: true, another: false", "given back"]),
     (
         "read_write",
@@ -96,6 +105,23 @@ async fn the_example_with_java_takes_over_from_java() {
     }
 }
 
+#[tokio::test]
+async fn the_example_with_three_servers_holds_at_a_majority() {
+    let servers = [Server::start(), Server::start(), Server::start()];
+    let urls = servers.each_ref().map(Server::url).join(",");
+    let output = example("red_lock", &servers[0]).env("REDIS_URLS", urls).output().await.unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    let expected = [
+        "Held at 3 servers",
+        "Held, valid for at least 100 ms: true",
+        "given back",
+        "then: Lost(Gone)",
+        "`report` is not held by this guard",
+    ];
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn examples_are_short_and_all_are_run() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
@@ -107,7 +133,8 @@ fn examples_are_short_and_all_are_run() {
         found.push(path.file_stem().unwrap().to_str().unwrap().to_owned());
     }
     found.sort();
-    let mut run: Vec<_> = EXAMPLES.iter().map(|(name, _)| *name).chain(["java_interop"]).collect();
+    let mut run: Vec<_> =
+        EXAMPLES.iter().map(|(name, _)| *name).chain(["java_interop", "red_lock"]).collect();
     run.sort_unstable();
     assert_eq!(found, run);
 }

@@ -27,6 +27,7 @@ mod operations;
 mod peer_kinds;
 mod peer_smoke;
 mod pipelined;
+mod red_lock;
 mod schedules;
 mod semaphore_faults;
 mod semaphores;

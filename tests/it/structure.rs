@@ -234,6 +234,16 @@ fn modules_import_only_what_they_may() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+/// Deadlines, and what a red lock's majority is worth, are on a clock that nobody sets.
+#[test]
+fn nobody_looks_at_the_time_of_day() {
+    for (_, file, text) in sources() {
+        let named =
+            code_lines(&text).find(|(_, code)| ["SystemTime", "Realtime"].iter().any(|it| code.contains(it)));
+        assert!(named.is_none(), "{file}: {named:?}");
+    }
+}
+
 /// A guarantee without its test is none.
 #[test]
 fn the_tests_that_docs_reliability_names_exist() {

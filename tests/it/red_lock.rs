@@ -1,0 +1,559 @@
+//! A majority of locks on independent servers.
+
+use crate::support::crossing::{Crossing, Cut, PROMPT, Tally, cross, series, shut, soon};
+use crate::support::{Java, Proxy, Server, eventually, versions};
+use redisson_lock::{Client, Error, HoldState, Lock, LossReason, Owner, RedLock, blocking, redis};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+/// Of every client here: the time for which new servers do not count.
+const LEASE: Duration = Duration::from_millis(900);
+/// The default.
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+/// What a busy machine may add to a time that is no time of a lease.
+const SLACK: Duration = Duration::from_millis(250);
+
+const NAME: &str = "n";
+
+async fn connect(url: impl AsRef<str>) -> Client {
+    Client::builder().watchdog_timeout(LEASE).connect(url).await.unwrap()
+}
+
+/// A client of each server.
+async fn clients(servers: &[Server]) -> Vec<Client> {
+    let mut clients = Vec::new();
+    for server in servers {
+        clients.push(connect(server.url()).await);
+    }
+    clients
+}
+
+fn red(clients: &[Client]) -> RedLock {
+    RedLock::new(clients.iter().map(|client| client.lock(NAME))).unwrap()
+}
+
+/// So many servers, with clients for which they count.
+async fn three() -> (Vec<Server>, Vec<Client>) {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let clients = clients(&servers).await;
+    tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
+    (servers, clients)
+}
+
+fn held(server: &Server) -> bool {
+    redis::cmd("EXISTS").arg(NAME).query(&mut server.cli()).unwrap()
+}
+
+/// At how many servers there is a record.
+fn records(servers: &[Server]) -> usize {
+    servers.iter().filter(|server| held(server)).count()
+}
+
+fn is_young(error: &Error) -> bool {
+    matches!(error, Error::Unavailable { reason, .. } if reason.contains("started less than a lease ago"))
+}
+
+#[tokio::test]
+async fn a_majority_holds_and_is_told_how_long() {
+    let (servers, clients) = three().await;
+    let red = red(&clients);
+    let started = Instant::now();
+    let guard = red.try_lock().await.unwrap().expect("nobody has it");
+    assert!(started.elapsed() < NODE_TIMEOUT + SLACK);
+    assert_eq!((guard.state(), guard.members().len(), records(&servers)), (HoldState::Held, 3, 3));
+    // The drift: 1 % and 2 ms.
+    assert!(guard.deadline() <= Instant::now() + LEASE - Duration::from_millis(11));
+    assert!(guard.deadline() > started + LEASE - Duration::from_millis(12));
+    let mut deadlines: Vec<_> = guard.members().iter().map(|member| member.deadline()).collect();
+    deadlines.sort();
+    assert!(guard.validity() <= deadlines[1] - Instant::now() + Duration::from_millis(1));
+
+    // It falls, and is renewed.
+    let (mut fell, mut rose, mut before, mut least) = (0, 0, guard.validity(), LEASE);
+    let started = Instant::now();
+    while started.elapsed() < LEASE * 3 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let now = guard.validity();
+        *(if now < before { &mut fell } else { &mut rose }) += 1;
+        (before, least) = (now, least.min(now));
+        assert!(now <= LEASE - Duration::from_millis(11), "{now:?}");
+        assert_eq!(guard.state(), HoldState::Held);
+    }
+    assert!(fell > 20 && rose >= 6 && least > LEASE / 3, "{fell} {rose} {least:?}");
+
+    // The same owner takes it again; another does not.
+    let again = red.try_lock().await.unwrap().expect("it is the same owner");
+    let other = red.with_owner(&Owner::unique());
+    assert!(other.try_lock().await.unwrap().is_none());
+    let started = Instant::now();
+    assert!(other.try_lock_for(Duration::from_millis(200)).await.unwrap().is_none());
+    assert!((200..450).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
+    again.unlock().await.unwrap();
+    assert_eq!(records(&servers), 3);
+    guard.unlock().await.unwrap();
+    eventually(|| records(&servers) == 0).await;
+
+    // One that is another's is no hindrance, two are; and what was taken beside them is given back.
+    let stranger = connect(servers[0].url()).await;
+    let one = stranger.lock(NAME).lock().await.unwrap();
+    let guard = other.lock().await.unwrap();
+    assert_eq!(guard.members().len(), 2);
+    guard.unlock().await.unwrap();
+    let another = connect(servers[1].url()).await;
+    let two = another.lock(NAME).lock().await.unwrap();
+    assert!(other.try_lock().await.unwrap().is_none());
+    assert!(!held(&servers[2]));
+    drop((one, two));
+
+    // A fixed lease ends by itself, before the records do.
+    eventually(|| records(&servers) == 0).await;
+    let lease = Duration::from_secs(3);
+    let guard = red.with_lease(lease).lock().await.unwrap();
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired));
+    assert_eq!(guard.validity(), Duration::ZERO);
+    assert!(matches!(guard.unlock().await, Err(Error::NotHeld { .. })));
+    eventually(|| records(&servers) == 0).await;
+}
+
+#[tokio::test]
+async fn misuse_is_told_before_anything_is_sent() {
+    let (servers, clients) = three().await;
+    let bad: [Vec<Lock>; 4] = [
+        vec![],
+        vec![clients[0].lock("a"), clients[1].lock("a"), clients[0].lock("b")],
+        vec![clients[0].lock("a"), clients[1].lock("a").with_owner(&Owner::unique())],
+        vec![clients[0].lock("")],
+    ];
+    for locks in bad {
+        let shown = format!("{locks:?}");
+        assert!(matches!(RedLock::new(locks), Err(Error::Misuse { .. })), "{shown}");
+    }
+    let red = red(&clients);
+    servers.iter().for_each(Server::commandstats_reset);
+    let asked = || servers.iter().map(|server| server.scripts() + server.calls("restore")).sum::<u64>();
+    for wrong in [
+        red.with_lease(Duration::from_millis(2)),
+        red.with_minimum_validity(LEASE - Duration::from_millis(11)),
+        red.with_node_timeout(Duration::ZERO),
+    ] {
+        assert!(matches!(wrong.lock().await, Err(Error::Misuse { .. })), "{wrong:?}");
+    }
+    assert_eq!(asked(), 0);
+    let guard = red.with_minimum_validity(LEASE - Duration::from_millis(300)).lock().await.unwrap();
+    assert!(guard.validity() > Duration::from_millis(300));
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_counts_exactly() {
+    const EACH: usize = 15;
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let counter = Server::start();
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 {
+        let red = red(&clients(&servers).await);
+        for _ in 0..3 {
+            let counting = redis::Client::open(counter.url()).unwrap();
+            let mut counting = counting.get_multiplexed_async_connection().await.unwrap();
+            let red = red.clone();
+            tasks.spawn(async move {
+                for _ in 0..EACH {
+                    let guard = red.lock().await.unwrap();
+                    let value: Option<usize> =
+                        redis::cmd("GET").arg("c").query_async(&mut counting).await.unwrap();
+                    let value = value.unwrap_or(0) + 1;
+                    redis::cmd("SET").arg("c").arg(value).exec_async(&mut counting).await.unwrap();
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+    }
+    let started = Instant::now();
+    tasks.join_all().await;
+    println!("{} holds in {:?}", 9 * EACH, started.elapsed());
+    let counted: usize = redis::cmd("GET").arg("c").query(&mut counter.cli()).unwrap();
+    assert_eq!(counted, 9 * EACH, "increments were lost");
+    eventually(|| records(&servers) == 0).await;
+}
+
+#[tokio::test]
+async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time() {
+    let (mut servers, clients) = three().await;
+    let red = red(&clients);
+    servers[2].kill();
+    // Known to be down, it is not waited for.
+    for _ in 0..5 {
+        let guard = red.lock().await.unwrap();
+        assert_eq!(guard.members().len(), 2);
+        guard.unlock().await.unwrap();
+    }
+    assert_eq!(records(&servers[..2]), 0);
+
+    servers[1].kill();
+    let started = Instant::now();
+    let failed = red.try_lock().await;
+    assert!(matches!(failed, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{failed:?}");
+    assert!(started.elapsed() < NODE_TIMEOUT * 2 + SLACK, "{:?}", started.elapsed());
+    let failed = red.try_lock_for(Duration::from_millis(400)).await;
+    let took = started.elapsed();
+    assert!(matches!(failed, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{failed:?}");
+    assert!(took < NODE_TIMEOUT * 2 + Duration::from_millis(400) + SLACK, "{took:?}");
+    eventually(|| !held(&servers[0])).await;
+
+    // Who waits gets it, once the one that is back has been there for a lease.
+    let waiting = tokio::spawn({
+        let red = red.clone();
+        async move { red.lock().await.unwrap() }
+    });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    servers[1].restart();
+    let back = Instant::now();
+    let guard = waiting.await.unwrap();
+    assert!(back.elapsed() > LEASE - Duration::from_millis(20), "{:?}", back.elapsed());
+    guard.unlock().await.unwrap();
+
+    // Clients that are closed are no server's failure.
+    for client in &clients[..2] {
+        client.close().await;
+    }
+    assert!(matches!(red.lock().await, Err(Error::Unavailable { .. })));
+    eventually(|| !held(&servers[0])).await;
+}
+
+#[tokio::test]
+async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
+    let (servers, clients) = three().await;
+    let red = red(&clients);
+    let guard = red.lock().await.unwrap();
+    assert_eq!(guard.members().len(), 3);
+    servers[0].stop_signal();
+    // Given back without it.
+    let started = Instant::now();
+    guard.unlock().await.unwrap();
+    assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
+    assert_eq!(records(&servers[1..]), 0);
+    for _ in 0..3 {
+        let started = Instant::now();
+        let guard = red.try_lock().await.unwrap().expect("the others grant it");
+        let took = started.elapsed();
+        assert!((NODE_TIMEOUT..NODE_TIMEOUT + SLACK).contains(&took), "{took:?}");
+        assert_eq!(guard.members().len(), 2);
+        guard.unlock().await.unwrap();
+    }
+    let longer = red.with_node_timeout(Duration::from_millis(300));
+    let started = Instant::now();
+    drop(longer.try_lock().await.unwrap().expect("the others grant it"));
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    // What it was asked for meanwhile is undone when it goes on.
+    servers[0].cont();
+    eventually(|| records(&servers) == 0).await;
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(records(&servers), 0);
+    let guard = red.lock().await.unwrap();
+    assert_eq!(guard.members().len(), 3);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lost_majority_never_comes_back_and_the_rest_is_given_back() {
+    let (servers, clients) = three().await;
+    let red = red(&clients);
+    // One is lost: a majority is left.
+    let guard = red.lock().await.unwrap();
+    clients[0].lock(NAME).force_unlock().await.unwrap();
+    tokio::time::sleep(LEASE).await;
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+
+    // Two are lost.
+    let guard = red.lock().await.unwrap();
+    for client in &clients[..2] {
+        client.lock(NAME).force_unlock().await.unwrap();
+    }
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Gone));
+    eventually(|| records(&servers) == 0).await;
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+
+    // Two are frozen for longer than the validity, and go on.
+    let guard = red.lock().await.unwrap();
+    for server in &servers[..2] {
+        server.stop_signal();
+    }
+    eventually(|| guard.state() == HoldState::Suspect).await;
+    // From here on nobody looks.
+    eventually(|| !held(&servers[2])).await;
+    for server in &servers[..2] {
+        server.cont();
+    }
+    eventually(|| records(&servers) == 0).await;
+    assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
+    assert!(guard.unlock().await.unwrap_err().is_lost());
+
+    let operators = [clients[1].lock(NAME), clients[2].lock(NAME)];
+    let outcome = red
+        .run(async |_| {
+            for operator in operators {
+                operator.force_unlock().await.unwrap();
+            }
+            std::future::pending::<()>().await
+        })
+        .await;
+    assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })), "{outcome:?}");
+    eventually(|| records(&servers) == 0).await;
+}
+
+/// Servers that were started just now may have been started anew.
+#[tokio::test]
+async fn what_a_young_server_grants_does_not_count() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let connected = Instant::now();
+    let young = red(&clients(&servers).await);
+    assert!(is_young(&young.try_lock().await.unwrap_err()));
+    eventually(|| records(&servers) == 0).await;
+    let guard = young.lock().await.unwrap();
+    assert!(connected.elapsed() >= LEASE, "{:?}", connected.elapsed());
+    guard.unlock().await.unwrap();
+
+    // Of servers that have been running for long enough, for all that their whole seconds tell.
+    let uptime = |server: &Server| {
+        let info: String = redis::cmd("INFO").arg("server").query(&mut server.cli()).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    eventually(|| servers.iter().all(|server| uptime(server) >= LEASE.as_secs() + 2)).await;
+    let old = clients(&servers).await;
+    let guard = red(&old).try_lock().await.unwrap().expect("they have been there for long");
+    guard.unlock().await.unwrap();
+    eventually(|| records(&servers) == 0).await;
+    // A longer lease than that is not over.
+    assert!(is_young(&red(&old).with_lease(Duration::from_secs(60)).try_lock().await.unwrap_err()));
+    // Nor is the watchdog's, for a lock with a short one.
+    let mut cautious = Vec::new();
+    for server in &servers {
+        cautious.push(Client::connect(server.url()).await.unwrap());
+    }
+    assert!(is_young(&red(&cautious).with_lease(LEASE).try_lock().await.unwrap_err()));
+
+    // Whoever may not ask for how long they have been running takes them for new.
+    for server in &servers {
+        redis::cmd("ACL").arg(&["SETUSER", "default", "-info"]).exec(&mut server.cli()).unwrap();
+    }
+    let blind = red(&clients(&servers).await);
+    assert!(is_young(&blind.try_lock().await.unwrap_err()));
+    drop(blind.lock().await.unwrap());
+    for server in &servers {
+        redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
+    }
+    // To them, what they connect to anew is new.
+    let started = Instant::now();
+    while started.elapsed() < LEASE / 2 {
+        let answer = blind.try_lock().await;
+        assert!(answer.is_err(), "{answer:?}");
+    }
+    assert!(is_young(&blind.try_lock().await.unwrap_err()));
+}
+
+/// The classic schedule: a holder has two of three servers, one of the two comes back empty, and another client finds two
+/// that grant. The holder is cut off, and does not know.
+#[tokio::test]
+async fn a_server_that_comes_back_empty_makes_no_second_holder() {
+    const HELD: Duration = Duration::from_millis(1500);
+    for (first, lease) in [(false, LEASE), (true, LEASE), (true, HELD), (false, HELD)] {
+        let mut servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let mut proxies = Vec::new();
+        for server in &servers {
+            proxies.push(Proxy::start(server.port()).await);
+        }
+        let mut near = Vec::new();
+        for proxy in &proxies {
+            near.push(connect(proxy.url()).await);
+        }
+        // Two that were connected before, and one that comes after.
+        let before =
+            [red(&clients(&servers).await), red(&clients(&servers).await)].map(|red| red.with_lease(lease));
+        tokio::time::sleep(LEASE.max(lease) + Duration::from_millis(20)).await;
+        proxies[2].darken();
+        let guard = red(&near).with_lease(lease).lock().await.unwrap();
+        assert_eq!(guard.members().len(), 2);
+        assert!(!held(&servers[2]));
+        proxies.iter().for_each(Proxy::darken);
+        servers[usize::from(first)].restart();
+        let after = red(&clients(&servers).await).with_lease(lease);
+        let deadline = guard.deadline();
+        assert_eq!(guard.state(), HoldState::Held);
+        let mut tries = 0;
+        for other in before.iter().chain([&after]).cycle() {
+            let answer = other.with_owner(&Owner::unique()).try_lock().await;
+            let held = Instant::now() < deadline;
+            if held {
+                assert!(!matches!(answer, Ok(Some(_))), "two hold it: {guard:?}, {answer:?}");
+                assert_eq!(guard.state(), HoldState::Held);
+                tries += 1;
+            } else {
+                break;
+            }
+        }
+        assert!(tries > 10, "{tries}");
+        assert!(matches!(guard.state(), HoldState::Lost(_)));
+        // The holder is gone, and the server has been there for a lease.
+        let next = after.try_lock_for(LEASE * 3).await.unwrap().expect("nobody has it");
+        next.unlock().await.unwrap();
+    }
+}
+
+/// Dropped after each poll and each wake-up, and around each frame of one of the servers: nothing of it is left.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_dropped_anywhere_leaves_nothing() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let proxy = Proxy::start(servers[0].port()).await;
+    let clients =
+        [connect(proxy.url()).await, connect(servers[1].url()).await, connect(servers[2].url()).await];
+    let others = self::clients(&servers).await;
+    let tally = Tally::default();
+    // The first use of a script is two requests, and new servers do not count.
+    let red = red(&clients).with_owner(&Owner::new("caller").unwrap());
+    red.lock().await.unwrap().unlock().await.unwrap();
+    for (position, busy) in [("free", 0), ("one is busy", 1), ("two are busy", 2)] {
+        series(&tally, ("RedLock::lock", position), &Cut::SERIES, async |crossing| {
+            let mut held = Vec::new();
+            for other in &others[..busy] {
+                held.push(other.lock(NAME).lock().await.unwrap());
+            }
+            shut(&proxy, crossing.cut, |words| {
+                words.iter().any(|word| word == NAME.as_bytes()) && words[0] != b"HGETALL"
+            });
+            // Long enough for a round in vain.
+            let free = tokio::spawn(async move {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                drop(held);
+            });
+            let guard = cross(&proxy, crossing.cut, red.lock(), || {}).await;
+            let dropped = guard.is_none();
+            proxy.open_gate();
+            drop(guard);
+            free.await.unwrap();
+            at_rest(&crossing, &servers, &clients).await;
+            dropped
+        })
+        .await;
+    }
+    tally.at_least([
+        ("RedLock::lock", "free", 6),
+        ("RedLock::lock", "one is busy", 6),
+        ("RedLock::lock", "two are busy", 8),
+    ]);
+}
+
+async fn at_rest(crossing: &Crossing, servers: &[Server], clients: &[Client]) {
+    assert!(PROMPT > LEASE);
+    soon(&format!("{crossing}: an end of the records"), || records(servers) == 0).await;
+    for client in clients {
+        soon(&format!("{crossing}: an end of the work"), || format!("{client:?}").contains("lanes: 0 "))
+            .await;
+    }
+    for server in servers {
+        let channels =
+            || -> Vec<String> { redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap() };
+        soon(&format!("{crossing}: an end of the subscriptions"), || channels().is_empty()).await;
+    }
+}
+
+#[test]
+fn threads_share_a_majority() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+    let connect = |server: &Server| {
+        let builder = Client::builder().watchdog_timeout(LEASE);
+        blocking::Client::connect_with(builder, server.url()).unwrap()
+    };
+    let clients: Vec<_> = servers.iter().map(connect).collect();
+    let red = blocking::RedLock::new(clients.iter().map(|client| client.lock(NAME))).unwrap();
+    let guard = red.lock().unwrap();
+    assert!(guard.state() == HoldState::Held && guard.validity() > LEASE / 2);
+    let other = red.clone();
+    assert!(std::thread::spawn(move || other.try_lock().unwrap().is_none()).join().unwrap());
+    drop((clients, red));
+    guard.unlock().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn java_and_rust_exclude_each_other() {
+    const EACH: usize = 15;
+    for version in versions() {
+        let mut servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
+        let java = Java::get(&version);
+        let mut peers = Vec::new();
+        for server in &servers {
+            peers.push(java.client(server, 0).await);
+        }
+        let members: Vec<_> = peers.iter().map(|peer| (peer, "plain", NAME)).collect();
+        let (thread, other) = (peers[0].thread("t"), peers[0].thread("u"));
+        thread.combine("red", "r", &members).await.unwrap();
+        other.combine("red", "r", &members).await.unwrap();
+        let clients = clients(&servers).await;
+        tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
+        let red = red(&clients);
+
+        thread.lock("red", "r").await.unwrap();
+        assert_eq!(records(&servers), 3, "{version}");
+        assert!(red.try_lock().await.unwrap().is_none(), "{version}");
+        assert!(clients[1].lock(NAME).try_lock().await.unwrap().is_none(), "{version}");
+        thread.unlock("red", "r").await.unwrap();
+        let guard = red.lock().await.unwrap();
+        assert!(!thread.try_lock("red", "r").await.unwrap(), "{version}");
+        assert!(!other.try_lock("plain", NAME).await.unwrap(), "{version}");
+        // Whoever waits gets it.
+        let waiting = thread.lock("red", "r");
+        guard.unlock().await.unwrap();
+        waiting.await.unwrap();
+        let waiting = tokio::spawn({
+            let red = red.clone();
+            async move { red.lock().await.unwrap() }
+        });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        thread.unlock("red", "r").await.unwrap();
+        waiting.await.unwrap().unlock().await.unwrap();
+
+        // A crowd.
+        eventually(|| records(&servers) == 0).await;
+        let counter = &servers[0];
+        let loops: Vec<_> =
+            [&thread, &other].map(|thread| thread.loop_("red", "r", EACH as u32, "c", Duration::ZERO)).into();
+        let mut tasks = JoinSet::new();
+        for _ in 0..3 {
+            let counting = redis::Client::open(counter.url()).unwrap();
+            let mut counting = counting.get_multiplexed_async_connection().await.unwrap();
+            let red = red.clone();
+            tasks.spawn(async move {
+                for _ in 0..EACH {
+                    let guard = red.lock().await.unwrap();
+                    let value: Option<usize> =
+                        redis::cmd("GET").arg("c").query_async(&mut counting).await.unwrap();
+                    let value = value.unwrap_or(0) + 1;
+                    redis::cmd("SET").arg("c").arg(value).exec_async(&mut counting).await.unwrap();
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        let started = Instant::now();
+        tasks.join_all().await;
+        println!("{version}: Rust was done in {:?}", started.elapsed());
+        let mut holds = Vec::new();
+        for running in loops {
+            holds.extend(running.await.unwrap());
+        }
+        println!("{version}: Java was done in {:?}", started.elapsed());
+        assert_eq!(holds.len(), 2 * EACH);
+        let counted: usize = redis::cmd("GET").arg("c").query(&mut servers[0].cli()).unwrap();
+        assert_eq!(counted, 5 * EACH, "{version}: increments were lost");
+
+        // With a minority down.
+        servers[2].kill();
+        thread.lock("red", "r").await.unwrap();
+        let refused = red.try_lock().await;
+        assert!(!matches!(refused, Ok(Some(_))), "{version}: {refused:?}");
+        thread.unlock("red", "r").await.unwrap();
+        let guard = red.lock().await.unwrap();
+        assert!(!thread.try_lock("red", "r").await.unwrap(), "{version}");
+        guard.unlock().await.unwrap();
+    }
+}
