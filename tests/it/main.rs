@@ -15,6 +15,7 @@ mod model;
 mod model_api;
 mod operations;
 mod peer_smoke;
+mod permits_beside_java;
 mod permits_interop;
 mod pipelined;
 mod schedules;
