@@ -151,7 +151,8 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`try_set_permits`](Self::try_set_permits).
     pub async fn add_permits(&self, permits: i32) -> Result<i64> {
-        self.session.ask_once(script::add_permits(self.keys()?, permits), script::number, Phase::Adjust).await
+        let request = script::add_permits(self.keys()?, permits, false);
+        self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
     /// Takes all permits that are free, for good. Returns how many those were.
@@ -318,7 +319,8 @@ impl ExpirableSemaphore {
     /// # Cancel safety
     /// As there.
     pub async fn add_permits(&self, permits: i32) -> Result<i64> {
-        self.session.ask_once(script::add_permits(self.keys()?, permits), script::number, Phase::Adjust).await
+        let request = script::add_permits(self.keys()?, permits, true);
+        self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
     async fn take(&self, permits: u32, wait: Wait) -> Result<Option<ExpirablePermit>> {

@@ -385,7 +385,7 @@ mod tests {
             take_permits(&permits, &o, 1),
             give_permits(&permits, 1, Some(&o)),
             set_permits(&permits, 1, 0),
-            add_permits(&permits, 1),
+            add_permits(&permits, 1, true),
             drain_permits(&permits),
             take_ids(&permits, &o, 1),
             give_ids(&permits, &o),

@@ -40,10 +40,10 @@ pub(crate) fn set_permits(keys: &PermitKeys, permits: u32, lives_ms: u64) -> Req
     once(keys, &SEMAPHORE_SET, vec![Arg::Number(permits.into()), Arg::Number(lives_ms), channel])
 }
 
-/// Adds permits, or takes them away.
-pub(crate) fn add_permits(keys: &PermitKeys, permits: i32) -> Request {
-    let permits = Arg::Text(permits.to_string().into());
-    once(keys, &SEMAPHORE_ADD, vec![permits, Arg::Text(keys.channel.clone())])
+/// Adds permits, or takes them away. Of those with ids other numbers are told.
+pub(crate) fn add_permits(keys: &PermitKeys, permits: i32, with_ids: bool) -> Request {
+    let (permits, channel) = (Arg::Text(permits.to_string().into()), Arg::Text(keys.channel.clone()));
+    once(keys, &SEMAPHORE_ADD, vec![permits, channel, Arg::Literal(if with_ids { "1" } else { "0" })])
 }
 
 pub(crate) fn drain_permits(keys: &PermitKeys) -> Request {

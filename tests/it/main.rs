@@ -26,6 +26,8 @@ mod multi_lock;
 mod operations;
 mod peer_kinds;
 mod peer_smoke;
+mod permits_beside_java;
+mod permits_interop;
 mod pipelined;
 mod red_lock;
 mod schedules;

@@ -1,0 +1,298 @@
+//! Semaphores and latches beside a real Redisson, for every version that is tested: what each method leaves in Redis and
+//! publishes, from Rust and from Java. See `permits_beside_java` for both at the same time.
+
+use std::fmt;
+use std::time::Duration;
+
+use redisson_lock::Client;
+
+use crate::support::java::objects::{JavaLatch, JavaPermits, JavaSemaphore};
+use crate::support::wire::NAME;
+use crate::support::{Java, Server, Wire, since, versions};
+
+const TIMEOUTS: &str = "{n}:timeout";
+const LEASE: Duration = Duration::from_secs(50);
+
+/// What is under a key before a method is called, or after: nothing, or a number that lives for ever or for a time.
+#[derive(Clone, Debug, PartialEq)]
+struct Record {
+    value: Option<String>,
+    expires: bool,
+}
+
+/// What a method did. The ids of permits are of either side's making, so only how many there are of each end counts.
+#[derive(Debug, PartialEq)]
+struct Done {
+    answer: String,
+    record: Record,
+    permits: Vec<(Ends, usize)>,
+    permits_expire: bool,
+    messages: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ends {
+    Over,
+    /// In less than a [`LEASE`], and more than that less 10 s.
+    WithLease,
+    /// With what was there before.
+    Later,
+    Never,
+}
+
+struct Bench {
+    wire: Wire,
+    client: Client,
+    java: (JavaSemaphore, JavaPermits, JavaLatch),
+    version: String,
+    _server: Server,
+}
+
+impl Bench {
+    async fn of(version: String) -> Self {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let client = Client::connect(server.url()).await.unwrap();
+        let wire = Wire::of(&server);
+        let java = (java.semaphore(NAME), java.permits(NAME), java.latch(NAME));
+        Self { wire, client, java, version, _server: server }
+    }
+
+    /// Makes the record anew, and the permits that are taken with those scores.
+    fn prepare(&self, before: &Record, taken: &[(&str, &str)]) {
+        let wire = &self.wire;
+        wire.run::<()>(&["FLUSHALL"]);
+        if let Some(value) = &before.value {
+            wire.run::<()>(&["SET", NAME, value]);
+        }
+        for (score, id) in taken {
+            wire.run::<()>(&["ZADD", TIMEOUTS, score, id]);
+        }
+        if before.expires {
+            wire.run::<()>(&["PEXPIRE", NAME, "60000"]);
+        }
+        wire.messages();
+    }
+
+    fn done(&self, answer: impl fmt::Display) -> Done {
+        let wire = &self.wire;
+        let (seconds, _): (f64, f64) = wire.run(&["TIME"]);
+        let mut permits: Vec<(Ends, usize)> = Vec::new();
+        let taken: Vec<(Vec<u8>, f64)> = wire.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
+        for (_, score) in taken {
+            let left = score / 1000.0 - seconds;
+            let ends = match left {
+                ..0.0 => Ends::Over,
+                ..=51.0 => Ends::WithLease,
+                ..1e10 => Ends::Later,
+                _ => {
+                    assert_eq!(score, 922_337_203_685_477.0);
+                    Ends::Never
+                }
+            };
+            match permits.last_mut() {
+                Some((last, count)) if *last == ends => *count += 1,
+                _ => permits.push((ends, 1)),
+            }
+        }
+        let record = Record { value: wire.run(&["GET", NAME]), expires: wire.ttl(NAME) >= 0 };
+        Done {
+            answer: answer.to_string(),
+            record,
+            permits,
+            permits_expire: wire.ttl(TIMEOUTS) >= 0,
+            messages: wire.messages(),
+        }
+    }
+}
+
+/// Nothing, and numbers, each for ever and for a time.
+fn records(values: &[&str]) -> Vec<Record> {
+    let mut records = vec![Record { value: None, expires: false }];
+    for value in values {
+        for expires in [false, true] {
+            records.push(Record { value: Some((*value).to_owned()), expires });
+        }
+    }
+    records
+}
+
+#[tokio::test]
+async fn semaphores_do_what_javas_do() {
+    for version in versions() {
+        let bench = Bench::of(version).await;
+        let (java, ours) = (&bench.java.0, bench.client.semaphore(NAME));
+        let mut methods = vec!["acquire", "acquire 3", "release", "release 2", "set", "drain", "available"];
+        // Before that addPermits was another method, and before 3.52 no set was for a time.
+        if since(&bench.version, 3, 52) {
+            methods.extend(["add 2", "add -4", "set for"]);
+        }
+        for before in records(&["3", "0", "-2"]) {
+            for method in &methods {
+                bench.prepare(&before, &[]);
+                let javas = match *method {
+                    "acquire" => java.try_acquire(1).await.unwrap().to_string(),
+                    "acquire 3" => java.try_acquire(3).await.unwrap().to_string(),
+                    "release" => format!("{:?}", java.release(1).await.unwrap()),
+                    "release 2" => format!("{:?}", java.release(2).await.unwrap()),
+                    "set" => java.try_set_permits(5).await.unwrap().to_string(),
+                    "set for" => java.try_set_permits_for(5, LEASE).await.unwrap().to_string(),
+                    "drain" => java.drain_permits().await.unwrap().to_string(),
+                    "available" => java.available_permits().await.unwrap().to_string(),
+                    "add 2" => format!("{:?}", java.add_permits(2).await.unwrap()),
+                    _ => format!("{:?}", java.add_permits(-4).await.unwrap()),
+                };
+                let javas = bench.done(javas);
+                bench.prepare(&before, &[]);
+                let take = async |permits| {
+                    let taken = ours.try_acquire_many(permits).await.unwrap();
+                    taken.map(|permit| permit.forget()).is_some().to_string()
+                };
+                let answer = match *method {
+                    "acquire" => take(1).await,
+                    "acquire 3" => take(3).await,
+                    "release" => format!("{:?}", ours.release(1).await.unwrap()),
+                    "release 2" => format!("{:?}", ours.release(2).await.unwrap()),
+                    "set" => ours.try_set_permits(5).await.unwrap().to_string(),
+                    "set for" => ours.try_set_permits_for(5, LEASE).await.unwrap().to_string(),
+                    "drain" => ours.drain_permits().await.unwrap().to_string(),
+                    "available" => ours.available_permits().await.unwrap().to_string(),
+                    "add 2" => format!("{:?}", ours.add_permits(2).await.map(drop).unwrap()),
+                    _ => format!("{:?}", ours.add_permits(-4).await.map(drop).unwrap()),
+                };
+                let ours = bench.done(answer);
+                assert_eq!(ours, javas, "{}: {method} on {before:?}: ours, and Java's", bench.version);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn expirable_permits_do_what_javas_do() {
+    const OVER: (&str, &str) = ("1000", "an id, long over");
+    const LATER: (&str, &str) = ("4000000000000", "an id for a time");
+    const NEVER: (&str, &str) = ("922337203685477", "an id for ever..");
+    for version in versions() {
+        let bench = Bench::of(version).await;
+        let (java, ours) = (&bench.java.1, bench.client.expirable_semaphore(NAME));
+        let (endless, leased) = (ours.without_lease(), ours.with_lease(LEASE));
+        let mut methods = vec!["acquire", "acquire for", "acquire, release", "set", "available"];
+        if since(&bench.version, 3, 10) {
+            methods.extend(["add 2", "add -4"]);
+        }
+        if since(&bench.version, 3, 52) {
+            methods.push("acquire 2");
+        }
+        let mut records = records(&["3", "0"]);
+        // Before 3.52 the ids lived for ever, whatever their semaphore did.
+        records.retain(|record| !record.expires || since(&bench.version, 3, 52));
+        for before in records {
+            for taken in [&[][..], &[OVER, LATER, NEVER], &[OVER, ("1001", "another, as old."), LATER]] {
+                for method in &methods {
+                    // It would wait.
+                    let free = before.value.as_deref().map_or(0, |value| value.parse::<i64>().unwrap());
+                    let over = taken.iter().filter(|taken| taken.0.len() < 6).count() as i64;
+                    if (*method == "acquire 2" && free + over.min(2) < 2)
+                        || (*method == "acquire, release" && free + over.min(1) < 1)
+                    {
+                        continue;
+                    }
+                    bench.prepare(&before, taken);
+                    let javas = match *method {
+                        "acquire" => java.try_acquire().await.unwrap().is_some().to_string(),
+                        "acquire for" => java
+                            .try_acquire_within_for(Duration::ZERO, LEASE)
+                            .await
+                            .unwrap()
+                            .is_some()
+                            .to_string(),
+                        "acquire 2" => java.acquire_many_for(2, LEASE).await.unwrap().len().to_string(),
+                        "acquire, release" => {
+                            let id = java.acquire().await.unwrap();
+                            format!("{:?}", java.release(&id).await.unwrap())
+                        }
+                        "set" => java.try_set_permits(5).await.unwrap().to_string(),
+                        "available" => java.available_permits().await.unwrap().to_string(),
+                        "add 2" => format!("{:?}", java.add_permits(2).await.unwrap()),
+                        _ => format!("{:?}", java.add_permits(-4).await.unwrap()),
+                    };
+                    let javas = bench.done(javas);
+                    bench.prepare(&before, taken);
+                    let answer = match *method {
+                        "acquire" => {
+                            endless.try_acquire().await.unwrap().map(|p| p.forget()).is_some().to_string()
+                        }
+                        "acquire for" => {
+                            leased.try_acquire().await.unwrap().map(|p| p.forget()).is_some().to_string()
+                        }
+                        "acquire 2" => {
+                            let permit = leased.acquire_many(2).await.unwrap();
+                            let ids = permit.ids().len().to_string();
+                            permit.forget();
+                            ids
+                        }
+                        "acquire, release" => {
+                            let permit = endless.acquire().await.unwrap();
+                            format!("{:?}", permit.release().await.unwrap())
+                        }
+                        "set" => ours.try_set_permits(5).await.unwrap().to_string(),
+                        "available" => ours.available_permits().await.unwrap().to_string(),
+                        "add 2" => format!("{:?}", ours.add_permits(2).await.map(drop).unwrap()),
+                        _ => format!("{:?}", ours.add_permits(-4).await.map(drop).unwrap()),
+                    };
+                    let ours = bench.done(answer);
+                    assert_eq!(
+                        ours, javas,
+                        "{}: {method} on {before:?}, {taken:?}: ours, and Java's",
+                        bench.version
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn latches_do_what_javas_do() {
+    for version in versions() {
+        let bench = Bench::of(version).await;
+        let (java, ours) = (&bench.java.2, bench.client.count_down_latch(NAME));
+        for before in records(&["3", "1", "0", "-2"]) {
+            for method in ["set", "set 0", "count down", "count", "delete", "await"] {
+                bench.prepare(&before, &[]);
+                // So long that Java finds an open one open, also where it first subscribes.
+                let wait = Duration::from_millis(300);
+                let javas = match method {
+                    "set" => java.try_set_count(5).await.unwrap().to_string(),
+                    "set 0" => java.try_set_count(0).await.unwrap().to_string(),
+                    "count down" => format!("{:?}", java.count_down().await.unwrap()),
+                    "count" => java.count().await.unwrap().to_string(),
+                    "await" => java.await_within(wait).await.unwrap().to_string(),
+                    _ => java.delete().await.unwrap().to_string(),
+                };
+                let javas = bench.done(javas);
+                bench.prepare(&before, &[]);
+                let answer = match method {
+                    "set" => ours.try_set_count(5).await.unwrap().to_string(),
+                    "set 0" => ours.try_set_count(0).await.unwrap().to_string(),
+                    "count down" => format!("{:?}", ours.count_down().await.unwrap()),
+                    "count" => ours.count().await.unwrap().to_string(),
+                    "await" => ours.wait_for(wait).await.unwrap().to_string(),
+                    _ => ours.delete().await.unwrap().to_string(),
+                };
+                let mut ours = bench.done(answer);
+                if method == "delete" && before.value.is_some() {
+                    // Java's tells that something changed, and its own waiters sleep on.
+                    assert_eq!(ours.messages[0].1, "0");
+                    ours.messages[0].1 = "1".to_owned();
+                }
+                if method == "count" && before.value.as_deref() == Some("-2") {
+                    // Ours tells how often it is to be counted down yet.
+                    assert_eq!(ours.answer, "0");
+                    ours.answer = "-2".to_owned();
+                }
+                assert_eq!(ours, javas, "{}: {method} on {before:?}: ours, and Java's", bench.version);
+            }
+        }
+    }
+}
