@@ -68,8 +68,9 @@ if ARGV[4] ~= '0' then
             before = due
         end
     elseif ARGV[4] == '1' then
-        local last = redis.call('lindex', KEYS[2], -1)
-        before = last and tonumber(redis.call('zscore', KEYS[3], last)) or before
+        -- Of all, not only of the last: clients may reckon with unlike allowances.
+        local last = redis.call('zrange', KEYS[3], -1, -1, 'withscores')
+        before = last[2] and math.max(tonumber(last[2]), before) or before
         redis.call('lrem', KEYS[2], 0, ARGV[1])
         redis.call('rpush', KEYS[2], ARGV[1])
     else

@@ -50,7 +50,7 @@ impl Client {
 
     /// Settings for a new client.
     pub fn builder() -> ClientBuilder {
-        ClientBuilder { options: Options::default() }
+        ClientBuilder { options: Options::default(), id: None }
     }
 
     /// The reentrant lock of that name. No I/O; a bad name is an [`Error::Misuse`](crate::Error::Misuse) of the calls
@@ -74,7 +74,8 @@ impl Client {
     ///
     /// The numbers are kept in Redis, by default for ever ([`ClientBuilder::fencing_token_retention`]): where the server loses its
     /// data they begin at 1 again. A re-entry keeps the token of its hold (Redisson's own re-entry raises the number, and its
-    /// `getToken()` reads whatever it is by then).
+    /// `getToken()` reads whatever it is by then). An owner who takes it while it holds the plain lock of that name
+    /// re-enters a hold without a number.
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
         let retention = self.session.options.token_retention;
         self.make(name, |keys| Ok(Fenced::new(keys, retention)))
@@ -190,6 +191,8 @@ impl Client {
 #[derive(Clone, Debug)]
 pub struct ClientBuilder {
     options: Options,
+    /// Each client draws its own, unless its user has one for it.
+    id: Option<Uuid>,
 }
 
 impl ClientBuilder {
@@ -249,7 +252,7 @@ impl ClientBuilder {
 
     /// The uuid by which this client's holds are known. No two clients may share one. Default: a random one.
     pub fn client_id(mut self, id: Uuid) -> Self {
-        self.options.id = id;
+        self.id = Some(id);
         self
     }
 
@@ -261,11 +264,13 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
-        self.options.check()?;
+        let mut options = self.options;
+        options.id = self.id.unwrap_or_else(Uuid::new_v4);
+        options.check()?;
         entered()?;
         let address = Address::parse(url.as_ref())?;
-        let (limit, until) = (self.options.response_timeout, Moment::now() + self.options.connect_timeout);
-        let session = Session::connect(address, self.options, drive).await?;
+        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
+        let session = Session::connect(address, options, drive).await?;
         if let Ok(keys) = LockKeys::new(session.options.map(&keys::nobodys())) {
             permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
         }

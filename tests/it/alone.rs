@@ -617,6 +617,19 @@ async fn a_handle_on_a_database_of_its_own_with_a_mapped_name_and_a_password() {
     guard.unlock().await.unwrap();
 }
 
+/// Two clients of one builder are two.
+#[tokio::test]
+async fn a_builder_that_is_used_twice_makes_two_clients() {
+    let server = Server::start();
+    let builder = Client::builder();
+    let one = builder.clone().connect(server.url()).await.unwrap();
+    let two = builder.connect(server.url()).await.unwrap();
+    assert_ne!(one.id(), two.id());
+    let guard = one.lock("n").lock().await.unwrap();
+    assert!(two.lock("n").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_unix_socket_serves_as_well() {
     let path = std::env::temp_dir().join(format!("redisson-lock-{}.sock", uuid::Uuid::new_v4()));
