@@ -95,9 +95,10 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
         for client in [&one, &two] {
             let lock = waiter.lock(client, NAME).with_owner(&Owner::unique());
             assert!(lock.try_lock().await.unwrap().is_none(), "{waiter}");
-            let wait = Duration::from_millis(100);
+            // Long enough that the server answers within it, also if this machine stands still for a moment.
+            let wait = Duration::from_millis(400);
             let mut late = Vec::new();
-            for _ in 0..5 {
+            for _ in 0..3 {
                 let started = Instant::now();
                 assert!(lock.try_lock_for(wait).await.unwrap().is_none(), "{waiter}");
                 let took = started.elapsed();
@@ -105,7 +106,7 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
                 late.push(took - wait);
             }
             late.sort_unstable();
-            assert!(late[2] < Duration::from_millis(50), "{waiter}: late by {late:?}");
+            assert!(late[1] < Duration::from_millis(50), "{waiter}: late by {late:?}");
             // Who gave up stands in no queue.
             eventually(|| keys(&server) == before && channels(&server).is_empty()).await;
         }
