@@ -34,9 +34,9 @@ const LONGEST: Duration = Duration::from_millis(500);
 ///
 /// All or none, but not at one instant: while others are waited for, some are held already, in the order of their servers
 /// (as their URLs name them) and names. That is for 10 ms for each of the others (for half a second at most, where it has
-/// been waited for long already), and for a quarter of the lease at most; then all are given back, and after a random pause of 2
-/// to 64 ms it begins anew with the one that was missing. So multi locks that overlap do not block each other for ever, whatever the order in which
-/// Redisson's take them.
+/// been waited for long already), and for a quarter of the lease at most. Then all are given back, and after a random
+/// pause of 2 to 64 ms it begins anew with the one that was missing. So multi locks that overlap do not block each other
+/// for ever, whatever the order in which Redisson's take them.
 ///
 /// No lock's lease is touched that is not the owner's. (Redisson's multi lock with a lease takes its locks for another time
 /// first, and then sets the expiry of every record, whoever has it by then.)
