@@ -76,6 +76,8 @@ async fn a_majority_holds_and_is_told_how_long() {
     assert!(guard.validity() <= deadlines[1] - Instant::now() + Duration::from_millis(1));
 
     // It falls, and is renewed.
+    let mut by_name: Vec<_> = servers.iter().collect();
+    by_name.sort_by_key(|server| server.address());
     let (mut fell, mut rose, mut before, mut least) = (0, 0, guard.validity(), LEASE);
     let started = Instant::now();
     while started.elapsed() < LEASE * 3 {
@@ -83,7 +85,13 @@ async fn a_majority_holds_and_is_told_how_long() {
         let now = guard.validity();
         *(if now < before { &mut fell } else { &mut rose }) += 1;
         (before, least) = (now, least.min(now));
-        assert!(now <= LEASE - Duration::from_millis(11), "{now:?}");
+        for (member, server) in guard.members().iter().zip(&by_name) {
+            let deadline = member.deadline();
+            let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
+            // The record ends later than we think, by the drift. It is told in whole milliseconds.
+            let end = Instant::now() + Duration::from_millis(left + 1);
+            assert!(deadline + Duration::from_millis(11) <= end, "{:?}", end - deadline);
+        }
         assert_eq!(guard.state(), HoldState::Held);
     }
     assert!(fell > 20 && rose >= 6 && least > LEASE / 3, "{fell} {rose} {least:?}");
@@ -188,12 +196,15 @@ async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time(
     let (mut servers, clients) = three().await;
     let red = red(&clients);
     servers[2].kill();
+    red.lock().await.unwrap().unlock().await.unwrap();
     // Known to be down, it is not waited for.
-    for _ in 0..5 {
+    let (started, rounds) = (Instant::now(), 20);
+    for _ in 0..rounds {
         let guard = red.lock().await.unwrap();
         assert_eq!(guard.members().len(), 2);
         guard.unlock().await.unwrap();
     }
+    assert!(started.elapsed() < NODE_TIMEOUT * rounds / 2, "{:?}", started.elapsed());
     assert_eq!(records(&servers[..2]), 0);
 
     servers[1].kill();
