@@ -26,3 +26,5 @@ mod structure;
 mod support;
 mod threads;
 mod truth_table;
+mod value_lock;
+mod value_peers;

@@ -6,6 +6,7 @@
 pub mod clock;
 pub mod crossing;
 pub mod java;
+pub mod peer;
 pub mod proxy;
 pub mod random;
 pub mod record;
