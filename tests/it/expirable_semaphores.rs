@@ -128,7 +128,8 @@ async fn a_lease_that_ends_frees_the_permit_and_tells_the_holder() {
     let short = bench.semaphore.with_lease(Duration::from_millis(200));
     let permit = short.acquire().await.unwrap();
     let other = another(&bench.server).await;
-    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    let waiting =
+        tokio::spawn(async move { other.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it is free") });
     let deadline = permit.deadline();
     assert_eq!(permit.lost().await, HoldState::Lost(LossReason::Expired));
     let late = Instant::now().saturating_duration_since(deadline);
@@ -152,7 +153,7 @@ async fn who_waits_has_the_permit_when_the_earliest_lease_of_the_dead_ends() {
     other.with_lease(Duration::from_secs(60)).acquire().await.unwrap().forget();
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     let scripts = bench.server.scripts();
-    let permit = bench.semaphore.acquire().await.unwrap();
+    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("one has ended");
     assert!(Instant::now() >= ends);
     assert!(ends.elapsed() < PROMPT, "{:?}", ends.elapsed());
     let scripts = bench.server.scripts() - scripts;
@@ -210,7 +211,8 @@ async fn a_permit_without_lease_never_ends() {
     assert_eq!(bench.server.scripts(), 0, "something was renewed");
     let other = another(&bench.server).await;
     assert!(other.try_acquire_for(1, Duration::from_millis(50)).await.unwrap().is_none());
-    let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
+    let waiting =
+        tokio::spawn(async move { other.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it is free") });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     permit.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
@@ -228,7 +230,7 @@ async fn the_permit_of_a_dead_process_comes_back() {
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     worker.kill().await;
     let killed = Instant::now();
-    let permit = bench.semaphore.acquire().await.unwrap();
+    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it comes back");
     assert!(killed.elapsed() < LEASE + PROMPT, "{:?}", killed.elapsed());
     permit.release().await.unwrap();
     assert_eq!(bench.wire.value(), Some(1));

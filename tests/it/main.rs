@@ -39,3 +39,5 @@ mod support;
 mod threads;
 mod truth_table;
 mod upstream;
+mod value_lock;
+mod value_peers;

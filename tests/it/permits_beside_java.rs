@@ -17,6 +17,8 @@ const TIMEOUTS: &str = "{n}:timeout";
 const ROUNDS: usize = 30;
 /// A wake-up by message is well below this; a look at the clock is seconds away.
 const WOKEN: Duration = Duration::from_millis(20);
+/// So long a wake-up is waited for, so that one that never comes is a failure.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What came later than a median allows.
 fn judge(what: &str, took: &mut [u64]) {
@@ -39,18 +41,18 @@ async fn each_side_wakes_the_others_waiters_for_permits() {
         for _ in 0..ROUNDS {
             // Java waits for more than one, and Rust gives back.
             let permit = ours.acquire_many(2).await.unwrap();
-            let waiting = javas.acquire(2);
+            let waiting = javas.try_acquire_within(2, PATIENCE);
             eventually(|| subscribers(&server, SEMAPHORE) == 1).await;
             let released = monotonic_ns();
             permit.release().await.unwrap();
             let entered = waiting.await;
             to_java.push(entered.done_ns.saturating_sub(released));
-            entered.unwrap();
+            assert!(entered.unwrap(), "{version}: Java was not woken");
             // And the reverse.
             eventually(|| subscribers(&server, SEMAPHORE) == 0).await;
             let semaphore = ours.clone();
             let waiting = tokio::spawn(async move {
-                let permit = semaphore.acquire_many(2).await.unwrap();
+                let permit = semaphore.try_acquire_for(2, PATIENCE).await.unwrap().expect("it is woken");
                 (permit, monotonic_ns())
             });
             eventually(|| subscribers(&server, SEMAPHORE) == 1).await;
@@ -60,17 +62,17 @@ async fn each_side_wakes_the_others_waiters_for_permits() {
             permit.release().await.unwrap();
 
             let permit = leased.acquire().await.unwrap();
-            let waiting = javas_leased.acquire();
+            let waiting = javas_leased.try_acquire_within_for(PATIENCE, PATIENCE * 6);
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 1).await;
             let released = monotonic_ns();
             permit.release().await.unwrap();
             let entered = waiting.await;
             ids_to_java.push(entered.done_ns.saturating_sub(released));
-            let id = entered.unwrap();
+            let id = entered.unwrap().expect("Java is woken");
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 0).await;
             let semaphore = leased.clone();
             let waiting = tokio::spawn(async move {
-                let permit = semaphore.acquire().await.unwrap();
+                let permit = semaphore.try_acquire_for(1, PATIENCE).await.unwrap().expect("it is woken");
                 (permit, monotonic_ns())
             });
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 1).await;
@@ -100,7 +102,7 @@ async fn each_side_opens_the_latch_for_the_other_at_zero_and_not_before() {
                 0 => assert!(latch.try_set_count(2).await.unwrap()),
                 _ => assert!(counting.try_set_count(2).await.unwrap()),
             }
-            let waiting = java.await_();
+            let waiting = java.await_within(PATIENCE);
             eventually(|| subscribers(&server, LATCH) == 1).await;
             latch.count_down().await.unwrap();
             assert_eq!((latch.count().await.unwrap(), counting.count().await.unwrap()), (1, 1));
@@ -108,13 +110,13 @@ async fn each_side_opens_the_latch_for_the_other_at_zero_and_not_before() {
             latch.count_down().await.unwrap();
             let passed = waiting.await;
             to_java.push(passed.done_ns.checked_sub(opened).expect("it passed a closed latch"));
-            passed.unwrap();
+            assert!(passed.unwrap(), "{version}: Java was not woken");
             eventually(|| subscribers(&server, LATCH) == 0).await;
 
             assert!(latch.try_set_count(2).await.unwrap());
             let there = latch.clone();
             let waiting = tokio::spawn(async move {
-                there.wait().await.unwrap();
+                assert!(there.wait_for(PATIENCE).await.unwrap(), "it was not woken");
                 monotonic_ns()
             });
             eventually(|| subscribers(&server, LATCH) == 1).await;
@@ -139,11 +141,11 @@ async fn our_delete_lets_javas_waiters_pass() {
         let latch = Client::connect(server.url()).await.unwrap().count_down_latch(NAME);
         for _ in 0..3 {
             latch.try_set_count(5).await.unwrap();
-            let waiting = java.await_();
+            let waiting = java.await_within(PATIENCE);
             eventually(|| subscribers(&server, LATCH) == 1).await;
             let deleted = Instant::now();
             assert!(latch.delete().await.unwrap());
-            waiting.await.unwrap();
+            assert!(waiting.await.unwrap(), "{version}: Java sleeps on");
             assert!(deleted.elapsed() < Duration::from_secs(1), "{version}: {:?}", deleted.elapsed());
             eventually(|| subscribers(&server, LATCH) == 0).await;
         }
@@ -160,7 +162,7 @@ async fn a_latch_says_zero_only_when_it_is_open() {
         let latch = Client::connect(server.url()).await.unwrap().count_down_latch(NAME);
         for _ in 0..5 {
             latch.try_set_count(24).await.unwrap();
-            let waiting = java.thread("waiter").latch(NAME).await_();
+            let waiting = java.thread("waiter").latch(NAME).await_within(PATIENCE);
             eventually(|| subscribers(&server, LATCH) == 1).await;
             wire.messages();
             server.commandstats_reset();
@@ -177,7 +179,7 @@ async fn a_latch_says_zero_only_when_it_is_open() {
             while let Some(done) = tasks.join_next().await {
                 done.unwrap();
             }
-            waiting.await.unwrap();
+            assert!(waiting.await.unwrap(), "{version}: Java was not woken");
             assert_eq!(wire.told(LATCH), ["0"], "{version}");
             let looks = server.calls("get");
             assert!(looks < 100, "{version}: {looks} looks");
@@ -333,14 +335,15 @@ async fn each_side_collects_the_permits_of_the_other_that_have_ended() {
         let id = java.acquire_for(lease).await.unwrap();
         let taken = Instant::now();
         assert!(ours.try_acquire().await.unwrap().is_none(), "{version}");
-        let permit = ours.with_lease(lease).acquire().await.unwrap();
+        let permit = ours.with_lease(lease).try_acquire_for(1, PATIENCE).await.unwrap();
+        let permit = permit.expect("Java's has ended");
         let waited = taken.elapsed();
         assert!(waited < lease + Duration::from_millis(500), "{version}: {waited:?}");
         java.try_release(&id).await.unwrap();
         assert_eq!(wire.value(), Some(0), "{version}: what has ended was given back once more");
         // Nobody's but the server's: our own client would give it back.
         permit.forget();
-        let id = java.acquire().await.unwrap();
+        let id = java.try_acquire_within_for(PATIENCE, PATIENCE * 6).await.unwrap().expect("ours has ended");
         let waited = taken.elapsed();
         assert!(waited < 2 * lease + Duration::from_secs(1), "{version}: {waited:?}");
         java.release(&id).await.unwrap();

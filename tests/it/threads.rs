@@ -134,7 +134,6 @@ fn each_kind_serves_threads() {
         client.non_reentrant_lock("once"),
         client.non_reentrant_fair_lock("once-fair"),
         client.read_write_lock("rw").write().clone(),
-        client.value_lock("value"),
         client.group_lock("group", ["x", "y"]),
         entry.lock(),
         entry.fair_lock(),
@@ -163,36 +162,62 @@ fn each_kind_serves_threads() {
     });
     guard.unlock().unwrap();
 
-    let semaphore = client.semaphore("s");
-    assert!(semaphore.try_set_permits(2).unwrap());
-    let permit = semaphore.acquire_many(2).unwrap();
-    assert!(semaphore.try_acquire().unwrap().is_none());
-    assert!(semaphore.try_acquire_for(1, Duration::from_millis(20)).unwrap().is_none());
-    permit.release().unwrap();
-    semaphore.try_acquire_many(2).unwrap().unwrap().forget();
-    semaphore.release(1).unwrap();
-    assert_eq!((semaphore.add_permits(3).unwrap(), semaphore.available_permits().unwrap()), (4, 4));
-    assert_eq!(semaphore.drain_permits().unwrap(), 4);
-    assert!(entry.semaphore().try_set_permits_for(1, Duration::from_secs(9)).unwrap());
+    assert!(entry.semaphore().try_set_permits(1).unwrap());
+    assert!(entry.expirable_semaphore().try_set_permits(1).unwrap());
+    assert!(entry.count_down_latch().try_set_count(1).unwrap());
+}
 
-    let seats = client.expirable_semaphore("e");
-    assert!(seats.try_set_permits(1).unwrap());
-    let seat = seats.with_lease(Duration::from_millis(50)).acquire().unwrap();
-    assert_eq!((seat.state(), seat.ids().len()), (HoldState::Held, 1));
-    let next = seats.without_lease().acquire_many(1).unwrap();
-    assert!(matches!(seat.release(), Err(Error::NotHeld { .. })));
-    assert!(seats.try_acquire().unwrap().is_none());
-    assert!(seats.try_acquire_for(1, Duration::from_millis(20)).unwrap().is_none());
-    next.release().unwrap();
-    assert_eq!(seats.available_permits().unwrap(), 1);
+#[test]
+fn semaphores_latches_and_value_locks_serve_threads() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let value = || -> Option<i64> { redis::cmd("GET").arg("s").query(&mut server.cli()).unwrap() };
+
+    let semaphore = client.semaphore("s");
+    assert!(semaphore.try_set_permits(3).unwrap() && !semaphore.try_set_permits(1).unwrap());
+    let permit = semaphore.acquire_many(2).unwrap();
+    assert_eq!((permit.permits(), semaphore.available_permits().unwrap()), (2, 1));
+    assert!(semaphore.try_acquire_many(2).unwrap().is_none());
+    let other = semaphore.clone();
+    let waiting = std::thread::spawn(move || other.try_acquire_for(3, Duration::from_secs(10)).unwrap());
+    permit.release().unwrap();
+    drop(waiting.join().unwrap().expect("all are free"));
+    semaphore.acquire().unwrap().forget();
+    semaphore.release(2).unwrap();
+    assert_eq!((semaphore.add_permits(-1).unwrap(), semaphore.drain_permits().unwrap()), (3, 3));
+    assert!(semaphore.try_acquire().unwrap().is_none());
+    assert!(client.semaphore("t").try_set_permits_for(1, Duration::from_secs(60)).unwrap());
+
+    let leased = client.expirable_semaphore("s");
+    assert_eq!((leased.add_permits(2).unwrap(), leased.available_permits().unwrap()), (2, 2));
+    let permit = leased.without_lease().acquire_many(2).unwrap();
+    assert_eq!((permit.ids().len(), permit.state()), (2, HoldState::Held));
+    assert!(leased.try_acquire().unwrap().is_none());
+    permit.release().unwrap();
+    let short = leased.with_lease(Duration::from_millis(100)).acquire().unwrap();
+    let waiting = leased.try_acquire_for(2, Duration::from_secs(10)).unwrap();
+    assert_eq!(short.state(), HoldState::Lost(LossReason::Expired));
+    drop(waiting.expect("one has ended"));
+    leased.acquire().unwrap().release().unwrap();
+    assert_eq!(value(), Some(2));
 
     let latch = client.count_down_latch("l");
-    assert!(latch.try_set_count(2).unwrap() && !latch.wait_for(Duration::from_millis(20)).unwrap());
-    std::thread::scope(|scope| {
-        scope.spawn(|| latch.wait().unwrap());
-        latch.count_down().unwrap();
-        assert_eq!(latch.count().unwrap(), 1);
-        latch.count_down().unwrap();
-    });
+    assert!(latch.try_set_count(2).unwrap());
+    assert!(!latch.wait_for(Duration::from_millis(20)).unwrap());
+    let other = latch.clone();
+    let waiting = std::thread::spawn(move || other.wait_for(Duration::from_secs(10)).unwrap());
+    latch.count_down().unwrap();
+    assert_eq!(latch.count().unwrap(), 1);
+    latch.count_down().unwrap();
+    assert!(waiting.join().unwrap());
+    latch.wait().unwrap();
     assert!(latch.try_set_count(1).unwrap() && latch.delete().unwrap() && !latch.delete().unwrap());
+
+    let lock = client.value_lock("v");
+    let guard = lock.lock().unwrap();
+    assert!(matches!(lock.try_lock(), Err(Error::WouldDeadlock { .. })));
+    let other = lock.clone();
+    let waiting = std::thread::spawn(move || other.lock().unwrap().unlock().unwrap());
+    guard.unlock().unwrap();
+    waiting.join().unwrap();
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod demo;
+mod others;
 mod planted;
 mod process;
 mod server;
@@ -23,7 +24,8 @@ usage: cargo xtask <command>
   planted [<name>..]
       Plant the bugs of tests/planted, one by one, in a copy of the project, and run the tests that catch them.
   setup
-      Get what the tests need: a redis-server, a JDK, Maven, and the Java peer built on each version of Redisson.
+      Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
+      locks of other languages.
   test [--redisson <version>] [-- <arguments of cargo test>]
       Set up, then run every test. With --redisson, against that version alone, which may be any that exists.
   torture --minutes <n> --seed <n> [--faults <a,b,..>] [--java] [--redisson <version>]
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
-        ["setup"] => setup::run(&setup::default_versions(), setup::Clock::Moved).map(|_| ExitCode::SUCCESS),
+        ["setup"] => setup::for_tests(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
         ["bench", rest @ ..] => bench::run(rest),
         ["demo", rest @ ..] => demo::run(rest),
         ["planted", names @ ..] => planted::run(names),

@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::setup::{self, Clock};
+use crate::setup;
 use crate::test::schedules;
 
 /// How long one check of a bug may take.
@@ -51,7 +51,7 @@ const CHECKS: [(&str, Kind); 3] = [
 ];
 
 pub fn run(names: &[&str]) -> Result<ExitCode, String> {
-    let environment = setup::run(&["3.52.0".to_owned()], Clock::Moved)?;
+    let environment = setup::for_tests(&["3.52.0".to_owned()])?;
     let project = setup::root();
     let tree = setup::target().join("planted");
     let mut missed = 0;

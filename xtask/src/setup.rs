@@ -8,6 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
+use crate::others;
+
 /// The versions of Redisson that every test runs against. The only such list.
 const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 
@@ -59,6 +61,8 @@ pub struct Environment {
     pub versions: Vec<String>,
     /// The library that moves a program's clock, if it was asked for.
     pub faketime: Option<PathBuf>,
+    /// What only the tests need, see `others`.
+    others: Vec<(&'static str, PathBuf)>,
 }
 
 impl Environment {
@@ -68,7 +72,8 @@ impl Environment {
             .env("REDISSON_LOCK_SERVER", &self.server)
             .env("REDISSON_LOCK_PEERS", &self.peers)
             .env("REDISSON_LOCK_VERSIONS", self.versions.join(","))
-            .envs(self.faketime.iter().map(|library| ("REDISSON_LOCK_FAKETIME", library)));
+            .envs(self.faketime.iter().map(|library| ("REDISSON_LOCK_FAKETIME", library)))
+            .envs(self.others.iter().map(|(setting, path)| (setting, path)));
     }
 }
 
@@ -83,9 +88,16 @@ pub fn default_versions() -> Vec<String> {
     REDISSON_VERSIONS.map(str::to_owned).to_vec()
 }
 
+/// All that the tests need.
+pub fn for_tests(versions: &[String]) -> Result<Environment, String> {
+    let environment = run(versions, Clock::Moved)?;
+    install_missing(|| Ok(missing_for_others()))?;
+    Ok(Environment { others: others::run()?, ..environment })
+}
+
 /// Without versions it leaves Java alone.
 pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
-    install_missing(!versions.is_empty(), clock)?;
+    install_missing(|| missing(!versions.is_empty(), clock))?;
     let server = find_server()?.ok_or("the redis-server is gone again")?;
     println!("setup: server {}", server.display());
     for version in versions {
@@ -97,6 +109,7 @@ pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
         peers,
         versions: versions.to_vec(),
         faketime: find_faketime().filter(|_| clock == Clock::Moved),
+        others: Vec::new(),
     })
 }
 
@@ -125,8 +138,21 @@ fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
     Ok(needs)
 }
 
-fn install_missing(with_java: bool, clock: Clock) -> Result<(), String> {
-    let needs = missing(with_java, clock)?;
+/// What brings the servers and the libraries of other languages.
+fn missing_for_others() -> Vec<Need> {
+    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
+    let pip = pip.is_ok_and(|output| output.status.success());
+    let mut needs = vec![
+        Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", met: pip },
+        Need { what: "Node.js (node)", package: "nodejs", met: on_path("node").is_some() },
+        Need { what: "npm", package: "npm", met: on_path("npm").is_some() },
+    ];
+    needs.retain(|need| !need.met);
+    needs
+}
+
+fn install_missing(missing: impl Fn() -> Result<Vec<Need>, String>) -> Result<(), String> {
+    let needs = missing()?;
     if needs.is_empty() {
         return Ok(());
     }
@@ -148,7 +174,7 @@ fn install_missing(with_java: bool, clock: Clock) -> Result<(), String> {
         }
     }
     // An older Java in front on the PATH, for example.
-    let needs = missing(with_java, clock)?;
+    let needs = missing()?;
     if needs.is_empty() { Ok(()) } else { Err(by_hand(&needs, &steps)) }
 }
 
@@ -310,14 +336,14 @@ fn read(path: &Path) -> Result<String, String> {
 }
 
 /// What is not there need not be removed.
-fn remove(outcome: io::Result<()>) -> io::Result<()> {
+pub fn remove(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
-fn at(path: &Path) -> impl Fn(io::Error) -> String {
+pub fn at(path: &Path) -> impl Fn(io::Error) -> String {
     let path = path.display().to_string();
     move |error| format!("setup: {path}: {error}")
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::process::{Command, ExitCode, ExitStatus};
 
-use crate::setup::{self, Clock};
+use crate::setup;
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let (own, cargo_arguments) = match arguments.iter().position(|word| *word == "--") {
@@ -18,7 +18,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             return Err(format!("test: cannot read {own:?}; arguments for cargo test stand behind --"));
         }
     };
-    let environment = setup::run(&versions, Clock::Moved)?;
+    let environment = setup::for_tests(&versions)?;
     let options = [["test", "--all-features", "--workspace"].as_slice(), cargo_arguments].concat();
     println!("test: against Redisson {}", environment.versions.join(", "));
     println!("test: cargo {}", options.join(" "));

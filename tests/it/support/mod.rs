@@ -10,6 +10,7 @@ pub mod keyspace;
 pub mod kind;
 pub mod messages;
 pub mod monitor;
+pub mod peer;
 pub mod proxy;
 pub mod random;
 pub mod record;

@@ -4,11 +4,12 @@
 //! holds open: when the process ends, in whatever way, the pipe ends, and the guardian kills the server, a stopped one
 //! too, and removes its directory. So a killed test leaves nothing behind, and to end a server is to close the pipe.
 
+use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +20,7 @@ const GUARDIAN: &str = include_str!("guardian.sh");
 const ATTEMPTS: usize = 20;
 
 pub struct Server {
+    program: String,
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
@@ -32,20 +34,25 @@ impl Server {
     /// `arguments` follow the usual ones, and win over them: `&["--maxmemory", "2mb"]`. The log must keep going to
     /// stdout at its usual level: it tells when the server is ready.
     pub fn with_args(arguments: &[&str]) -> Self {
-        Self::launch(&[scripts_only(), arguments].concat())
+        Self::launch(super::setting("REDISSON_LOCK_SERVER"), &[scripts_only(), arguments].concat())
+    }
+
+    /// Another server program: the one that this setting names.
+    pub fn of(setting: &str) -> Self {
+        Self::launch(super::setting(setting), &[])
     }
 
     /// On which a client may take the way around Lua in any case.
     pub fn unrestricted() -> Self {
-        Self::launch(&[])
+        Self::launch(super::setting("REDISSON_LOCK_SERVER"), &[])
     }
 
-    fn launch(arguments: &[&str]) -> Self {
+    fn launch(program: String, arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let port = free_port();
-            if let Some(running) = Running::start(port, &arguments) {
-                return Self { port, arguments, running: Some(running) };
+            if let Some(running) = Running::start(&program, port, &arguments) {
+                return Self { program, port, arguments, running: Some(running) };
             }
         }
         panic!("no port was free for the server in {ATTEMPTS} attempts");
@@ -76,7 +83,7 @@ impl Server {
     /// Kills the server unless it is dead, and starts an empty one on the same port.
     pub fn restart(&mut self) {
         self.kill();
-        let running = Running::start(self.port, &self.arguments);
+        let running = Running::start(&self.program, self.port, &self.arguments);
         self.running = Some(running.expect("the server's port was taken while it was down"));
     }
 
@@ -133,13 +140,13 @@ struct Running {
 
 impl Running {
     /// `None` when the port is taken.
-    fn start(port: u16, arguments: &[String]) -> Option<Self> {
+    fn start(program: &str, port: u16, arguments: &[String]) -> Option<Self> {
         let mut guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian"])
-            .arg(super::setting("REDISSON_LOCK_SERVER"))
+            .arg(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
-            .args(debug_allowed())
+            .args(debug_allowed(program))
             .args(arguments)
             // Whatever ends this process's group, such as Ctrl-C, must not end the guardian before its work.
             .process_group(0)
@@ -187,14 +194,14 @@ fn scripts_only() -> &'static [&'static str] {
 }
 
 /// From 7.0 on DEBUG has to be asked for, and before that the question is an error.
-fn debug_allowed() -> &'static [&'static str] {
-    static MAJOR: OnceLock<u32> = OnceLock::new();
-    let major = MAJOR.get_or_init(|| {
-        let server = super::setting("REDISSON_LOCK_SERVER");
-        let output = Command::new(&server).arg("--version").output().expect("the server cannot be run");
+fn debug_allowed(program: &str) -> &'static [&'static str] {
+    static MAJOR: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+    let mut known = MAJOR.lock().unwrap_or_else(PoisonError::into_inner);
+    let major = *known.entry(program.to_owned()).or_insert_with(|| {
+        let output = Command::new(program).arg("--version").output().expect("the server cannot be run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.split("v=").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
-        version.unwrap_or_else(|| panic!("{server} --version says {text:?}"))
+        version.unwrap_or_else(|| panic!("{program} --version says {text:?}"))
     });
-    if *major >= 7 { &["--enable-debug-command", "local"] } else { &[] }
+    if major >= 7 { &["--enable-debug-command", "local"] } else { &[] }
 }

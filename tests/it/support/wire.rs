@@ -140,6 +140,7 @@ impl Faulty {
         // The second link is that of the subscriptions, so that the third is the second for commands.
         let link = proxy.link(0).await;
         proxy.link(1).await;
+        wire.messages();
         Self { server, wire, proxy, link, client }
     }
 
