@@ -1,6 +1,9 @@
 //! Shows that the tests can fail: applies each patch of `tests/planted` to a copy of the project, and runs the tests
 //! that are to catch it. A patch opens with lines of text: what the bug is, and one of [`CHECKS`] or more, each with its
 //! arguments. A patch that no longer applies is a failure, as is a bug that one of its checks does not catch.
+//!
+//! Those of `tests/planted` itself are the engine's; its folder `kinds` has those of single kinds, which `--engine` leaves
+//! out.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -55,7 +58,15 @@ pub fn run(names: &[&str]) -> Result<ExitCode, String> {
     let project = setup::root();
     let tree = setup::target().join("planted");
     let mut missed = 0;
-    let bugs = all(&project.join("tests/planted"))?;
+    let folder = project.join("tests/planted");
+    let (names, engine) = match names {
+        ["--engine"] => ([].as_slice(), true),
+        names => (names, false),
+    };
+    let mut bugs = all(&folder)?;
+    if !engine {
+        bugs.extend(all(&folder.join("kinds"))?);
+    }
     let bugs: Vec<_> = bugs.iter().filter(|bug| names.is_empty() || names.contains(&&*bug.name)).collect();
     if bugs.is_empty() {
         return Err(format!("planted: no patch is named {names:?}"));
