@@ -14,7 +14,10 @@ async fn main() -> Result<()> {
         let client = Client::builder().watchdog_timeout(Duration::from_millis(600)).connect(url).await?;
         clients.push(client);
     }
-    let lock = RedLock::new(clients.iter().map(|client| client.lock("report")))?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // By default a server that does not answer within 50 ms is done without; here all three are wanted.
+    let lock = RedLock::new(clients.iter().map(|client| client.lock("report")))?
+        .with_node_timeout(Duration::from_secs(2));
 
     let guard = lock.lock().await?;
     println!("{:?} at {} servers", guard.state(), guard.members().len());
