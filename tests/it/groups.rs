@@ -286,3 +286,43 @@ async fn a_key_of_a_map_has_javas_objects() {
         }
     }
 }
+
+/// 6 Java threads and 6 Rust tasks; each adds to the counter of its values, in two steps. Two values overlap in one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mixed_crowd_counts_exactly_in_a_group() {
+    const EACH: u32 = 10;
+    let lease = Duration::from_secs(2);
+    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, lease.as_millis() as u64).await;
+        let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+        let (mut java_side, mut rust_side) = (JoinSet::new(), JoinSet::new());
+        for n in 0..6 {
+            // Some want `x` alone, some `x` and `y`: all of them meet at `x`.
+            let values = if n % 2 == 0 { &["x"][..] } else { &["x", "y"] };
+            let thread = java.thread(&format!("t{n}"));
+            thread.group("all", "g", values).await.unwrap();
+            let running = thread.loop_("group", "all", EACH, "counter", Duration::from_millis(1));
+            java_side.spawn(async move { running.await.unwrap() });
+            let lock = group(&client, values);
+            let counting = redis::Client::open(server.url()).unwrap();
+            rust_side.spawn(async move {
+                let mut counting = counting.get_multiplexed_async_connection().await.unwrap();
+                for _ in 0..EACH {
+                    let guard = lock.lock().await.unwrap();
+                    let before: Option<u32> =
+                        redis::cmd("GET").arg("counter").query_async(&mut counting).await.unwrap();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    let after = before.unwrap_or(0) + 1;
+                    redis::cmd("SET").arg("counter").arg(after).exec_async(&mut counting).await.unwrap();
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        java_side.join_all().await;
+        rust_side.join_all().await;
+        let counter: u32 = redis::cmd("GETDEL").arg("counter").query(&mut server.cli()).unwrap();
+        assert_eq!(counter, 12 * EACH, "{version}: increments were lost");
+        nothing_is_left(&server).await;
+    }
+}

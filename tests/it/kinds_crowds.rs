@@ -7,8 +7,8 @@ use redisson_lock::{Client, Lock};
 use tokio::task::JoinSet;
 
 use crate::support::java::JavaClient;
-use crate::support::kind::{Kind, each, in_versions, prefix};
-use crate::support::{Java, Monitor, Server, clock::monotonic_ns, eventually, since, versions};
+use crate::support::kind::{Kind, each, in_versions, of_kinds, prefix};
+use crate::support::{Java, Monitor, Server, clock::monotonic_ns, eventually, since};
 
 const NAME: &str = "n";
 const COUNTER: &str = "counter";
@@ -185,7 +185,7 @@ async fn fair_waiters_of_all_versions_in_one_queue_are_served() {
     const ROUNDS: usize = 3;
     let server = Server::start();
     let mut threads = Vec::new();
-    for version in versions() {
+    for version in of_kinds() {
         let java = Java::get(&version);
         let settings: &[&str] = if since(&version, 3, 52) { &["fairLockWaitTimeout=5000"] } else { &[] };
         for _ in 0..2 {

@@ -6,9 +6,11 @@ use redisson_lock::{Client, HoldState, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::crossing::Aside;
-use crate::support::kind::{Kind, channels, each, in_time, in_versions, prefix, scripts_reach, subscribed};
+use crate::support::kind::{
+    Kind, channels, each, in_time, in_versions, of_kinds, prefix, scripts_reach, subscribed,
+};
 use crate::support::proxy::Way;
-use crate::support::{Java, Proxy, Server, clock::monotonic_ns, eventually, median, versions};
+use crate::support::{Java, Proxy, Server, clock::monotonic_ns, eventually, median};
 
 const NAME: &str = "n";
 /// A wake-up by message is well below this; one by TTL would take 30 s.
@@ -46,7 +48,7 @@ fn queued(cli: &mut redis::Connection) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_wakes_waiting_readers() {
     const ROUNDS: usize = 15;
-    for version in versions() {
+    for version in of_kinds() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await;
         let (ours, theirs) = (connect(&server).await, connect(&server).await);

@@ -134,3 +134,22 @@ async fn no_watchdog_renews_for_ever() {
         assert!(since.elapsed() < Duration::from_millis(900), "{end}: {:?}", since.elapsed());
     }
 }
+
+/// Redisson keeps the lease of one call on the lock object, and gives it to the next.
+#[tokio::test]
+async fn the_lease_of_one_call_is_not_that_of_another() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let left = || -> i64 { redis::cmd("PTTL").arg("n").query(&mut server.cli()).unwrap() };
+    let lock = client.lock("n");
+    let short = lock.with_lease(Duration::from_secs(5)).lock().await.unwrap();
+    assert!((4_000..=5_000).contains(&left()), "{}", left());
+    short.unlock().await.unwrap();
+    let guard = lock.lock().await.unwrap();
+    assert!((29_000..=30_000).contains(&left()), "{}", left());
+    // A short level inside does not cut it, and neither does its end.
+    let inner = lock.with_lease(Duration::from_secs(5)).lock().await.unwrap();
+    inner.unlock().await.unwrap();
+    assert!((29_000..=30_000).contains(&left()), "{}", left());
+    guard.unlock().await.unwrap();
+}

@@ -73,10 +73,11 @@ impl Kind {
         }
     }
 
-    /// Whether that version of Redisson has it.
+    /// Whether that version of Redisson has it, as those have it that these tests are about: 3.3.2 has none of their
+    /// settings.
     pub fn is_in(self, version: &str) -> bool {
         let (major, minor) = match self {
-            Self::Reentrant | Self::Fair | Self::Read | Self::Write => return true,
+            Self::Reentrant | Self::Fair | Self::Read | Self::Write => (3, 10),
             Self::Spin => (3, 15),
             Self::Fenced => (3, 52),
             Self::NonReentrant | Self::NonReentrantFair => (4, 7),
@@ -240,6 +241,12 @@ pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &
 pub async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(5);
     tokio::time::timeout(limit, coming).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+}
+
+/// The versions of Redisson that are tested beside all kinds: 3.3.2 has none of their settings, and does not know a writer's
+/// message.
+pub fn of_kinds() -> Vec<String> {
+    versions().into_iter().filter(|version| since(version, 3, 10)).collect()
 }
 
 /// Each version of Redisson that is tested, with each of `what` that it has.
