@@ -1,6 +1,6 @@
 //! All of several locks, or none.
 
-use crate::support::crossing::{Bench, Cut, NAME, Tally, cross, series, shut};
+use crate::support::crossing::{Bench, Cut, LEASE as LEASE_THERE, NAME, Tally, cross, series, shut};
 use crate::support::proxy::Words;
 use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, subscribers, versions};
 use redisson_lock::{
@@ -78,7 +78,7 @@ async fn all_are_held_by_one_owner_and_given_back() {
     // Dropped, they are given back in the background.
     drop(other.lock().await.unwrap());
     eventually(|| keys(&one).is_empty() && keys(&two).iter().all(|key| key.contains("token"))).await;
-    assert!(channels(&one).is_empty() && channels(&two).is_empty());
+    eventually(|| channels(&one).is_empty() && channels(&two).is_empty()).await;
 }
 
 #[tokio::test]
@@ -477,8 +477,12 @@ async fn an_acquire_dropped_anywhere_leaves_nothing() {
             drop(guard);
             free.await.unwrap();
             for name in [NAME, "m"] {
-                let next = bench.far.lock(name).try_lock_for(Duration::from_secs(1)).await.unwrap();
-                next.unwrap_or_else(|| panic!("{crossing}: {name} is held still")).unlock().await.unwrap();
+                // Long before a lease would free it.
+                let next = bench.far.lock(name).try_lock_for(LEASE_THERE / 2).await;
+                let Ok(Some(next)) = next else {
+                    panic!("{crossing}: {name} is not free: {next:?}, {bench:?}")
+                };
+                next.unlock().await.unwrap();
             }
             bench.at_rest(&crossing).await;
             assert!(keys(&bench.server).is_empty(), "{crossing}: {:?}", keys(&bench.server));
@@ -487,7 +491,7 @@ async fn an_acquire_dropped_anywhere_leaves_nothing() {
         .await;
     }
     tally.at_least([
-        ("MultiLock::lock", "free", 10),
+        ("MultiLock::lock", "free", 8),
         ("MultiLock::lock", "the first is busy", 16),
         ("MultiLock::lock", "the last is busy", 16),
     ]);

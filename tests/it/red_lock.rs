@@ -34,6 +34,11 @@ fn red(clients: &[Client]) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(NAME))).unwrap()
 }
 
+/// The same where each server is to have a part in it, however busy the machine.
+fn patient(clients: &[Client]) -> RedLock {
+    red(clients).with_node_timeout(Duration::from_secs(2))
+}
+
 /// So many servers, with clients for which they count.
 async fn three() -> (Vec<Server>, Vec<Client>) {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
@@ -63,10 +68,9 @@ async fn lost(guard: &MultiLockGuard) -> HoldState {
 #[tokio::test]
 async fn a_majority_holds_and_is_told_how_long() {
     let (servers, clients) = three().await;
-    let red = red(&clients);
+    let red = patient(&clients);
     let started = Instant::now();
     let guard = red.try_lock().await.unwrap().expect("nobody has it");
-    assert!(started.elapsed() < NODE_TIMEOUT + SLACK);
     assert_eq!((guard.state(), guard.members().len(), records(&servers)), (HoldState::Held, 3, 3));
     // The drift: 1 % and 2 ms.
     assert!(guard.deadline() <= Instant::now() + LEASE - Duration::from_millis(11));
@@ -241,8 +245,7 @@ async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time(
 #[tokio::test]
 async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
     let (servers, clients) = three().await;
-    let red = red(&clients);
-    let guard = red.lock().await.unwrap();
+    let guard = patient(&clients).lock().await.unwrap();
     assert_eq!(guard.members().len(), 3);
     servers[0].stop_signal();
     // Given back without it.
@@ -250,24 +253,22 @@ async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
     guard.unlock().await.unwrap();
     assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
     assert_eq!(records(&servers[1..]), 0);
-    for _ in 0..3 {
+    // The default, and another that is well below the response timeout.
+    let longer = Duration::from_millis(400);
+    for (red, timeout) in [(red(&clients), NODE_TIMEOUT), (red(&clients).with_node_timeout(longer), longer)] {
         let started = Instant::now();
-        let guard = red.try_lock().await.unwrap().expect("the others grant it");
+        let guard = red.lock().await.unwrap();
         let took = started.elapsed();
-        assert!((NODE_TIMEOUT..NODE_TIMEOUT + SLACK).contains(&took), "{took:?}");
+        assert!((timeout..timeout + SLACK).contains(&took), "{took:?}");
         assert_eq!(guard.members().len(), 2);
         guard.unlock().await.unwrap();
     }
-    let longer = red.with_node_timeout(Duration::from_millis(300));
-    let started = Instant::now();
-    drop(longer.try_lock().await.unwrap().expect("the others grant it"));
-    assert!(started.elapsed() >= Duration::from_millis(300));
     // What it was asked for meanwhile is undone when it goes on.
     servers[0].cont();
     eventually(|| records(&servers) == 0).await;
     tokio::time::sleep(LEASE).await;
     assert_eq!(records(&servers), 0);
-    let guard = red.lock().await.unwrap();
+    let guard = patient(&clients).lock().await.unwrap();
     assert_eq!(guard.members().len(), 3);
     guard.unlock().await.unwrap();
 }
