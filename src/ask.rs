@@ -67,6 +67,15 @@ impl Driver {
                         let release = Release::Text(kind.clone(), text.clone(), Moment::now() + length);
                         lane.work().releases.push_back(release);
                     }
+                    if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
+                        && !gate
+                        && let Err(error) = session.connection.check_replicas(&lane.record, answer.life).await
+                    {
+                        debug!(lock = ?lane.record, owner = %text, %error, "taken, and given back");
+                        let release = Release::Text(kind.clone(), text, Moment::now() + length);
+                        lane.work().releases.push_back(release);
+                        return self.tell(ticket, Outcome::Failed(error));
+                    }
                     return self.attempted(attempt, &answer, before, text, length);
                 }
                 Err(failure) => failure,

@@ -1,7 +1,7 @@
 //! The client: connects, and makes the handles.
 
 use crate::clock::Moment;
-use crate::connection::Address;
+use crate::connection::Servers;
 use crate::contend::Contend;
 use crate::drive::drive;
 use crate::entry::{self, MapEntry};
@@ -10,7 +10,7 @@ use crate::keys::{self, GroupKeys, LockKeys};
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
-use crate::options::{BackOff, HandOff, NameMapper, Options};
+use crate::options::{BackOff, HandOff, NameMapper, Options, Replication};
 use crate::owner::entered;
 use crate::permissions;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
@@ -31,8 +31,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the default settings to `redis://[user:password@]host[:port][/database]` or
-    /// `redis+unix:///path[?db=n&user=u&pass=p]`.
+    /// Connects with the default settings to `redis://[user:password@]host[:port][/database]`,
+    /// `redis+unix:///path[?db=n&user=u&pass=p]`, or the master of that name that sentinels watch over:
+    /// `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are those of
+    /// the master.
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
@@ -229,6 +231,13 @@ impl ClientBuilder {
         self
     }
 
+    /// How many replicas must have an acquire before it counts. Default: none where one server is named, and
+    /// [`Replication::any`] where another may take its place.
+    pub fn replication(mut self, replication: Replication) -> Self {
+        self.options.replication = Some(replication);
+        self
+    }
+
     /// For how long a waiter for a fair lock that is first in line, and is not heard of, keeps its place once the lock is free.
     /// Redisson's `fairLockWaitTimeout`, and best the same as there. Default 300 s.
     pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
@@ -266,11 +275,18 @@ impl ClientBuilder {
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
+        let servers = Servers::parse(url.as_ref())?;
+        if servers.fail_over() {
+            options.replication.get_or_insert(Replication::any());
+        }
         options.check()?;
         entered()?;
-        let address = Address::parse(url.as_ref())?;
+        if !options.replication().is_off() {
+            // Each hold is to be asked for.
+            options.hand_off.max_in_row = 0;
+        }
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
-        let session = Session::connect(address, options, drive).await?;
+        let session = Session::connect(servers, options, drive).await?;
         if let Ok(keys) = LockKeys::new(session.options.map(&keys::nobodys())) {
             permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
         }

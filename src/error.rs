@@ -157,6 +157,17 @@ pub enum Error {
         /// The rest of the server's message.
         message: String,
     },
+    /// The lock was taken, but too few replicas had that in time ([`Replication`](crate::Replication)), so it is given back.
+    NotReplicated {
+        /// The master.
+        node: String,
+        /// Replicas that had it.
+        acknowledged: u32,
+        /// Replicas that were asked for.
+        needed: u32,
+        /// How long they had.
+        waited: Duration,
+    },
     /// The hold turned out to be lost when it was used: what it guarded was not protected to the end.
     Lost {
         /// The lock.
@@ -227,6 +238,10 @@ impl fmt::Display for Error {
             Self::Refused { phase, node, code, message } => {
                 write!(f, "{phase}: {node} refused: {code} {message}")
             }
+            Self::NotReplicated { node, acknowledged, needed, waited } => write!(
+                f,
+                "acquire: {acknowledged} of {needed} replicas of {node} had the lock within {waited:?}"
+            ),
             Self::Lost { name, reason, holder } => {
                 write!(f, "the hold on `{}` is lost: {reason}", name.escape_debug())?;
                 now(f, holder)

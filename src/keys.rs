@@ -177,6 +177,11 @@ pub(crate) fn hash(value: &[u8]) -> String {
     STANDARD_NO_PAD.encode(hash.map(u64::to_be_bytes).concat())
 }
 
+/// A key beside `record` that is of no use to anybody.
+pub(crate) fn written(record: &str) -> Arc<str> {
+    suffix(record, &format!("{MARK}:written")).into()
+}
+
 /// The name of a lock that nobody has, to try out what a user may do.
 pub(crate) fn nobodys() -> String {
     format!("redisson-lock:nobody:{}", Uuid::new_v4())

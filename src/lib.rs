@@ -60,7 +60,7 @@ pub use latch::CountDownLatch;
 pub use lock::{Lock, ReadWriteLock};
 pub use multi_guard::{MultiHolding, MultiLockGuard};
 pub use multi_lock::MultiLock;
-pub use options::{BackOff, HandOff};
+pub use options::{BackOff, HandOff, Replication};
 pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use redis;

@@ -105,6 +105,49 @@ impl BackOff {
     }
 }
 
+/// How many replicas must have an acquire before it counts: else a failover to one that lacks it loses the hold, and somebody
+/// else may get the lock meanwhile. Redisson's `checkLockSyncedSlaves`.
+///
+/// An acquire that too few replicas acknowledge within the time is undone, and fails with
+/// [`Error::NotReplicated`](crate::Error::NotReplicated). What is waited for comes on top of the acquire's round trip: one or
+/// two more; those of one time share them. A release does not wait: it has taken effect, whatever replicas have of it. The
+/// local [`HandOff`] is off with it, so that each hold is checked.
+///
+/// Where a replica is promoted that was not among those who acknowledged, a hold may still be lost; its holder is told.
+///
+/// ```
+/// use redisson_lock::Replication;
+/// let two = Replication::at_least(2).within(std::time::Duration::from_millis(300));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replication {
+    /// None: one, if there are any.
+    pub(crate) at_least: Option<u32>,
+    pub(crate) within: Duration,
+}
+
+impl Replication {
+    /// One replica, if the master has any: one that is connected, or was so within the last watchdog's lease when this client
+    /// asked (it may be taking the master's place).
+    pub const fn any() -> Self {
+        Self { at_least: None, within: Duration::from_secs(1) }
+    }
+
+    /// So many replicas, whether they are connected or not; 0 turns the check off.
+    pub const fn at_least(replicas: u32) -> Self {
+        Self { at_least: Some(replicas), within: Duration::from_secs(1) }
+    }
+
+    /// How long they have for that. Default 1 s, as Redisson's `slavesSyncTimeout`.
+    pub const fn within(self, limit: Duration) -> Self {
+        Self { within: limit, ..self }
+    }
+
+    pub(crate) fn is_off(self) -> bool {
+        self.at_least == Some(0)
+    }
+}
+
 /// How long a hold lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
@@ -139,6 +182,8 @@ pub(crate) struct Options {
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
     pub hand_off: HandOff,
+    /// By default off.
+    pub replication: Option<Replication>,
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
@@ -154,6 +199,7 @@ impl Default for Options {
             reconnect_min: Duration::from_millis(10),
             reconnect_max: Duration::from_millis(500),
             hand_off: HandOff::default(),
+            replication: None,
             fair_wait_timeout: Duration::from_secs(300),
             token_retention: None,
             name_mapper: None,
@@ -169,6 +215,7 @@ impl Options {
             ("connect timeout", self.connect_timeout),
             ("reconnect back-off", self.reconnect_min),
             ("fair lock's wait timeout", self.fair_wait_timeout),
+            ("time for replicas", self.replication().within),
         ] {
             if time.is_zero() || time > Duration::from_secs(24 * 3600) {
                 return Err(Error::misuse(format!("the {what} must be above 0 and at most a day")));
@@ -177,10 +224,19 @@ impl Options {
         if self.token_retention.is_some_and(|kept| kept < self.lease) {
             return Err(Error::misuse("fencing tokens must be kept for at least a lease"));
         }
+        if !self.replication().is_off() && self.hand_off.pipelined {
+            return Err(Error::misuse(
+                "a pipelined hand-off is ahead of the record, so no replica can be asked for it",
+            ));
+        }
         if self.reconnect_max < self.reconnect_min {
             return Err(Error::misuse("the longest reconnect back-off is below the shortest"));
         }
         Ok(())
+    }
+
+    pub(crate) fn replication(&self) -> Replication {
+        self.replication.unwrap_or(Replication::at_least(0))
     }
 
     /// The key of the lock of that name.
@@ -198,6 +254,7 @@ impl fmt::Debug for Options {
             .field("connect_timeout", &self.connect_timeout)
             .field("reconnect", &(self.reconnect_min..=self.reconnect_max))
             .field("hand_off", &self.hand_off)
+            .field("replication", &self.replication)
             .field("fair_wait_timeout", &self.fair_wait_timeout)
             .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())

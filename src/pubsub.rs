@@ -6,7 +6,7 @@
 //!    messages never awaits anything else.
 
 use crate::clock::Moment;
-use crate::connection::{Address, Backoff, Messages, Subscriber, Unsubscribed};
+use crate::connection::{Backoff, Messages, Servers, Subscriber, Unsubscribed};
 use crate::options::Options;
 use crate::sync::{Mutex, MutexGuard, select, time};
 use crate::wakeup::Signal;
@@ -70,25 +70,29 @@ impl PubSub {
     }
 
     /// Serves for ever; meant for a task of its own.
-    pub(crate) async fn serve(self, address: Address, options: Options) {
+    pub(crate) async fn serve(self, servers: Servers, options: Options) {
         let mut backoff = Backoff::new(options.reconnect_min, options.reconnect_max);
         let mut reconnect = false;
         loop {
-            match Subscriber::open(&address, &options).await {
+            match Subscriber::open(&servers, &options).await {
                 Ok((subscriber, messages)) => {
                     let opened = Moment::now();
                     if reconnect {
-                        info!(node = address.node(), channels = self.lock().len(), "resubscribing");
+                        info!(node = servers.name(), channels = self.lock().len(), "resubscribing");
                     }
-                    self.serve_over(subscriber, messages).await;
-                    warn!(node = address.node(), "subscriptions lost");
+                    let node: Arc<str> = subscriber.node().into();
+                    select! {
+                        () = self.serve_over(subscriber, messages) => {}
+                        () = servers.moved(&node, &options) => {}
+                    }
+                    warn!(%node, "subscriptions lost");
                     if Moment::now().since(opened) >= HEARTBEAT {
                         backoff.reset();
                     }
                     self.forget();
                     reconnect = true;
                 }
-                Err(error) => debug!(node = address.node(), %error, "could not connect for subscriptions"),
+                Err(error) => debug!(node = servers.name(), %error, "could not connect for subscriptions"),
             }
             backoff.wait().await;
         }

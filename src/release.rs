@@ -243,6 +243,7 @@ impl Driver {
         }
         match script::released(&answer.reply) {
             Ok(Released::Freed(told)) => {
+                self.session.connection.report_replicas(&self.lane.record, answer.life).await;
                 self.told = None;
                 if let Some(busy) = &mut self.lane.work().busy {
                     busy.still = false;

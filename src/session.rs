@@ -4,7 +4,7 @@
 //! 6. The session's tasks own a drop guard: when their runtime ends the session closes, and every waiter, also one on
 //!    another runtime, is told.
 
-use crate::connection::{Address, Connection};
+use crate::connection::{Connection, Servers};
 use crate::contend::Contend;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
@@ -49,8 +49,8 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(address: Address, options: Options, drive: Drive) -> Result<Arc<Self>> {
-        let (connection, supervisor) = Connection::connect(address.clone(), &options).await?;
+    pub(crate) async fn connect(servers: Servers, options: Options, drive: Drive) -> Result<Arc<Self>> {
+        let (connection, supervisor) = Connection::connect(&servers, &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
             mark: Uuid::new_v4(),
@@ -66,7 +66,7 @@ impl Session {
             connection,
             options,
         });
-        session.spawn(session.pubsub.clone().serve(address, session.options.clone()));
+        session.spawn(session.pubsub.clone().serve(servers, session.options.clone()));
         session.spawn(session.watchdog.clone().serve(session.connection.clone()));
         Ok(session)
     }

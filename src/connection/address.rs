@@ -5,20 +5,20 @@ use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::time;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
 use std::time::Duration;
 
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(super) struct Address {
     info: ConnectionInfo,
     node: String,
 }
 
 impl Address {
     /// Understands what the redis crate does of `redis://` and unix-socket URLs.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
+    pub(super) fn parse(url: &str) -> Result<Self> {
         // Only the scheme goes into an error: the rest may hold a password.
         let scheme = url.split_once("://").map(|(scheme, _)| scheme);
         match scheme {
@@ -47,8 +47,14 @@ impl Address {
     }
 
     /// The server's address as text.
-    pub(crate) fn node(&self) -> &str {
+    pub(super) fn node(&self) -> &str {
         &self.node
+    }
+
+    /// Another server that is got into in the same way.
+    pub(super) fn at(&self, host: String, port: u16) -> Self {
+        let info = self.info.clone().set_addr(ConnectionAddr::Tcp(host, port));
+        Self { node: info.addr().to_string(), info }
     }
 
     /// A new connection for commands, and the future that drives it and ends when it drops.

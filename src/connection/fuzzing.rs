@@ -1,7 +1,7 @@
 //! What the fuzz targets (see `fuzz/`) need of this folder: replies and URLs made of anything, and a subscriber over any
 //! stream.
 
-use super::commands::decode;
+use super::link::decode;
 use super::{Address, Messages, Subscriber, server};
 use crate::error::Error;
 use crate::script::{self, Undecodable};
@@ -57,5 +57,5 @@ pub(crate) async fn subscriber(
     let settings =
         RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
     let connection = redis::aio::PubSub::new(&settings, stream).await.ok()?;
-    Some(Subscriber::split(connection, Duration::from_secs(3)))
+    Some(Subscriber::split(connection, "node", Duration::from_secs(3)))
 }

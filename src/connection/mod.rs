@@ -1,24 +1,30 @@
 //! Everything that touches the redis crate: addresses, the command connection under its supervisor, and the
 //! subscriber. Nothing outside this folder may name that crate, except for its re-export.
 //!
-//! One server for now. What finds the server is [`Address::open`] alone, so that other ways of finding one come in
-//! there.
+//! [`Connection`] has the rules by which a request is sent; a `node` keeps one server connected, which a `finder` looks for;
+//! a `link` is one socket.
 
 mod address;
 mod commands;
+mod finder;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod link;
+mod node;
+mod replicas;
 mod server;
+mod servers;
 mod shortcuts;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/socket.rs")]
 mod socket;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
 mod subscriber;
 
-pub(crate) use address::Address;
-#[cfg(measuring)]
-pub(crate) use commands::packed;
+use address::Address;
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
+#[cfg(measuring)]
+pub(crate) use link::packed;
+pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};

@@ -1,7 +1,7 @@
 //! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
 //! subscriptions and replies to commands could be taken for each other.
 
-use super::Address;
+use super::Servers;
 use crate::error::Result;
 use crate::options::Options;
 use crate::sync::time;
@@ -13,6 +13,7 @@ use tokio_stream::StreamExt;
 /// The side that subscribes. What it sends is confirmed in order.
 #[derive(Clone)]
 pub(crate) struct Subscriber {
+    node: Arc<str>,
     sink: PubSubSink,
     timeout: Duration,
 }
@@ -30,13 +31,18 @@ pub(crate) enum Unsubscribed {
 }
 
 impl Subscriber {
-    pub(crate) async fn open(address: &Address, options: &Options) -> Result<(Self, Messages)> {
-        Ok(Self::split(address.open_subscriber(options).await?, options.response_timeout))
+    pub(crate) async fn open(servers: &Servers, options: &Options) -> Result<(Self, Messages)> {
+        let address = servers.finder().find(options).await?;
+        Ok(Self::split(address.open_subscriber(options).await?, address.node(), options.response_timeout))
     }
 
-    pub(super) fn split(connection: redis::aio::PubSub, timeout: Duration) -> (Self, Messages) {
+    pub(super) fn split(connection: redis::aio::PubSub, node: &str, timeout: Duration) -> (Self, Messages) {
         let (sink, stream) = connection.split();
-        (Self { sink, timeout }, Messages(stream))
+        (Self { node: node.into(), sink, timeout }, Messages(stream))
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        &self.node
     }
 
     /// Ends once the server has confirmed every channel.

@@ -201,6 +201,7 @@ const PUBLIC: &[&str] = &[
     "MultiLockGuard",
     "ReadWriteLock",
     "RedLock",
+    "Replication",
     "Semaphore",
     "SemaphorePermit",
 ];

@@ -7,7 +7,7 @@ use super::run::{Pace, run};
 use super::server::server;
 use super::sync::{below, task, time};
 use crate::Lock;
-use crate::connection::Address;
+use crate::connection::Servers;
 use crate::drive::drive;
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
@@ -111,7 +111,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
-    let address = Address::parse("redis://server").expect("a URL");
+    let address = Servers::parse("redis://server").expect("a URL");
     let options = Options { lease, ..Options::default() };
     Session::connect(address, options, drive).await.expect("a connection")
 }

@@ -3,7 +3,7 @@
 use super::run::{Pace, run};
 use super::server::server;
 use super::sync::{atomic, below, task, time};
-use crate::connection::Address;
+use crate::connection::Servers;
 use crate::options::Options;
 use crate::pubsub::PubSub;
 use crate::wakeup::Signal;
@@ -17,7 +17,7 @@ fn who_is_confirmed_hears_every_message() {
     run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
         let serving = task::spawn(
-            pubsub.clone().serve(Address::parse("redis://server").expect("a URL"), Options::default()),
+            pubsub.clone().serve(Servers::parse("redis://server").expect("a URL"), Options::default()),
         );
         let channel: Arc<str> = "channel".into();
         let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));

@@ -1,6 +1,6 @@
 //! In the place of `src/connection/subscriber.rs`: subscriptions at the server of these tests.
 
-use super::Address;
+use super::Servers;
 use crate::error::Result;
 use crate::options::Options;
 use crate::shuttled::server::{self, Link};
@@ -20,9 +20,13 @@ pub(crate) enum Unsubscribed {
 }
 
 impl Subscriber {
-    pub(crate) async fn open(_address: &Address, _options: &Options) -> Result<(Self, Messages)> {
+    pub(crate) async fn open(_servers: &Servers, _options: &Options) -> Result<(Self, Messages)> {
         let (link, messages) = server::listen().await;
         Ok((Self(Arc::new(link)), Messages(messages)))
+    }
+
+    pub(crate) fn node(&self) -> &str {
+        "server"
     }
 
     pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {

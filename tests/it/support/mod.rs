@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod crossing;
+pub mod group;
 pub mod java;
 pub mod keyspace;
 pub mod kind;

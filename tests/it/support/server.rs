@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -20,7 +21,8 @@ const GUARDIAN: &str = include_str!("guardian.sh");
 const ATTEMPTS: usize = 20;
 
 pub struct Server {
-    program: String,
+    /// And what stands before the options.
+    program: Vec<String>,
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
@@ -34,20 +36,53 @@ impl Server {
     /// `arguments` follow the usual ones, and win over them: `&["--maxmemory", "2mb"]`. The log must keep going to
     /// stdout at its usual level: it tells when the server is ready.
     pub fn with_args(arguments: &[&str]) -> Self {
-        Self::launch(super::setting("REDISSON_LOCK_SERVER"), &[scripts_only(), arguments].concat())
+        let program = super::setting("REDISSON_LOCK_SERVER");
+        Self::launch(vec![program], &[scripts_only(), arguments].concat())
     }
 
     /// Another server program: the one that this setting names.
     pub fn of(setting: &str) -> Self {
-        Self::launch(super::setting(setting), &[])
+        Self::launch(vec![super::setting(setting)], &[])
     }
 
     /// On which a client may take the way around Lua in any case.
     pub fn unrestricted() -> Self {
-        Self::launch(super::setting("REDISSON_LOCK_SERVER"), &[])
+        Self::launch(vec![super::setting("REDISSON_LOCK_SERVER")], &[])
     }
 
-    fn launch(program: String, arguments: &[&str]) -> Self {
+    /// With a copy of what `master` has, once that is under way.
+    pub fn replica_of(master: &Self) -> Self {
+        let port = master.port().to_string();
+        let of_master = ["--replicaof", "127.0.0.1", &port];
+        let replica = Self::launch(master.program.clone(), &[scripts_only(), &of_master].concat());
+        let mut cli = master.cli();
+        let place = format!("port={},state=online", replica.port());
+        loop {
+            let info: String = redis::cmd("INFO").arg("replication").query(&mut cli).expect("INFO");
+            if info.contains(&place) {
+                return replica;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// One that watches over `master` as `orders`, and with as many others as make `quorum` puts a replica in its place when
+    /// it has not answered for a second.
+    pub fn sentinel(master: &Self, quorum: usize) -> Self {
+        let config = format!(
+            "sentinel monitor orders 127.0.0.1 {} {quorum}\n\
+             sentinel down-after-milliseconds orders 1000\n\
+             sentinel failover-timeout orders 5000\n",
+            master.port()
+        );
+        let program = super::setting("REDISSON_LOCK_SERVER");
+        // The file is the sentinel's own: it keeps there what it knows.
+        let script =
+            format!("printf '{config}' > sentinel.conf && exec {program} sentinel.conf --sentinel \"$@\"");
+        Self::launch(["sh", "-c", &script, "sentinel"].map(str::to_owned).into(), &[])
+    }
+
+    fn launch(program: Vec<String>, arguments: &[&str]) -> Self {
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let port = free_port();
@@ -140,13 +175,13 @@ struct Running {
 
 impl Running {
     /// `None` when the port is taken.
-    fn start(program: &str, port: u16, arguments: &[String]) -> Option<Self> {
+    fn start(program: &[String], port: u16, arguments: &[String]) -> Option<Self> {
         let mut guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian"])
-            .arg(program)
+            .args(program)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string()])
             .args(["--save", "", "--appendonly", "no"])
-            .args(debug_allowed(program))
+            .args(if let [program] = program { debug_allowed(program) } else { &[] })
             .args(arguments)
             // Whatever ends this process's group, such as Ctrl-C, must not end the guardian before its work.
             .process_group(0)
@@ -161,7 +196,7 @@ impl Running {
         let running = Self { server, pipe: guardian.stdin.take(), guardian };
 
         let mut log = String::new();
-        while !log.contains("Ready to accept connections") {
+        while !["Ready to accept connections", "Sentinel ID is"].iter().any(|ready| log.contains(ready)) {
             if lines.read_line(&mut log).expect("the server's log is text") == 0 {
                 assert!(log.contains("Address already in use"), "the server does not start:\n{log}");
                 return None;

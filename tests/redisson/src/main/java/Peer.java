@@ -30,6 +30,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.LogManager;
 import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.redisson.Redisson;
 import org.redisson.RedissonMultiLock;
 import org.redisson.RedissonRedLock;
@@ -41,7 +42,9 @@ import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.StringCodec;
+import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
@@ -399,17 +402,15 @@ public final class Peer {
 
         /**
          * The address, the watchdog's timeout or 0, and settings such as fairLockWaitTimeout=500. Replies the uuid with
-         * which the client's owners begin.
+         * which the client's owners begin. An address is host:port, sentinel/master/host:port,host:port.. or
+         * cluster/host:port,host:port..
          */
         String connect(Args args) throws Exception {
             if (redisson != null) {
                 throw new IllegalStateException("client " + name + " is already connected");
             }
             Config config = new Config();
-            SingleServerConfig server = config.useSingleServer();
-            setAddress(server, args.text());
-            // Only what connecting costs: the sizes of the pools, which bound the concurrency, stay as they are.
-            server.setConnectionMinimumIdleSize(1);
+            Object server = servers(config, args.text());
             config.setThreads(4);
             config.setNettyThreads(4);
             long watchdogMillis = args.number();
@@ -438,7 +439,35 @@ public final class Peer {
             return "";
         }
 
-        static void set(Config config, SingleServerConfig server, String setting) throws Exception {
+        /** Of the pools only what connecting costs: the largest sizes, which bound the concurrency, stay as they are. */
+        static Object servers(Config config, String address) throws Exception {
+            String[] words = address.split("/");
+            switch (words[0]) {
+                case "sentinel":
+                    SentinelServersConfig sentinels = config.useSentinelServers().setMasterName(words[1]);
+                    sentinels.addSentinelAddress(urls(words[2]));
+                    if (find(SentinelServersConfig.class, "setCheckSentinelsList", false) != null) {
+                        call(sentinels, "setCheckSentinelsList", false);
+                    }
+                    sentinels.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
+                    return sentinels;
+                case "cluster":
+                    ClusterServersConfig cluster = config.useClusterServers().addNodeAddress(urls(words[1]));
+                    cluster.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
+                    return cluster;
+                default:
+                    SingleServerConfig server = config.useSingleServer();
+                    setAddress(server, address);
+                    server.setConnectionMinimumIdleSize(1);
+                    return server;
+            }
+        }
+
+        static String[] urls(String addresses) {
+            return Stream.of(addresses.split(",")).map(address -> "redis://" + address).toArray(String[]::new);
+        }
+
+        static void set(Config config, Object server, String setting) throws Exception {
             String key = setting.substring(0, setting.indexOf('='));
             String value = setting.substring(key.length() + 1);
             if (key.equals("codec")) {

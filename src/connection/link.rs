@@ -1,0 +1,98 @@
+//! One socket to one server: what is permitted over it, how a request is written to it, and how its answer is read.
+
+use super::server::{self, Server};
+use super::shortcuts::Shortcuts;
+use super::{Address, told};
+use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
+use crate::keys;
+use crate::options::Options;
+use crate::script::{Arg, Reply, Request, Verb};
+use crate::sync::task::{self, JoinHandle};
+use crate::sync::{select, time};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, RedisError, Value};
+
+/// A connection that ends with its socket. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub connection: MultiplexedConnection,
+    shortcuts: Shortcuts,
+}
+
+/// A new one, the server at its end, and the task that drives it.
+pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
+    let until = Moment::now() + options.connect_timeout;
+    let (connection, driver) = address.open(options).await?;
+    let mut driver = Box::pin(driver);
+    let meeting = async {
+        let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
+        let nobody = keys::nobodys();
+        let probing = Shortcuts::probe(connection.clone(), &nobody);
+        let shortcuts = time::timeout(until.remaining(), probing).await.unwrap_or_default();
+        Ok::<_, Error>((server, shortcuts))
+    };
+    let (server, shortcuts) = select! {
+        met = meeting => met?,
+        () = &mut driver => {
+            let (phase, node) = (Phase::Connect, address.node().to_owned());
+            return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
+        }
+    };
+    Ok((Link { connection, shortcuts }, server, task::spawn(driver)))
+}
+
+impl Link {
+    /// Sends `request` once. `None` if its shortcut did nothing.
+    pub(super) async fn exchange(
+        mut self,
+        request: &Request,
+        by_source: bool,
+    ) -> Result<Option<Reply>, RedisError> {
+        if let Some(shortcut) = request.shortcut() {
+            return self.shortcuts.take(shortcut, &mut self.connection, &request.keys()[0]).await;
+        }
+        let command = encode(request, by_source);
+        told(self.connection.send_packed_command(&command).await).map(|value| Some(decode(value)))
+    }
+}
+
+fn encode(request: &Request, by_source: bool) -> Cmd {
+    let mut command = match request.verb() {
+        Verb::Command(name) => redis::cmd(name),
+        Verb::Script(script) => {
+            let mut command = redis::cmd(if by_source { "EVAL" } else { "EVALSHA" });
+            command.arg(if by_source { script.source } else { script.sha() }).arg(request.keys().len());
+            command
+        }
+    };
+    for key in request.keys() {
+        command.arg(key.as_bytes());
+    }
+    for arg in request.args() {
+        match arg {
+            Arg::Text(text) => command.arg(text.as_bytes()),
+            Arg::Number(number) => command.arg(*number),
+            Arg::Literal(text) => command.arg(*text),
+        };
+    }
+    command
+}
+
+/// As it is written to the socket.
+#[cfg(measuring)]
+pub(crate) fn packed(request: &Request) -> Vec<u8> {
+    encode(request, false).get_packed_command()
+}
+
+pub(super) fn decode(value: Value) -> Reply {
+    match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(n) => Reply::Int(n),
+        Value::BulkString(text) => Reply::Text(text),
+        Value::SimpleString(text) => Reply::Text(text.into_bytes()),
+        Value::Array(items) => Reply::List(items.into_iter().map(decode).collect()),
+        Value::Okay => Reply::Text(b"OK".to_vec()),
+        _ => Reply::Strange,
+    }
+}

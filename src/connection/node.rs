@@ -1,0 +1,258 @@
+//! One server, or the master of a group of servers, kept connected to by a supervisor.
+//!
+//! Invariant 3: the old socket is closed before a new one is opened, so that nothing more of ours enters it.
+
+use super::finder::Finder;
+use super::link::{self, Link};
+use super::replicas::Replicas;
+use super::server::Server;
+use super::{Address, Backoff};
+use crate::clock::Moment;
+use crate::error::Result;
+use crate::options::Options;
+use crate::sync::task::{self, JoinHandle};
+use crate::sync::{select, time};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tracing::{debug, info, warn};
+
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A server that is reconnected to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    /// As errors name it while there is no connection.
+    pub name: Arc<str>,
+    status: watch::Receiver<Status>,
+    doubted: Arc<Notify>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Status {
+    Up(Live),
+    Down { reason: Arc<str> },
+}
+
+/// A connection that is up.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    /// Of the socket: each has its own.
+    pub epoch: u64,
+    /// Of the server's data, as far as can be told: another when another server, or this one started anew, answers.
+    pub life: u64,
+    /// The server may have lost what was written before, and not what was written since.
+    pub since: Moment,
+    pub node: Arc<str>,
+    pub link: Link,
+    pub replicas: Arc<Replicas>,
+}
+
+/// What the nodes of one client share: numbers that are drawn once, and the news that some node went down or came up.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    numbers: Arc<AtomicU64>,
+    changes: watch::Sender<()>,
+}
+
+impl Shared {
+    pub(super) fn new() -> Self {
+        Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()) }
+    }
+
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    fn draw(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Node {
+    /// Connects, and starts the supervisor on the current runtime.
+    pub(super) async fn connect(
+        finder: Finder,
+        options: &Options,
+        shared: &Shared,
+    ) -> Result<(Self, JoinHandle<()>)> {
+        let mut supervisor = Supervisor::new(finder, options, shared);
+        let up = supervisor.open().await?;
+        supervisor.tell(Status::Up(up.live.clone()));
+        Ok((supervisor.node(), task::spawn(async move { supervisor.run(up).await })))
+    }
+
+    /// The connection, if it is another than the one of epoch `dead`; or why there is none.
+    pub(super) fn usable(&self, dead: u64) -> Result<Live, Arc<str>> {
+        match &*self.status.borrow() {
+            Status::Up(live) if live.epoch != dead => Ok(live.clone()),
+            Status::Up(_) => Err("the connection dropped".into()),
+            Status::Down { reason } => Err(reason.clone()),
+        }
+    }
+
+    /// Its server says that it does not take writes: another may do so by now.
+    pub(super) fn doubt(&self) {
+        self.doubted.notify_one();
+    }
+
+    /// Of which the changes to come are told.
+    pub(super) fn watch(&self) -> watch::Receiver<Status> {
+        let mut status = self.status.clone();
+        status.borrow_and_update();
+        status
+    }
+}
+
+/// Keeps a node connected.
+struct Supervisor {
+    finder: Finder,
+    options: Options,
+    status: watch::Sender<Status>,
+    shared: Shared,
+    doubted: Arc<Notify>,
+    /// Who answered last, in which life of its data.
+    met: Option<(Server, u64)>,
+    since: Moment,
+}
+
+/// A connection that is up, and the task that drives it.
+struct Up {
+    driver: JoinHandle<()>,
+    live: Live,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Supervisor {
+    fn new(finder: Finder, options: &Options, shared: &Shared) -> Self {
+        Self {
+            status: watch::Sender::new(Status::Down { reason: "not connected yet".into() }),
+            finder,
+            options: options.clone(),
+            shared: shared.clone(),
+            doubted: Arc::default(),
+            met: None,
+            since: Moment::now(),
+        }
+    }
+
+    fn node(&self) -> Node {
+        Node {
+            name: self.finder.name().into(),
+            status: self.status.subscribe(),
+            doubted: self.doubted.clone(),
+        }
+    }
+
+    fn tell(&self, status: Status) {
+        self.status.send_replace(status);
+        self.shared.changes.send_replace(());
+    }
+
+    async fn run(&mut self, mut up: Up) {
+        loop {
+            let reason = self.until_broken(&mut up).await;
+            warn!(node = %up.live.node, reason, "connection lost");
+            self.tell(Status::Down { reason: reason.into() });
+            // The socket is closed once the driver is gone.
+            up.driver.abort();
+            while !up.driver.is_finished() {
+                task::yield_now().await;
+            }
+            up = self.reopen().await;
+        }
+    }
+
+    /// Ends when the connection drops, or does not answer a PING in time (a half-open link tells nothing else), or
+    /// leads to a server that is not, or may not be, the master any more.
+    async fn until_broken(&self, up: &mut Up) -> &'static str {
+        let Up { driver, live } = up;
+        let timeout = self.options.response_timeout;
+        let heartbeat = async {
+            loop {
+                time::sleep((timeout / 4).min(LOOK)).await;
+                let ping = redis::cmd("PING");
+                match time::timeout(timeout, live.link.connection.send_packed_command(&ping)).await {
+                    Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
+                    Ok(_) => {}
+                    Err(_) => return "no answer to a heartbeat",
+                }
+            }
+        };
+        let moved = async {
+            // One that has just been found is given time to become what it is said to be.
+            time::sleep(self.options.reconnect_max).await;
+            self.doubted.notified().await;
+        };
+        select! {
+            _ = driver => "the connection dropped",
+            reason = heartbeat => reason,
+            () = moved, if self.finder.may_move() => "the server does not take writes",
+            () = self.finder.moved(&live.node, &self.options) => "another server is the master now",
+        }
+    }
+
+    async fn reopen(&mut self) -> Up {
+        let mut backoff = Backoff::new(self.options.reconnect_min, self.options.reconnect_max);
+        loop {
+            match self.open().await {
+                Ok(up) => {
+                    let Live { node, epoch, life, .. } = &up.live;
+                    info!(%node, epoch, life, "connected");
+                    self.tell(Status::Up(up.live.clone()));
+                    return up;
+                }
+                Err(error) => {
+                    debug!(node = self.finder.name(), %error, "could not connect");
+                    self.status.send_replace(Status::Down { reason: error.to_string().into() });
+                }
+            }
+            backoff.wait().await;
+        }
+    }
+
+    /// Connects once.
+    async fn open(&mut self) -> Result<Up> {
+        let address = self.finder.find(&self.options).await?;
+        let (link, server, driver) = link::open(&address, &self.options).await?;
+        if server.replica && self.finder.may_move() {
+            driver.abort();
+            return Err(self.finder.no_master(address.node()));
+        }
+        Ok(self.met(&address, link, server, driver))
+    }
+
+    fn met(&mut self, address: &Address, link: Link, server: Server, driver: JoinHandle<()>) -> Up {
+        let known = server.run_id.is_some();
+        let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options);
+        let life = match &self.met {
+            None => {
+                self.since = Moment::now() - server.uptime;
+                self.shared.draw()
+            }
+            Some((met, life)) if known && met.run_id == server.run_id => *life,
+            Some((_, life)) => {
+                // However long it has been running: it may be a replica that came in for another.
+                self.since = Moment::now();
+                if known {
+                    warn!(node = address.node(), "the server is another, or was started anew");
+                    self.shared.draw()
+                } else {
+                    *life
+                }
+            }
+        };
+        if known || self.met.is_none() {
+            self.met = Some((server, life));
+        }
+        let (since, epoch) = (self.since, self.shared.draw());
+        let live = Live { epoch, life, since, node: address.node().into(), link, replicas };
+        Up { driver, live }
+    }
+}

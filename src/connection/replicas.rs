@@ -1,0 +1,180 @@
+//! Whether replicas have what was written to their master: `WAIT`, on a connection of its own, because it holds up whatever
+//! comes behind it there.
+//!
+//! Everyone who wants to know at one time shares one `WAIT` (a group commit). It counts what its own connection wrote, so
+//! each first writes a key that is gone at once; the replicas that have that have all that was written before it.
+
+use super::{Address, link, told};
+use crate::clock::Moment;
+use crate::options::{Options, Replication, millis};
+use crate::sync::task::{self, JoinHandle};
+use crate::sync::{Mutex, MutexGuard, time};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::oneshot;
+
+/// The replicas of one server, by one connection's reckoning.
+pub(super) struct Replicas {
+    master: Address,
+    /// Another server at that address is not the one.
+    run_id: Option<String>,
+    options: Options,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    callers: Vec<Caller>,
+    /// Somebody asks for them.
+    asking: bool,
+    link: Option<Waits>,
+    /// When a replica was last seen to be connected.
+    seen: Option<Moment>,
+}
+
+/// The connection that waits, and the task that drives it.
+struct Waits {
+    connection: MultiplexedConnection,
+    driver: JoinHandle<()>,
+}
+
+struct Caller {
+    key: Arc<str>,
+    reply: oneshot::Sender<Reached>,
+}
+
+/// How far a write has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    Enough,
+    /// So many replicas have it, of so many that are needed.
+    TooFew {
+        acknowledged: u32,
+        needed: u32,
+    },
+    /// The server could not be asked.
+    Unknown,
+}
+
+impl Replicas {
+    pub(super) fn new(master: Address, run_id: Option<String>, options: &Options) -> Arc<Self> {
+        Arc::new(Self { master, run_id, options: options.clone(), waiting: Mutex::default() })
+    }
+
+    /// Whether enough replicas have what was written before this call. `key` is of no use to anybody.
+    pub(super) async fn reached(self: &Arc<Self>, key: Arc<str>) -> Reached {
+        let (reply, answer) = oneshot::channel();
+        let first = {
+            let mut waiting = self.waiting();
+            waiting.callers.push(Caller { key, reply });
+            !std::mem::replace(&mut waiting.asking, true)
+        };
+        if first {
+            let this = self.clone();
+            task::spawn(async move { this.serve().await });
+        }
+        answer.await.unwrap_or(Reached::Unknown)
+    }
+
+    /// Asks until nobody wants to know.
+    async fn serve(&self) {
+        loop {
+            let (callers, link) = {
+                let mut waiting = self.waiting();
+                if waiting.callers.is_empty() {
+                    waiting.asking = false;
+                    return;
+                }
+                (std::mem::take(&mut waiting.callers), waiting.link.take())
+            };
+            let asked = match link {
+                Some(link) => Some(link),
+                None => self.open().await,
+            };
+            let outcome = match &asked {
+                Some(link) => self.ask(&link.connection, &callers).await,
+                None => None,
+            };
+            let known = outcome.is_some();
+            let outcome = outcome.unwrap_or_else(|| vec![Reached::Unknown; callers.len()]);
+            for (caller, reached) in callers.into_iter().zip(outcome) {
+                let _ = caller.reply.send(reached);
+            }
+            // One that failed may still answer later, so it is not used again.
+            self.waiting().link = asked.filter(|_| known);
+        }
+    }
+
+    async fn open(&self) -> Option<Waits> {
+        let (link, server, driver) = link::open(&self.master, &self.options).await.ok()?;
+        let link = Waits { connection: link.connection, driver };
+        (server.run_id == self.run_id).then_some(link)
+    }
+
+    /// `None` where the server does not say.
+    async fn ask(&self, connection: &MultiplexedConnection, callers: &[Caller]) -> Option<Vec<Reached>> {
+        let mut connection = connection.clone();
+        let Replication { at_least, within } = self.options.replication();
+        let mut writes = redis::pipe();
+        for Caller { key, .. } in callers {
+            writes.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
+        }
+        writes.cmd("ROLE");
+        let limit = self.options.response_timeout;
+        let writing = connection.send_packed_commands(&writes, 0, callers.len() + 1);
+        let mut written = time::timeout(limit, writing).await.ok()?.ok()?;
+        let connected = match written.pop()? {
+            Value::Array(role) => match role.as_slice() {
+                [Value::BulkString(role), _, Value::Array(replicas)] if role == b"master" => replicas.len(),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let connected = u32::try_from(connected).unwrap_or(u32::MAX);
+        let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
+        let acknowledged = if needed == 0 {
+            0
+        } else {
+            let mut wait = redis::cmd("WAIT");
+            wait.arg(needed).arg(millis(within));
+            let answer = time::timeout(within + limit, connection.send_packed_command(&wait)).await.ok()?;
+            let Value::Int(acknowledged) = told(answer).ok()? else { return None };
+            u32::try_from(acknowledged).ok()?
+        };
+        let reached = match acknowledged >= needed {
+            true => Reached::Enough,
+            false => Reached::TooFew { acknowledged, needed },
+        };
+        let of = |written: &Value| {
+            if matches!(written, Value::ServerError(_)) { Reached::Unknown } else { reached }
+        };
+        Some(written.iter().map(of).collect())
+    }
+
+    /// One that was there a moment ago may just be taking the master's place.
+    fn has_replicas(&self, connected: u32) -> bool {
+        let (mut waiting, now) = (self.waiting(), Moment::now());
+        if connected > 0 {
+            waiting.seen = Some(now);
+        }
+        waiting.seen.is_some_and(|seen| now.since(seen) < self.options.lease)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl fmt::Debug for Replicas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Replicas").field(&self.master).finish()
+    }
+}

@@ -1,0 +1,121 @@
+//! A master and its replica under sentinels: the client finds the master, and follows when another takes its place.
+
+use crate::support::group::Group;
+use crate::support::{Server, eventually};
+use redisson_lock::{Client, Error, HoldState, LossReason, Replication};
+use std::time::{Duration, Instant};
+
+const LEASE: Duration = Duration::from_secs(10);
+
+async fn connect(group: &Group) -> Client {
+    Client::builder().watchdog_timeout(LEASE).connect(group.url()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_the_replica_has_outlives_the_master() {
+    let mut group = Group::start(1);
+    let client = connect(&group).await;
+    let guard = client.lock("orders").lock().await.unwrap();
+    let waiting = {
+        let lock = connect(&group).await.lock("orders");
+        tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
+    };
+    group.master.kill();
+    group.promoted().await;
+    // Renewed at the new master.
+    eventually(|| guard.state() == HoldState::Held).await;
+    let holder = connect(&group).await.lock("orders").holder().await.unwrap().expect("it is held");
+    assert_eq!(holder.client_id(), client.id().to_string());
+    let released = Instant::now();
+    guard.unlock().await.unwrap();
+    waiting.await.unwrap().unwrap();
+    // By its message, or by the look after the failover; not by the lease's end.
+    assert!(released.elapsed() < LEASE / 2, "{:?}", released.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_the_replica_lacks_is_told_as_lost() {
+    let mut group = Group::start(1);
+    let client = Client::builder()
+        .watchdog_timeout(LEASE)
+        .replication(Replication::at_least(0))
+        .connect(group.url())
+        .await
+        .unwrap();
+    // Nothing more reaches it, also not from the kernel.
+    group.replica.stop_signal();
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "replica"]).exec(&mut group.master.cli()).unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    group.master.kill();
+    group.replica.cont();
+    group.promoted().await;
+    let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("within its lease");
+    assert_eq!(lost, HoldState::Lost(LossReason::DataLost));
+    // Others may have it by then.
+    client.lock("orders").lock().await.unwrap().unlock().await.unwrap();
+}
+
+/// By default the client does not trust a master alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_waits_for_the_replica_by_default() {
+    let group = Group::start(1);
+    let client = connect(&group).await;
+    group.replica.stop_signal();
+    match client.lock("orders").lock().await {
+        Err(Error::NotReplicated { acknowledged: 0, needed: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    group.replica.cont();
+}
+
+/// A master that its sentinels have given up lives on, and answers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_was_deposed_is_left() {
+    let group = Group::start(3);
+    let client = connect(&group).await;
+    let before = client.lock("before").lock().await.unwrap();
+    redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut group.sentinels[0].cli()).unwrap();
+    group.promoted().await;
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        match client.lock("orders").lock().await {
+            Ok(guard) => {
+                let there: bool = redis::cmd("EXISTS").arg("orders").query(&mut group.replica.cli()).unwrap();
+                guard.unlock().await.unwrap();
+                if there {
+                    break;
+                }
+            }
+            Err(error) => assert!(Instant::now() < limit, "{error}"),
+        }
+    }
+    eventually(|| before.state() == HoldState::Held).await;
+    before.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_sentinels_do_not_know_is_an_error_that_says_so() {
+    let mut group = Group::start(1);
+    let url = group.url();
+    let silent = Server::start();
+    silent.stop_signal();
+    // Two that do not answer do not hold up the one that does.
+    let several = url.replace("://", &format!("://127.0.0.1:1,{},", silent.address()));
+    let started = Instant::now();
+    Client::connect(&several).await.unwrap();
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+
+    let told = async |url: &str| match Client::connect(url).await {
+        Err(Error::Unavailable { reason, .. }) => reason,
+        other => panic!("{url}: {other:?}"),
+    };
+    let unknown = told(&url.replace("#orders", "#payments")).await;
+    assert!(unknown.contains("no master named `payments`"), "{unknown}");
+    for bad in
+        ["redis-sentinel://", "redis-sentinel://host:1", "redis-sentinel://host:1#", "redis-sentinel://,#a"]
+    {
+        assert!(matches!(Client::connect(bad).await, Err(Error::Misuse { .. })), "{bad}");
+    }
+    group.sentinels.clear();
+    told(&url).await;
+}

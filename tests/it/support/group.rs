@@ -1,0 +1,61 @@
+//! A master and its replica under sentinels.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::{Server, eventually};
+
+/// Servers that end with it.
+pub struct Group {
+    pub master: Server,
+    pub replica: Server,
+    pub sentinels: Vec<Server>,
+}
+
+impl Group {
+    /// Ends when the sentinels know of each other and of the replica.
+    pub fn start(sentinels: usize) -> Self {
+        let master = Server::start();
+        let replica = Server::replica_of(&master);
+        let sentinels: Vec<_> =
+            (0..sentinels).map(|_| Server::sentinel(&master, sentinels / 2 + 1)).collect();
+        let group = Self { master, replica, sentinels };
+        let others = (group.sentinels.len() - 1).to_string();
+        let limit = Instant::now() + Duration::from_secs(20);
+        for sentinel in &group.sentinels {
+            let mut cli = sentinel.cli();
+            let knows = |cli: &mut redis::Connection| {
+                let known: HashMap<String, String> =
+                    redis::cmd("SENTINEL").arg("MASTER").arg("orders").query(cli).unwrap();
+                known["num-slaves"] == "1" && known["num-other-sentinels"] == others
+            };
+            while !knows(&mut cli) {
+                assert!(Instant::now() < limit, "the sentinels do not find each other");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        group
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis-sentinel://{}/0#orders", self.hosts())
+    }
+
+    /// The address for a Java client.
+    pub fn for_java(&self) -> String {
+        format!("sentinel/orders/{}", self.hosts())
+    }
+
+    fn hosts(&self) -> String {
+        self.sentinels.iter().map(Server::address).collect::<Vec<_>>().join(",")
+    }
+
+    /// The replica takes the master's place.
+    pub async fn promoted(&self) {
+        eventually(|| {
+            let role: Vec<redis::Value> = redis::cmd("ROLE").query(&mut self.replica.cli()).unwrap();
+            role[0] == redis::Value::BulkString(b"master".into())
+        })
+        .await;
+    }
+}
