@@ -147,10 +147,7 @@ pub(crate) struct Manner {
     pub queued: bool,
     /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
     pub glances: bool,
-    /// Who holds it excludes nobody: the engine keeps no order among holds, and none of them is taken twice.
-    pub shared: bool,
-    /// Whoever finds it open goes through, and everyone with him. Nothing is held, and nothing given back.
-    pub gate: bool,
+    pub access: Access,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
     /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
@@ -159,6 +156,19 @@ pub(crate) struct Manner {
     pub renewal: Renewal,
     /// Others may shorten the record's life, so that also a fixed lease is to be kept up.
     pub kept_up: bool,
+}
+
+/// Whom a grant lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Its owner alone, whose hold is the lane's current one, and may have further levels.
+    Exclusive,
+    /// One waiter; others may hold beside it. The engine keeps no order among holds, and none of them is taken twice. No
+    /// record tells whose they are, so there is an order among those who wait, and what a request may have done is
+    /// undone by its number.
+    Shared,
+    /// Everyone who waits. Nothing is held, and nothing given back.
+    Gate,
 }
 
 impl Manner {
@@ -170,8 +180,7 @@ impl Manner {
         pipelined: true,
         queued: false,
         glances: true,
-        shared: false,
-        gate: false,
+        access: Access::Exclusive,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,

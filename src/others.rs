@@ -5,7 +5,7 @@
 //! do: the holder changes, or is gone, and nothing is heard.
 
 use crate::clock::Moment;
-use crate::contend::{Contend, Manner};
+use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::LossReason;
 use crate::lane::{Busy, Release, Run};
@@ -127,8 +127,8 @@ impl Driver {
         let mut work = self.lane.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
-        let Manner { shared, gate, .. } = *kind.manner();
-        let only = work.waiters.front().filter(|_| shared && !gate).map(|first| first.ticket);
+        let only =
+            work.waiters.front().filter(|_| kind.manner().access == Access::Shared).map(|first| first.ticket);
         drop(work);
         let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
         self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
