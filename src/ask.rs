@@ -145,7 +145,12 @@ impl Driver {
                 let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
                 return self.grant(&hold, &tickets);
             }
-            Ok(Acquired::Busy(ttl)) => ttl,
+            Ok(Acquired::Busy(ttl)) => {
+                if let Some(owner) = script::hindrance(&answer.reply) {
+                    self.undo_a_ghost(&kind, owner);
+                }
+                ttl
+            }
             Ok(Acquired::Stale(ttl)) => {
                 warn!(lock = ?self.lane.record, owner = %text, "the owner's text is in use by somebody else");
                 self.session.retire_texts();

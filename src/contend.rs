@@ -18,6 +18,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn lane(&self, _owner: &OwnerId) -> Arc<str> {
         self.record().clone()
     }
+    /// The lane of the owner whom a text found in the record names.
+    fn lane_of(&self, _text: &str) -> Arc<str> {
+        self.record().clone()
+    }
     /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
     fn partner(&self, _owner: &OwnerId) -> Option<Arc<str>> {
         None
@@ -56,7 +60,8 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn force_unlock(&self) -> Option<Request> {
         None
     }
-    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it.
+    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it. Also of a text of another kind that
+    /// may be found in the record.
     fn undo(&self, text: &Arc<str>) -> Request {
         self.release(text)
     }
@@ -73,6 +78,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
     fn counted(&self, _owner: &str, reply: &Reply) -> Result<u64, Undecodable> {
         script::counted(reply)
+    }
+    /// All whom a look at the holder names.
+    fn holders(&self, reply: &Reply) -> Vec<Holder> {
+        self.held_by(reply).ok().flatten().into_iter().collect()
     }
     /// What a look at the holder says to those who wait: `None` if there is something for them.
     fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

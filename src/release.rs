@@ -272,8 +272,12 @@ impl Driver {
         }
     }
 
-    /// Makes sure that `text` does not hold the record.
+    /// Makes sure that `text` does not hold the record, unless it is that of a hold: who found it there cannot know.
     pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
+        let current = self.lane.work().current.as_ref().map(|current| current.hold.clone());
+        if current.is_some_and(|hold| hold.text == *text && hold.state().is_live()) {
+            return;
+        }
         let mut request = kind.undo(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
