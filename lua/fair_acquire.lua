@@ -8,7 +8,7 @@
 -- ARGV[3] ms for which a waiter counts beyond the one before it
 -- ARGV[4] '0' it does not wait, '1' it comes to wait, '2' it was put into the queue before
 -- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl} another owner holds, or comes first; ttl in ms until that may change by itself, -1
+-- Reply   1 taken | {'BUSY', ttl, other} that owner holds, or comes first; ttl in ms until that may change by itself, -1
 --         where the record has no expiry | {'STALE', ttl} the owner text is in use by somebody unknown
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -83,6 +83,6 @@ if ARGV[4] ~= '0' then
     end
 end
 if ttl == -2 then
-    ttl = due - now
+    return {'BUSY', due - now, head}
 end
-return {'BUSY', ttl}
+return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}

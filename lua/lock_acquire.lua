@@ -4,7 +4,7 @@
 -- ARGV[1] owner
 -- ARGV[2] lease in ms
 -- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl} another owner holds | {'STALE', ttl} the owner text is in use by
+-- Reply   1 taken | {'BUSY', ttl, holder} another owner holds | {'STALE', ttl} the owner text is in use by
 --         somebody unknown; ttl in ms, -1 where the record has no expiry
 local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 then
@@ -18,7 +18,7 @@ if ttl == -2 then
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
-    return {'BUSY', ttl}
+    return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}
 end
 if held == '1' and ARGV[3] == '1' then
     return redis.call('pexpire', KEYS[1], ARGV[2])

@@ -4,12 +4,12 @@
 -- ARGV[1] token
 -- ARGV[2] lease in ms
 -- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl} another holds; ttl in ms, -1 where the record has no expiry
+-- Reply   1 taken | {'BUSY', ttl, token} another holds; ttl in ms, -1 where the record has no expiry
 if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
     return 1
 end
-if ARGV[3] == '1' and redis.call('get', KEYS[1]) == ARGV[1] then
+local token = redis.call('get', KEYS[1]) -- a record of another type is an error
+if ARGV[3] == '1' and token == ARGV[1] then
     return redis.call('pexpire', KEYS[1], ARGV[2])
 end
-redis.call('get', KEYS[1]) -- a record of another type is an error
-return {'BUSY', redis.call('pttl', KEYS[1])}
+return {'BUSY', redis.call('pttl', KEYS[1]), token}

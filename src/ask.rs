@@ -9,7 +9,7 @@
 
 use crate::clock::Moment;
 use crate::connection::{Answer, Limit};
-use crate::contend::{Ask, Contend, Manner, Waiting, would_deadlock};
+use crate::contend::{Access, Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
@@ -61,8 +61,7 @@ impl Driver {
             let failure = match answer {
                 Ok(answer) => {
                     let in_vain = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
-                    let Manner { shared, gate, .. } = *kind.manner();
-                    if in_vain && request.repeated && shared && !gate {
+                    if in_vain && request.repeated && kind.manner().access == Access::Shared {
                         // An earlier send may still come, and find it free; and no record tells whose that would be.
                         let release = Release::Text(kind.clone(), text.clone(), Moment::now() + length);
                         lane.work().releases.push_back(release);
@@ -142,17 +141,25 @@ impl Driver {
                 let run = Run::new(answer.sent, self.gone_unheard.take());
                 let token = kind.manner().fenced.then_some(number);
                 let (life, sent, lease) = (answer.life, answer.sent, length);
-                let Manner { shared, gate, .. } = *kind.manner();
+                let access = kind.manner().access;
                 let begun = Begun { kind, owner, text, life, sent, lease, token };
-                if gate {
-                    let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
-                    return self.grant(&Hold::new(begun, self.lane.observer()), &tickets);
+                if access == Access::Exclusive {
+                    let hold = self.begin(begun, run);
+                    return self.grant(&hold, &[ticket]);
                 }
-                let hold =
-                    if shared { Hold::new(begun, self.lane.observer()) } else { self.begin(begun, run) };
-                return self.grant(&hold, &[ticket]);
+                let hold = Hold::new(begun, self.lane.observer());
+                if access == Access::Shared {
+                    return self.grant(&hold, &[ticket]);
+                }
+                let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
+                return self.grant(&hold, &tickets);
             }
-            Ok(Acquired::Busy(ttl)) => ttl,
+            Ok(Acquired::Busy(ttl)) => {
+                if let Some(owner) = script::hindrance(&answer.reply) {
+                    self.undo_a_ghost(&kind, owner);
+                }
+                ttl
+            }
             Ok(Acquired::Stale(ttl)) => {
                 warn!(lock = ?self.lane.record, owner = %text, "the owner's text is in use by somebody else");
                 self.session.retire_texts();

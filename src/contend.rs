@@ -18,6 +18,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn lane(&self, _owner: &OwnerId) -> Arc<str> {
         self.record().clone()
     }
+    /// The lane of the owner whom a text found in the record names.
+    fn lane_of(&self, _text: &str) -> Arc<str> {
+        self.record().clone()
+    }
     /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
     fn partner(&self, _owner: &OwnerId) -> Option<Arc<str>> {
         None
@@ -56,7 +60,8 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn force_unlock(&self) -> Option<Request> {
         None
     }
-    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it.
+    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it. Also of a text of another kind that
+    /// may be found in the record.
     fn undo(&self, text: &Arc<str>) -> Request {
         self.release(text)
     }
@@ -73,6 +78,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
     fn counted(&self, _owner: &str, reply: &Reply) -> Result<u64, Undecodable> {
         script::counted(reply)
+    }
+    /// All whom a look at the holder names.
+    fn holders(&self, reply: &Reply) -> Vec<Holder> {
+        self.held_by(reply).ok().flatten().into_iter().collect()
     }
     /// What a look at the holder says to those who wait: `None` if there is something for them.
     fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -147,10 +156,7 @@ pub(crate) struct Manner {
     pub queued: bool,
     /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
     pub glances: bool,
-    /// Who holds it excludes nobody: the engine keeps no order among holds, and none of them is taken twice.
-    pub shared: bool,
-    /// Whoever finds it open goes through, and everyone with him. Nothing is held, and nothing given back.
-    pub gate: bool,
+    pub access: Access,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
     /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
@@ -159,6 +165,19 @@ pub(crate) struct Manner {
     pub renewal: Renewal,
     /// Others may shorten the record's life, so that also a fixed lease is to be kept up.
     pub kept_up: bool,
+}
+
+/// Whom a grant lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Its owner alone, whose hold is the lane's current one, and may have further levels.
+    Exclusive,
+    /// One waiter; others may hold beside it. The engine keeps no order among holds, and none of them is taken twice. No
+    /// record tells whose they are, so there is an order among those who wait, and what a request may have done is
+    /// undone by its number.
+    Shared,
+    /// Everyone who waits. Nothing is held, and nothing given back.
+    Gate,
 }
 
 impl Manner {
@@ -170,8 +189,7 @@ impl Manner {
         pipelined: true,
         queued: false,
         glances: true,
-        shared: false,
-        gate: false,
+        access: Access::Exclusive,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,

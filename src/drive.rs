@@ -14,7 +14,7 @@
 use crate::ask::Attempt;
 use crate::at_work::AtWork;
 use crate::clock::Moment;
-use crate::contend::{Contend, Manner, would_deadlock};
+use crate::contend::{Access, Contend, would_deadlock};
 use crate::error::{Error, LossReason};
 use crate::hold::{Hold, HoldState};
 use crate::in_place;
@@ -178,8 +178,7 @@ impl Driver {
         }
         if let Some(waiter) = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new()) {
             let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
-            let Manner { shared, gate, .. } = *waiter.kind.manner();
-            if !first && shared && !gate {
+            if !first && waiter.kind.manner().access == Access::Shared {
                 // What there is, is for those who came before, however much they want.
                 let ticket = waiter.ticket;
                 drop(work);

@@ -10,7 +10,7 @@
 //! 8. Giving back neither blocks nor panics.
 
 use crate::clock::Moment;
-use crate::contend::Contend;
+use crate::contend::{Access, Contend};
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Begun, Hold, Observer};
 use crate::in_place::Place;
@@ -342,7 +342,7 @@ impl Level {
             pipelined,
             renewing: false,
             // There is nothing to give back of what is not held.
-            released: hold.kind.manner().gate,
+            released: hold.kind.manner().access == Access::Gate,
         }
     }
 

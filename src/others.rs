@@ -5,7 +5,7 @@
 //! do: the holder changes, or is gone, and nothing is heard.
 
 use crate::clock::Moment;
-use crate::contend::{Contend, Manner};
+use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::LossReason;
 use crate::lane::{Busy, Release, Run};
@@ -127,8 +127,8 @@ impl Driver {
         let mut work = self.lane.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
-        let Manner { shared, gate, .. } = *kind.manner();
-        let only = work.waiters.front().filter(|_| shared && !gate).map(|first| first.ticket);
+        let only =
+            work.waiters.front().filter(|_| kind.manner().access == Access::Shared).map(|first| first.ticket);
         drop(work);
         let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
         self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
@@ -139,7 +139,8 @@ impl Driver {
         let Some(mut told) = self.told.take() else { return };
         let mut request = kind.holder();
         let answer = self.session.connection.call(&mut request).await;
-        let holder = answer.ok().and_then(|answer| kind.glanced(&answer.reply).ok());
+        let answer = answer.ok();
+        let holder = answer.as_ref().and_then(|answer| kind.glanced(&answer.reply).ok());
         if let Some(None) = holder {
             // Freed, and no message (yet): attempt.
             self.gone_unheard = Some(told.before.messages);
@@ -155,7 +156,9 @@ impl Driver {
         if let Some(Some(holder)) = holder {
             work.busy = Busy::at(now, None);
             drop(work);
-            self.undo_a_ghost(kind, holder.owner());
+            for holder in answer.iter().flat_map(|answer| kind.holders(&answer.reply)) {
+                self.undo_a_ghost(kind, holder.owner());
+            }
             let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
             if changed {
                 told.step = FIRST_GLANCE;
@@ -192,15 +195,24 @@ impl Driver {
         }
     }
 
-    /// A retired text of this client that holds the record without being its hold got there by a request that a dead
-    /// connection delivered late, and nobody else would free it before its lease ends.
-    fn undo_a_ghost(&self, kind: &Arc<dyn Contend>, holder: &str) {
-        let mut work = self.lane.work();
-        let ours = work.current.as_ref().is_some_and(|current| &*current.hold.text == holder);
-        if !ours && owner::is_retired(holder, &self.session.id, self.session.era()) {
-            let until = Moment::now() + self.session.options.lease;
-            work.releases.push_back(Release::Text(kind.clone(), holder.into(), until));
+    /// A retired text of this client that holds the record without being a hold, or stands in its queue without waiting,
+    /// got there by a request that a dead connection delivered late, and nobody else would free it before its time is
+    /// over. What it is the lane knows in which it would be held.
+    pub(crate) fn undo_a_ghost(&self, kind: &Arc<dyn Contend>, text: &str) {
+        if !owner::is_retired(text, &self.session.id, self.session.era()) {
+            return;
         }
+        let until = Moment::now() + self.session.options.lease;
+        let lane = self.session.lane(kind.lane_of(text), kind.record());
+        let _ = self.session.submit_to(&lane, |work| {
+            if work.waiters.iter().any(|waiter| waiter.text.as_deref() == Some(text)) {
+                return;
+            }
+            work.releases.push_back(Release::Text(kind.clone(), text.into(), until));
+            if kind.manner().queued {
+                work.releases.push_back(Release::Place(kind.clone(), text.into()));
+            }
+        });
     }
 
     /// If the holder before us was found gone, and its message did not come since, there was none.

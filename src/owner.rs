@@ -115,6 +115,12 @@ impl OwnerId {
 /// What follows an owner's text where it holds a write lock.
 pub(crate) const WRITER: &str = ":write";
 
+/// What names the owner in a text, whatever its client and its era.
+pub(crate) fn id(text: &str) -> &str {
+    let id = text.split_once(':').map_or(text, |(_, id)| id);
+    id.split_once('~').map_or(id, |(id, _)| id)
+}
+
 /// Whether `text` is of that client and of an era before `era`, so that no new hold will have it.
 pub(crate) fn is_retired(text: &str, client: &str, era: u32) -> bool {
     let Some(id) = text.strip_prefix(client).and_then(|rest| rest.strip_prefix(':')) else { return false };

@@ -12,7 +12,7 @@
 
 use crate::clock::Moment;
 use crate::connection::{Failure, Limit};
-use crate::contend::Contend;
+use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold, HoldState};
@@ -105,8 +105,8 @@ impl Driver {
             (current.recorded, current.levels)
         });
         match current {
-            None if hold.kind.manner().shared => self.release_shared(hold).await,
-            None => Err(self.not_held()),
+            None if hold.kind.manner().access == Access::Exclusive => Err(self.not_held()),
+            None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
             Some(_) if !hold.state().is_live() => Err(self.not_held()),
             Some((recorded, levels)) => {
@@ -251,7 +251,8 @@ impl Driver {
                 let bounds = self.session.options.hand_off;
                 let pollers = self.pollers() || hold.kind.poll().is_some() && run.count > 0;
                 let ran_out = answer.sent.since(run.since) >= bounds.max_time_alone;
-                let takes_turns = !hold.kind.manner().queued && !hold.kind.manner().shared;
+                let manner = hold.kind.manner();
+                let takes_turns = !manner.queued && manner.access == Access::Exclusive;
                 if takes_turns && (told > own || pollers || ran_out) {
                     // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
                     // reaches us too.
@@ -272,8 +273,12 @@ impl Driver {
         }
     }
 
-    /// Makes sure that `text` does not hold the record.
+    /// Makes sure that `text` does not hold the record, unless it is that of a hold: who found it there cannot know.
     pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
+        let current = self.lane.work().current.as_ref().map(|current| current.hold.clone());
+        if current.is_some_and(|hold| hold.text == *text && hold.state().is_live()) {
+            return;
+        }
         let mut request = kind.undo(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;

@@ -4,7 +4,7 @@
 //! Each hold is for itself, because holds of an owner may overlap in part; the record counts them by value. Ends of holds are
 //! by the server's clock, where Redisson goes by its clients'.
 
-use crate::contend::{Ask, Contend, Manner};
+use crate::contend::{Access, Ask, Contend, Manner};
 use crate::error::Holder;
 use crate::keys::GroupKeys;
 use crate::owner::OwnerId;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 static GROUP: Manner = Manner {
     name: "group lock",
-    shared: true,
+    access: Access::Shared,
     handed_on: false,
     pipelined: false,
     glances: false,

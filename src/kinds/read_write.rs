@@ -10,7 +10,7 @@
 use crate::contend::{Ask, Contend, Manner};
 use crate::error::Holder;
 use crate::keys::{LockKeys, ReadWriteKeys};
-use crate::owner::{OwnerId, WRITER};
+use crate::owner::{self, OwnerId, WRITER};
 use crate::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
@@ -45,8 +45,12 @@ impl Contend for Write {
         &self.0.record
     }
 
+    fn lane_of(&self, text: &str) -> Arc<str> {
+        lane_of(&self.0, text)
+    }
+
     fn partner(&self, owner: &OwnerId) -> Option<Arc<str>> {
-        Some(readers_lane(&self.0, owner))
+        Some(readers_lane(&self.0, &owner.text("", 0)))
     }
 
     fn text(&self, text: Arc<str>) -> Arc<str> {
@@ -70,12 +74,20 @@ impl Contend for Write {
         script::release_write(&self.0, owner)
     }
 
+    fn undo(&self, text: &Arc<str>) -> Request {
+        undo(&self.0, text)
+    }
+
     fn force_unlock(&self) -> Option<Request> {
         Some(script::force_unlock_read_write(&self.0, Side::Write))
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         any_holder(reply)
+    }
+
+    fn holders(&self, reply: &Reply) -> Vec<Holder> {
+        all_holders(reply)
     }
 
     /// Which reader there is does not matter: they come and go, and the last tells.
@@ -105,7 +117,11 @@ impl Contend for Read {
     }
 
     fn lane(&self, owner: &OwnerId) -> Arc<str> {
-        readers_lane(&self.0, owner)
+        readers_lane(&self.0, &owner.text("", 0))
+    }
+
+    fn lane_of(&self, text: &str) -> Arc<str> {
+        lane_of(&self.0, text)
     }
 
     fn partner(&self, _: &OwnerId) -> Option<Arc<str>> {
@@ -130,12 +146,20 @@ impl Contend for Read {
         script::release_read(&self.0, owner)
     }
 
+    fn undo(&self, text: &Arc<str>) -> Request {
+        undo(&self.0, text)
+    }
+
     fn force_unlock(&self) -> Option<Request> {
         Some(script::force_unlock_read_write(&self.0, Side::Read))
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         any_holder(reply)
+    }
+
+    fn holders(&self, reply: &Reply) -> Vec<Holder> {
+        all_holders(reply)
     }
 
     /// A writer that goes on as a reader lets others in, and Redisson tells nobody.
@@ -164,11 +188,27 @@ fn any_holder(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
     Ok(script::shared_by(reply)?.and_then(|shares| shares.holders.into_iter().next()))
 }
 
+fn all_holders(reply: &Reply) -> Vec<Holder> {
+    script::shared_by(reply).ok().flatten().map_or_else(Vec::new, |shares| shares.holders)
+}
+
+/// Those who wait for one side may find a text of the other.
+fn undo(keys: &ReadWriteKeys, text: &Arc<str>) -> Request {
+    if text.ends_with(WRITER) { script::release_write(keys, text) } else { script::release_read(keys, text) }
+}
+
 fn writing(text: &str) -> Arc<str> {
     format!("{text}{WRITER}").into()
 }
 
+fn lane_of(keys: &ReadWriteKeys, text: &str) -> Arc<str> {
+    if text.ends_with(WRITER) {
+        return keys.record.clone();
+    }
+    readers_lane(keys, text)
+}
+
 /// No record has that name, because none of a lock has a zero byte at such a place that also another lock could have.
-fn readers_lane(keys: &ReadWriteKeys, owner: &OwnerId) -> Arc<str> {
-    format!("{}\0{}", keys.record, owner.text("reader", 0)).into()
+fn readers_lane(keys: &ReadWriteKeys, text: &str) -> Arc<str> {
+    format!("{}\0reader:{}", keys.record, owner::id(text)).into()
 }

@@ -1,18 +1,23 @@
 //! Redisson's semaphore, whose permits are no more than a number; its semaphore whose permits have ids and leases; and its
 //! latch.
 
-use crate::contend::{Ask, Contend, Manner};
+use crate::contend::{Access, Ask, Contend, Manner};
 use crate::error::Holder;
 use crate::keys::PermitKeys;
 use crate::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
 
-static PERMITS: Manner =
-    Manner { name: "semaphore", shared: true, handed_on: false, pipelined: false, ..Manner::REENTRANT };
+static PERMITS: Manner = Manner {
+    name: "semaphore",
+    access: Access::Shared,
+    handed_on: false,
+    pipelined: false,
+    ..Manner::REENTRANT
+};
 /// Busy answers tell when the next lease ends.
 static LEASED: Manner = Manner { name: "expirable-permit semaphore", renewal: Renewal::Permit, ..PERMITS };
-static LATCH: Manner = Manner { name: "count-down latch", gate: true, ..PERMITS };
+static LATCH: Manner = Manner { name: "count-down latch", access: Access::Gate, ..PERMITS };
 
 /// So many permits of a semaphore, without an owner. The text of a hold is the number of the request that took them.
 pub(crate) struct Permits {

@@ -41,9 +41,11 @@ impl Contend for Value {
         self.0.record()
     }
 
-    /// Of this hold alone: nothing that is done late for one hold can touch another.
-    fn text(&self, _: Arc<str>) -> Arc<str> {
-        Uuid::new_v4().as_simple().to_string().into()
+    /// Of this hold alone: nothing that is done late for one hold can touch another. And it says whose it is, so that one
+    /// that was set late is known for what it is.
+    fn text(&self, owner: Arc<str>) -> Arc<str> {
+        let (client, id) = owner.split_once(':').unwrap_or(("", &owner));
+        format!("{client}:{}-{id}", Uuid::new_v4().as_simple()).into()
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {

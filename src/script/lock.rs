@@ -39,6 +39,17 @@ pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
     }
 }
 
+/// Who is in the way of an acquire, where its answer says so.
+pub(crate) fn hindrance(reply: &Reply) -> Option<&str> {
+    match reply {
+        Reply::List(items) => match items.as_slice() {
+            [_, _, Reply::Text(owner)] => std::str::from_utf8(owner).ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The same of a lock whose holds are numbered.
 pub(crate) fn acquire_fenced(
     record: &Arc<str>,

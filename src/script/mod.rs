@@ -283,7 +283,7 @@ pub(crate) struct Undecodable;
 enum Status<'a> {
     /// A number alone, because that costs the server least.
     Done(i64),
-    /// A word that says why not, and a number behind it, if there is one.
+    /// A word that says why not, and a number behind it, if there is one. What follows is in the way, see [`hindrance`].
     Not(&'a [u8], Option<i64>),
 }
 
@@ -303,7 +303,9 @@ impl Reply {
             Self::Int(number) => Ok(Status::Done(*number)),
             Self::List(items) => match items.as_slice() {
                 [Self::Text(word)] => Ok(Status::Not(word, None)),
-                [Self::Text(word), number] => Ok(Status::Not(word, Some(number.int()?))),
+                [Self::Text(word), number] | [Self::Text(word), number, Self::Text(_)] => {
+                    Ok(Status::Not(word, Some(number.int()?)))
+                }
                 _ => Err(Undecodable),
             },
             _ => Err(Undecodable),

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, Owner};
 
-use crate::support::kind::{Kind, each, keys};
+use crate::support::kind::{Kind, each, keys, nothing_is_left};
 use crate::support::proxy::{Link, Words};
-use crate::support::{Messages, Proxy, Server, eventually, scripts};
+use crate::support::{Faulty, Messages, Proxy, Server, eventually, scripts};
 
 const NAME: &str = "n";
 /// Short, so that what is found by waiting for an answer is found soon; and long enough for a busy machine.
@@ -161,6 +161,68 @@ async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
         bench.assert_gone().await;
     })
     .await;
+}
+
+/// A text of before an unanswered request is not used for a new hold, but its hold may last: whoever of the same client
+/// waits behind it must not take it for one that nobody holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_from_before_an_unanswered_request_is_let_be_by_its_clients_waiters() {
+    each(Kind::RIVALS, |(holds, waits)| async move {
+        let bench = Bench::start(holds).await;
+        let guard = bench.lock.lock().await.unwrap();
+        let record = bench.record();
+        bench.link.cut_at_reply_to(|words| words.iter().any(|word| word == b"other"));
+        drop(bench.client.lock("other").lock().await.unwrap());
+        bench.link.lost_reply().await;
+        assert!(!guard.owner().contains('~'), "{holds}");
+        let lock = waits.lock(&bench.client, NAME).with_owner(&Owner::unique());
+        // Long enough for some looks at who holds it.
+        let waited = lock.try_lock_for(Duration::from_millis(300)).await.unwrap();
+        assert!(waited.is_none(), "{waits} beside {holds}: {waited:?}");
+        assert_eq!(bench.record(), record, "{waits} behind {holds}");
+        held_still(&guard).await;
+        guard.unlock().await.unwrap();
+    })
+    .await;
+}
+
+/// An acquire that comes late finds the lock free, and nobody holds it by the text that it brings.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_comes_late_to_a_free_lock_of_each_kind_is_undone_for_who_waits() {
+    for (ghost, waits) in Kind::RIVALS {
+        let bench = Faulty::start().await;
+        let lock = ghost.lock(&bench.client, NAME);
+        let guard = bench.hold_and_cut(async { lock.lock().await.unwrap() }).await;
+        let text = guard.owner().to_owned();
+        guard.unlock().await.unwrap();
+        bench.deliver().await;
+        assert!(bench.wire.run::<bool>(&["HEXISTS", NAME, &text]), "{ghost}: no ghost came");
+        let lock = waits.lock(&bench.client, NAME);
+        let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("{waits}: the ghost of a {ghost} is let be"));
+        assert_ne!(guard.owner(), text);
+        guard.unlock().await.unwrap();
+        nothing_is_left(ghost, NAME, &bench.server, &[&bench.client]).await;
+    }
+}
+
+/// One that comes late to a queue waits there for nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_comes_late_to_a_queue_is_undone_for_who_waits() {
+    for kind in [Kind::Fair, Kind::NonReentrantFair] {
+        let bench = Faulty::start().await;
+        let (lock, far) =
+            (kind.lock(&bench.client, NAME), Client::connect(bench.server.url()).await.unwrap());
+        bench.hold_and_cut(async { lock.lock().await.unwrap() }).await.unlock().await.unwrap();
+        let others = kind.lock(&far, NAME).lock().await.unwrap();
+        bench.deliver().await;
+        let [queue, _] = &kind.keys_of_a_waiter(NAME)[..] else { unreachable!() };
+        assert_eq!(bench.wire.run::<u64>(&["LLEN", queue]), 1, "{kind}: no ghost came");
+        others.unlock().await.unwrap();
+        let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap();
+        guard.unwrap_or_else(|| panic!("{kind}: the ghost is let be")).unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &bench.server, &[&bench.client, &far]).await;
+    }
 }
 
 /// A hold may be in doubt for a moment after its connection dropped, until it is renewed.

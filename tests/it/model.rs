@@ -295,9 +295,12 @@ fn fits(request: &Request, outcomes: &[Outcome], reply: &Value, asked: Window) -
                 matches!(reply, Value::ServerError(error) if format!("{error:?}").contains("WRONGTYPE"))
             }
             Reply::Left(word, mut end) => match reply {
-                Value::Array(items) => {
-                    matches!(items[..], [ref told, Value::Int(ttl)] if *told == text(word) && end.agrees(ttl, asked))
-                }
+                Value::Array(items) => match (word, &items[..]) {
+                    // By whom, too.
+                    ("BUSY", [told, Value::Int(ttl), Value::BulkString(_)])
+                    | ("STALE", [told, Value::Int(ttl)]) => *told == text(word) && end.agrees(*ttl, asked),
+                    _ => false,
+                },
                 _ => false,
             },
         },

@@ -501,6 +501,11 @@ fn check_reply(expected: &str, reply: Value, before: &Seen, after: &Seen, what: 
         // Done; where somebody is told or may be, the one subscriber is ours.
         Value::Int(1) => return assert!(["Taken", "Ok", "Freed", "Moved"].contains(&word), "{what}"),
         Value::Array(mut items) => {
+            if word == "Busy" {
+                // By whom.
+                let holder: String = redis::from_redis_value(items.pop().unwrap()).unwrap();
+                assert!(before.record.contains_key(&holder), "{what}: {holder}");
+            }
             assert!(items.len() <= 2, "{what}: {items:?}");
             let number = (items.len() == 2).then(|| items.pop().unwrap());
             let status = redis::from_redis_value(items.pop().unwrap()).unwrap();

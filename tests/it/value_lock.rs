@@ -53,7 +53,8 @@ async fn the_record_is_a_token_with_the_lease() {
     let guard = lock.lock().await.unwrap();
     let token = bench.token().unwrap();
     assert_eq!(token, guard.owner());
-    assert!(token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
+    let random = token.split_once(':').and_then(|(_client, rest)| rest.split_once('-')).unwrap().0;
+    assert!(random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
     let left = bench.wire.ttl(NAME);
     assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left}");
     assert_eq!((lock.hold_count().await.unwrap(), other.hold_count().await.unwrap()), (1, 0));
@@ -235,6 +236,22 @@ async fn lost_replies_count_once_and_late_requests_touch_no_later_hold() {
     assert_eq!(next.state(), HoldState::Held);
     next.unlock().await.unwrap();
     assert!(bench.wire.keys().is_empty());
+}
+
+/// It is nobody's, and found out by its text.
+#[tokio::test]
+async fn a_token_that_is_set_late_is_deleted_for_who_waits() {
+    let bench = Faulty::start().await;
+    let lock = bench.client.value_lock(NAME);
+    let others = another(&bench.server).await.lock().await.unwrap();
+    let told = bench.hold_and_cut(lock.try_lock()).await;
+    assert!(matches!(told, Ok(None)), "{told:?}");
+    others.unlock().await.unwrap();
+    bench.deliver().await;
+    let ghost = bench.wire.run::<String>(&["GET", NAME]);
+    let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("the ghost is let be");
+    assert_ne!(guard.owner(), ghost);
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

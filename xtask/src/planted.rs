@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -36,7 +36,7 @@ struct Check {
     arguments: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// The tests of `tests/it`.
     Suite,
@@ -123,7 +123,8 @@ fn read(patch: PathBuf) -> Result<Planted, String> {
     Ok(Planted { name, bug: bug.join(" ").trim().to_owned(), checks, patch })
 }
 
-/// The files that git knows and those it does not ignore; what is planted is never in the project itself.
+/// The files that git knows and those it does not ignore, and no others but what was built; what is planted is never in the
+/// project itself.
 fn copy_project(project: &Path, copy: &Path) -> Result<(), String> {
     let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -133,9 +134,12 @@ fn copy_project(project: &Path, copy: &Path) -> Result<(), String> {
     if !listed.status.success() {
         return Err(format!("git: {}", String::from_utf8_lossy(&listed.stderr)));
     }
-    for file in String::from_utf8_lossy(&listed.stdout).lines() {
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let mut kept = BTreeSet::from([copy.join("target")]);
+    for file in listed.lines() {
         let (from, to) = (project.join(file), copy.join(file));
         let Ok(content) = fs::read(&from) else { continue };
+        kept.insert(to.clone());
         // An unchanged file keeps its time, so that it is not compiled anew.
         if fs::read(&to).is_ok_and(|old| old == content) {
             continue;
@@ -145,10 +149,26 @@ fn copy_project(project: &Path, copy: &Path) -> Result<(), String> {
             .and_then(|()| fs::write(&to, content))
             .map_err(|error| format!("{file}: {error}"))?;
     }
+    clear(copy, &kept).map_err(|error| format!("{}: {error}", copy.display()))
+}
+
+/// Removes the files of a folder that are not to be kept: they were moved or deleted where it is copied from.
+fn clear(folder: &Path, kept: &BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if kept.contains(&path) {
+            continue;
+        }
+        if path.is_dir() {
+            clear(&path, kept)?;
+        } else {
+            fs::remove_file(&path)?;
+        }
+    }
     Ok(())
 }
 
-/// Applies the patch, and sees that what comes of it builds.
+/// Applies the patch, and sees that what comes of it builds: what its checks need, and no more.
 fn plant(bug: &Planted, tree: &Path) -> Result<(), String> {
     let said = |output: Output, what: &str| match output.status.success() {
         true => Ok(()),
@@ -162,14 +182,30 @@ fn plant(bug: &Planted, tree: &Path) -> Result<(), String> {
         .output()
         .map_err(|error| format!("git: {error}"))?;
     said(applied, "apply")?;
-    let mut building = cargo(tree);
-    building.args(["build", "--quiet", "--all-features", "--examples", "--tests"]);
-    said(building.output().map_err(|error| format!("cargo: {error}"))?, "build")
+    for kind in BTreeSet::from_iter(bug.checks.iter().map(|check| check.kind)) {
+        let mut building = cargo(tree);
+        match kind {
+            Kind::Suite => building.args(["build", "--all-features", "--examples", "--test", "it"]),
+            Kind::Schedules => schedules(&mut building, &["--list"]),
+            Kind::Campaign => building.args([
+                "build",
+                "--all-features",
+                "--example",
+                "torture",
+                "--package=xtask",
+                "--package=redisson-lock",
+            ]),
+        };
+        said(building.output().map_err(|error| format!("cargo: {error}"))?, "build")?;
+    }
+    Ok(())
 }
 
 fn cargo(tree: &Path) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(tree).env_remove("CARGO_TARGET_DIR");
+    // Nobody looks into what is built here, and most of the time it takes goes into what a debugger would need.
+    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
     cargo
 }
 
