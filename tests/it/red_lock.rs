@@ -163,38 +163,6 @@ async fn misuse_is_told_before_anything_is_sent() {
     guard.unlock().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_counts_exactly() {
-    const EACH: usize = 15;
-    let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
-    let counter = Server::start();
-    let mut tasks = JoinSet::new();
-    for _ in 0..3 {
-        let red = red(&clients(&servers).await);
-        for _ in 0..3 {
-            let counting = redis::Client::open(counter.url()).unwrap();
-            let mut counting = counting.get_multiplexed_async_connection().await.unwrap();
-            let red = red.clone();
-            tasks.spawn(async move {
-                for _ in 0..EACH {
-                    let guard = red.lock().await.unwrap();
-                    let value: Option<usize> =
-                        redis::cmd("GET").arg("c").query_async(&mut counting).await.unwrap();
-                    let value = value.unwrap_or(0) + 1;
-                    redis::cmd("SET").arg("c").arg(value).exec_async(&mut counting).await.unwrap();
-                    guard.unlock().await.unwrap();
-                }
-            });
-        }
-    }
-    let started = Instant::now();
-    tasks.join_all().await;
-    println!("{} holds in {:?}", 9 * EACH, started.elapsed());
-    let counted: usize = redis::cmd("GET").arg("c").query(&mut counter.cli()).unwrap();
-    assert_eq!(counted, 9 * EACH, "increments were lost");
-    eventually(|| records(&servers) == 0).await;
-}
-
 #[tokio::test]
 async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time() {
     let (mut servers, clients) = three().await;

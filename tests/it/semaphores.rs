@@ -144,31 +144,6 @@ async fn those_behind_one_who_gives_up_are_served_at_once() {
 }
 
 #[tokio::test]
-async fn waits_end_on_time() {
-    let bench = Bench::of(1).await;
-    let permit = bench.semaphore.acquire().await.unwrap();
-    let another = bench.another().await;
-    for semaphore in [&bench.semaphore, &another] {
-        assert!(semaphore.try_acquire().await.unwrap().is_none());
-        assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-        let started = Instant::now();
-        let wait = Duration::from_millis(200);
-        assert!(semaphore.try_acquire_for(1, wait).await.unwrap().is_none());
-        let took = started.elapsed();
-        assert!((wait..wait + PROMPT).contains(&took), "{took:?}");
-    }
-    // One that is given back in time is taken at once.
-    let waiting = tokio::spawn(async move { another.try_acquire_for(1, Duration::from_secs(60)).await });
-    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    let released = Instant::now();
-    permit.release().await.unwrap();
-    let permit = waiting.await.unwrap().unwrap().expect("it is free");
-    assert!(released.elapsed() < PROMPT, "{:?}", released.elapsed());
-    permit.release().await.unwrap();
-    bench.wire.nothing_else_is_left(&[NAME]).await;
-}
-
-#[tokio::test]
 async fn what_is_dropped_is_given_back_and_what_is_forgotten_is_not() {
     let bench = Bench::of(3).await;
     drop(bench.semaphore.acquire_many(3).await.unwrap());
