@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::support::wire::NAME;
 use crate::support::worker::Worker;
-use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+use crate::support::{Server, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 const TIMEOUTS: &str = "{n}:timeout";
@@ -219,30 +219,6 @@ async fn a_permit_that_is_taken_away_is_told_as_lost_and_the_rest_given_back() {
     take_away(&permit.ids()[0]);
     assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
     assert_eq!((bench.wire.value(), bench.taken().len()), (Some(3), 0));
-}
-
-#[tokio::test]
-async fn late_requests_count_once() {
-    for late in ["acquire", "acquire, released", "release"] {
-        let bench = Faulty::start().await;
-        let semaphore = bench.client.expirable_semaphore(NAME);
-        semaphore.try_set_permits(5).await.unwrap();
-        let permit = if late == "release" {
-            let permit = semaphore.acquire_many(2).await.unwrap();
-            bench.hold_and_cut(async { permit.release().await.unwrap() }).await;
-            None
-        } else {
-            let permit = bench.hold_and_cut(semaphore.acquire_many(2)).await.unwrap();
-            if late == "acquire" { Some(permit) } else { permit.release().await.map(|()| None).unwrap() }
-        };
-        let record = || (bench.wire.value(), bench.wire.run::<Vec<String>>(&["ZRANGE", TIMEOUTS, "0", "-1"]));
-        let before = record();
-        assert_eq!(before.0, Some(if permit.is_some() { 3 } else { 5 }), "{late}");
-        bench.deliver().await;
-        assert_eq!(record(), before, "{late}");
-        drop(permit);
-        eventually(|| record() == (Some(5), vec![])).await;
-    }
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! Answers that never come, for each kind of lock: what was asked counts once, however often it had to be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, Error, HoldState, Owner};
 
 use crate::support::contender::{Contender, Held, Party};
 use crate::support::kind::{Kind, each, keys, nothing_is_left};
-use crate::support::proxy::{Link, Words};
+use crate::support::proxy::{Link, Way, Words};
 use crate::support::{Messages, Proxy, Server, eventually, scripts};
 
 const NAME: &str = "n";
@@ -147,6 +147,88 @@ async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
     .await;
 }
 
+/// A dead connection may deliver a request when it was repeated long ago.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_comes_late_leaves_the_hold_of_each_kind_alone() {
+    each(kinds(), |kind| async move {
+        let mut bench = Bench::start(kind).await;
+        let guard = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+        let guard = if kind.numbers_requests() {
+            // Nor does it take again what was given back.
+            guard.unlock().await.unwrap();
+            bench.deliver().await;
+            bench.assert_freed(1).await;
+            bench.lock.lock().await.unwrap()
+        } else {
+            bench.deliver().await;
+            guard
+        };
+        bench.assert_held(&guard, 1);
+        bench.assert_token(&guard, 1);
+        held_still(&guard).await;
+        guard.unlock().await.unwrap();
+        bench.assert_freed(1).await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_comes_late_leaves_the_next_hold_of_each_kind_alone() {
+    let cases = kinds().flat_map(|kind| [(kind, false), (kind, true)]);
+    each(cases, |(kind, held)| async move {
+        let bench = Bench::start(kind).await;
+        let guard = bench.lock.lock().await.unwrap();
+        bench.hold_and_cut(async { guard.unlock().await.unwrap() }).await;
+        if held {
+            let next = bench.lock.lock().await.unwrap();
+            bench.deliver().await;
+            bench.assert_held(&next, 1);
+            held_still(&next).await;
+            next.unlock().await.unwrap();
+        } else {
+            bench.assert_gone().await;
+            bench.deliver().await;
+        }
+        // A message more is the least that comes of it.
+        bench.assert_gone().await;
+    })
+    .await;
+}
+
+/// Its connection for messages drops, or is silent: which only its heartbeat tells, because it is silent by nature.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_subscription_is_lost_hears_of_the_next_release_of_each_kind() {
+    let cases = kinds_and_losses().filter(|(kind, _)| kind.listens() && !kind.polls());
+    each(cases, |(kind, loss)| async move {
+        let bench = Bench::start(kind).await;
+        let far = Party::of(kind, &bench.server).await;
+        let guard = kind.rival().of(&far, NAME).lock().await.unwrap();
+        let lock = bench.lock.clone();
+        let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
+        let subscription = bench.proxy.link(1).await;
+        subscription.answered(1, subscribes).await;
+        match loss {
+            Loss::Cut => subscription.cut(),
+            Loss::Silence => subscription.swallow_both(),
+        }
+        bench.proxy.link(2).await.answered(1, subscribes).await;
+        if kind.glances() {
+            let looks = |words: &Words| names_record(words) && !changes_record(words);
+            // Each pause between two looks is twice the one before: 10 ms, .. 640 ms. So the next one is far away.
+            bench.link.answered(bench.link.count(looks) + 7, looks).await;
+        }
+        let released = Instant::now();
+        guard.unlock().await.unwrap();
+        let woken = waiting.await.unwrap();
+        let took = released.elapsed();
+        assert!(took < Duration::from_millis(500), "{kind}, {loss:?}: {took:?}");
+        woken.unlock().await.unwrap();
+        // The server has the silent connection still, and its subscription.
+        eventually(|| keys(&bench.server).into_iter().eq(kind.remains(NAME))).await;
+    })
+    .await;
+}
+
 /// A writer's release that goes on as a reader, and its repeat.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
@@ -185,7 +267,7 @@ async fn held_still(guard: &Held) {
 struct Bench {
     kind: Kind,
     server: Server,
-    _proxy: Proxy,
+    proxy: Proxy,
     client: Party,
     lock: Contender,
     /// Commands go here at first.
@@ -203,7 +285,7 @@ impl Bench {
         let link = proxy.link(0).await;
         let client = Party::from(client);
         let lock = kind.of(&client, NAME);
-        Self { kind, server, _proxy: proxy, client, lock, link, messages }
+        Self { kind, server, proxy, client, lock, link, messages }
     }
 
     /// Loses the reply to the next request that may change the lock.
@@ -212,6 +294,25 @@ impl Bench {
             Loss::Cut => self.link.cut_at_reply_to(changes_record),
             Loss::Silence => self.link.lose_reply_to(changes_record),
         }
+    }
+
+    /// Does `call` with its first request held back and its connection cut, so that it is repeated on another.
+    /// [`deliver`](Self::deliver) has the server read the first one, later.
+    async fn hold_and_cut<T>(&self, call: impl Future<Output = T>) -> T {
+        let asked = self.link.count(changes_record);
+        self.link.hold(Way::ToServer);
+        let cut = async {
+            self.link.asked(asked + 1, changes_record).await;
+            self.link.cut_client();
+        };
+        let (done, ()) = tokio::join!(call, cut);
+        done
+    }
+
+    async fn deliver(&self) {
+        let count = self.link.count(changes_record);
+        self.link.pass(Way::ToServer);
+        self.link.answered(count, changes_record).await;
     }
 
     fn record(&self) -> BTreeMap<String, String> {
@@ -263,5 +364,13 @@ fn mode(of: &str) -> (String, String) {
 /// Whether a request names the lock's record, other than to look at it.
 fn changes_record(words: &Words) -> bool {
     const LOOKS: [&[u8]; 5] = [b"PTTL", b"EXISTS", b"GET", b"HGET", b"HGETALL"];
-    words.iter().any(|word| word == NAME.as_bytes()) && !LOOKS.contains(&words[0].as_slice())
+    names_record(words) && !LOOKS.contains(&words[0].as_slice())
+}
+
+fn names_record(words: &Words) -> bool {
+    words.iter().any(|word| word == NAME.as_bytes())
+}
+
+fn subscribes(words: &Words) -> bool {
+    words[0] == b"SUBSCRIBE"
 }

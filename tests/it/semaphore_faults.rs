@@ -63,37 +63,6 @@ async fn a_lost_reply_to_an_adjustment_is_ambiguous() {
     }
 }
 
-/// The old link is dead to the client, which repeats elsewhere. Then the server reads the old link.
-#[tokio::test]
-async fn a_request_that_comes_late_changes_nothing() {
-    for released in [false, true] {
-        let (bench, semaphore) = faulty(5).await;
-        let permit = bench.hold_and_cut(async { semaphore.acquire_many(2).await.unwrap() }).await;
-        assert_eq!(bench.wire.value(), Some(3));
-        let mut permit = Some(permit);
-        if released {
-            permit.take().unwrap().release().await.unwrap();
-        }
-        let before = bench.wire.value();
-        bench.deliver().await;
-        assert_eq!(bench.wire.value(), before, "released {released}");
-        drop(permit);
-        eventually(|| bench.wire.value() == Some(5)).await;
-        bench.wire.nothing_else_is_left(&[NAME]).await;
-    }
-    for again in [false, true] {
-        let (bench, semaphore) = faulty(5).await;
-        let permit = semaphore.acquire_many(2).await.unwrap();
-        bench.hold_and_cut(async { permit.release().await.unwrap() }).await;
-        let permit = if again { Some(semaphore.acquire().await.unwrap()) } else { None };
-        bench.deliver().await;
-        assert_eq!(bench.wire.value(), Some(if again { 4 } else { 5 }));
-        drop(permit);
-        eventually(|| bench.wire.value() == Some(5)).await;
-        assert_eq!(bench.wire.told(CHANNEL).len(), 1 + usize::from(again));
-    }
-}
-
 /// The attempt found too few when it was repeated. Its first send comes when there are enough, and nobody holds by it.
 #[tokio::test]
 async fn an_attempt_that_was_in_vain_takes_nothing_when_it_comes_late() {

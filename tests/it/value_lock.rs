@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
+use redisson_lock::{Client, Error, Lock, LossReason};
 
 use crate::support::wire::NAME;
-use crate::support::{Faulty, Server, Wire, eventually};
+use crate::support::{Server, Wire, eventually};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const LEASE: Duration = Duration::from_millis(900);
@@ -63,27 +63,6 @@ async fn the_record_is_a_token_with_the_lease() {
     drop(guard);
     eventually(|| bench.token().is_none()).await;
     bench.wire.nothing_else_is_left(&[]).await;
-}
-
-#[tokio::test]
-async fn late_requests_touch_no_later_hold() {
-    let bench = Faulty::start().await;
-    let lock = bench.client.value_lock(NAME);
-    let guard = bench.hold_and_cut(async { lock.lock().await.unwrap() }).await;
-    bench.deliver().await;
-    assert_eq!(bench.wire.run::<String>(&["GET", NAME]), guard.owner());
-    guard.unlock().await.unwrap();
-
-    let bench = Faulty::start().await;
-    let lock = bench.client.value_lock(NAME);
-    let guard = lock.lock().await.unwrap();
-    bench.hold_and_cut(async { guard.unlock().await.unwrap() }).await;
-    let next = lock.lock().await.unwrap();
-    bench.deliver().await;
-    assert_eq!(bench.wire.run::<String>(&["GET", NAME]), next.owner());
-    assert_eq!(next.state(), HoldState::Held);
-    next.unlock().await.unwrap();
-    assert!(bench.wire.keys().is_empty());
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use redisson_lock::{
 use super::kind::Kind;
 use super::{Proxy, Server};
 
-/// From which age on a server counts for a red lock here.
-const COUNTS_AFTER: Duration = Duration::from_millis(900);
+/// From which age on a server counts for a red lock here, which is its lease, too: long enough for a busy machine.
+const COUNTS_AFTER: Duration = Duration::from_secs(3);
 
 /// A client of a server. For a red lock there are three, which call the server by three addresses and take it for three: what
 /// independent servers may do besides is in `red_lock`.
@@ -30,24 +30,37 @@ impl Party {
     }
 
     pub async fn with(kind: Kind, builder: ClientBuilder, server: &Server) -> Self {
-        let (mut clients, mut addresses) = (Vec::new(), Vec::new());
-        for at in 0..kind.records("").len() {
-            let url = if kind == Kind::Red {
-                addresses.push(Proxy::start(server.port()).await);
-                addresses[at].url()
-            } else {
-                server.url()
-            };
-            if at == 0 || kind == Kind::Red {
-                clients.push(builder.clone().connect(url).await.expect("the server is there"));
-            }
+        let mut this = Self::from(builder.clone().connect(server.url()).await.expect("the server is there"));
+        for address in Self::further_addresses(kind, server).await {
+            let client = builder.clone().connect(address.url()).await.expect("the server is there");
+            this.join(client, address);
         }
-        let this = Self { clients, _addresses: addresses };
+        this.counting(kind).await
+    }
+
+    /// The addresses of the clients that are needed beside the first.
+    pub async fn further_addresses(kind: Kind, server: &Server) -> Vec<Proxy> {
+        if kind != Kind::Red {
+            return Vec::new();
+        }
+        vec![Proxy::start(server.port()).await, Proxy::start(server.port()).await]
+    }
+
+    pub fn join(&mut self, client: Client, address: Proxy) {
+        self.clients.push(client);
+        self._addresses.push(address);
+    }
+
+    /// Once the servers count for a red lock.
+    pub async fn counting(self, kind: Kind) -> Self {
         if kind == Kind::Red {
-            // It is to be had once the servers count.
-            kind.of(&this, "counts").lock().await.expect("it is free").unlock().await.expect("it was held");
+            kind.of(&self, "counts").lock().await.expect("it is free").unlock().await.expect("it was held");
         }
-        this
+        self
+    }
+
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
     }
 }
 
@@ -136,6 +149,11 @@ impl Contender {
             Self::Semaphore(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Number),
             Self::Permit(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Permit),
         })
+    }
+
+    /// Of kinds that are one.
+    pub fn as_lock(&self) -> &Lock {
+        if let Self::Lock(lock) = self { lock } else { panic!("several locks, or a semaphore") }
     }
 
     /// Of kinds that have one.

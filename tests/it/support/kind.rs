@@ -168,6 +168,16 @@ impl Kind {
         self.publishes() && self != Self::Red
     }
 
+    /// Who waits asks again and again all the same.
+    pub fn polls(self) -> bool {
+        matches!(self, Self::Spin | Self::Value | Self::Red)
+    }
+
+    /// Who waits looks at who holds it, less and less often.
+    pub fn glances(self) -> bool {
+        !self.polls() && !self.is_queued() && self != Self::Group
+    }
+
     /// The messages of a release for which nobody waits: a queue's go to the first in it alone.
     pub fn messages_to_nobody(self) -> usize {
         if self.publishes() && !self.is_queued() { self.records("").len() } else { 0 }
@@ -198,6 +208,12 @@ impl Kind {
         if self == Self::Red { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO }
     }
 
+    /// Who deletes its records ends its holds, and leaves nothing of them. (The string of a read hold stays until its lease is
+    /// over.)
+    pub fn is_lost_with_its_records(self) -> bool {
+        self.has_lease() && self != Self::Read
+    }
+
     /// One record tells how long it is held.
     pub fn lives_by_its_record(self) -> bool {
         self.is_lock() && self != Self::Group
@@ -206,6 +222,16 @@ impl Kind {
     /// A record that was deleted and made anew by another is another's to the holder's release; else it is gone.
     pub fn tells_taken(self) -> bool {
         self != Self::Group && !self.is_made()
+    }
+
+    /// Who finds its hold lost is told whose it is now.
+    pub fn names_its_holder(self) -> bool {
+        !self.is_made()
+    }
+
+    /// A mark beside the record tells which request was the last that took effect.
+    pub fn numbers_requests(self) -> bool {
+        self == Self::Group || self.is_made()
     }
 
     /// Each hold is in the record by a text of its own, also while nothing went wrong.
