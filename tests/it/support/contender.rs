@@ -207,13 +207,17 @@ impl Held {
         }
     }
 
+    /// What it is told at its end, which must come.
     pub async fn lost(&self) -> HoldState {
-        match self {
-            Self::Lock(guard) => guard.lost().await,
-            Self::Several(guard) => guard.lost().await,
-            Self::Number(_) => std::future::pending().await,
-            Self::Permit(permit) => permit.lost().await,
-        }
+        let lost = async {
+            match self {
+                Self::Lock(guard) => guard.lost().await,
+                Self::Several(guard) => guard.lost().await,
+                Self::Number(_) => panic!("a mere number is not lost"),
+                Self::Permit(permit) => permit.lost().await,
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), lost).await.expect("it is lost")
     }
 
     pub fn deadline(&self) -> Instant {
