@@ -67,7 +67,7 @@ impl Driver {
                         lane.work().releases.push_back(release);
                     }
                     if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
-                        && !gate
+                        && kind.manner().access != Access::Gate
                         && let Err(error) = session.connection.check_replicas(&lane.record, answer.life).await
                     {
                         debug!(lock = ?lane.record, owner = %text, %error, "taken, and given back");

@@ -103,7 +103,7 @@ pub(crate) trait Round: Send {
     fn take(&mut self, once: bool, left: Option<Duration>) -> impl Future<Output = Result<Outcome>> + Send;
 }
 
-/// Makes rounds until one succeeds or the time is over. `None` where the last one found the locks busy.
+/// Makes rounds until one succeeds or the time is over. `None` where the last one that had time for it found the locks busy.
 ///
 /// Cancel safe if each round is.
 pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<MultiLockGuard>> {
@@ -114,12 +114,18 @@ pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<
         Wait::Forever => (false, None),
     };
     let mut pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let mut before = None;
     loop {
         let left = || limit.map(|limit| limit.saturating_sub(Moment::now().since(started)));
-        let why = match round.take(once, left()).await? {
-            Outcome::Taken(guard) => return Ok(Some(guard)),
-            Outcome::Missed(why) => why,
+        let why = match round.take(once, left()).await {
+            Ok(Outcome::Taken(guard)) => return Ok(Some(guard)),
+            Ok(Outcome::Missed(why)) => why,
+            Err(error @ Error::TimedOut { .. }) => Some(error),
+            Err(error) => return Err(error),
         };
+        // A round that the end of the time cut short heard less than the one before.
+        let is_cut = left().is_some_and(|left| left.is_zero()) && matches!(why, Some(Error::TimedOut { .. }));
+        let why = before.take().filter(|_| is_cut).unwrap_or(why);
         let over = once
             || match left() {
                 Some(left) => time::timeout(left, pause.wait()).await.is_err(),
@@ -131,6 +137,7 @@ pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<
         if over {
             return why.map_or(Ok(None), Err);
         }
+        before = Some(why);
     }
 }
 

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use redisson_lock::{Error, HoldState, Lock, LockGuard, LossReason};
+use redisson_lock::{Error, HoldState, LossReason};
 use tokio::sync::Notify;
 
+use crate::support::contender::{Contender, Held};
 use crate::support::crossing::{
-    Bench, Crossing, Cut, Tally, cross, held_by, not_a_heartbeat, of_the_lock, series, shut,
+    Bench, Crossing, Cut, Tally, cross, not_a_heartbeat, of_the_lock, series, shut,
 };
 
 /// Longer than any of these tests, so that no lease does what a release should.
@@ -104,7 +105,7 @@ async fn cross_acquires(
     bench: &Bench,
     function: &'static str,
     positions: &[Position],
-    call: impl AsyncFn(&Lock) -> Option<LockGuard>,
+    call: impl AsyncFn(&Contender) -> Option<Held>,
 ) {
     for &position in positions {
         for lease in LEASES {
@@ -132,9 +133,9 @@ pub async fn acquire_once(
     crossing: &Crossing,
     position: Position,
     lease: Option<Duration>,
-    call: &impl AsyncFn(&Lock) -> Option<LockGuard>,
+    call: &impl AsyncFn(&Contender) -> Option<Held>,
 ) -> bool {
-    let lock = bench.lock(lease);
+    let lock = bench.contender(lease);
     let holder = match position {
         Position::Free | Position::Reentry => None,
         Position::Queued | Position::BusyHere | Position::AloneHere => Some(bench.rival(&bench.near)),
@@ -188,7 +189,7 @@ pub async fn acquire_once(
     if let Some(outer) = outer {
         // Its turn comes after what the lane has to undo.
         lock.lock().await.unwrap().unlock().await.unwrap();
-        assert_eq!((outer.state(), bench.record()), (HoldState::Held, held_by(&outer, 1)), "{crossing}");
+        bench.held_alone(crossing, &outer).await;
         outer.unlock().await.unwrap();
     }
     bench.served(crossing, [next_here, next_there]).await;
@@ -278,7 +279,7 @@ async fn run() {
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         };
-        lock.run(body).await.unwrap();
+        lock.as_lock().run(body).await.unwrap();
         None
     })
     .await;
@@ -291,7 +292,7 @@ async fn run() {
             let _body = Body::begin(&living);
             std::future::pending::<()>().await
         };
-        let outcome = lock.with_lease(Duration::from_millis(50)).run(body).await;
+        let outcome = lock.with_lease(Duration::from_millis(50)).as_lock().run(body).await;
         assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Expired, .. })), "{outcome:?}");
         None
     })
@@ -349,7 +350,7 @@ pub async fn unlock_once(
     here: bool,
     there: bool,
 ) -> bool {
-    let guard = bench.lock(lease).lock().await.unwrap();
+    let guard = bench.contender(lease).lock().await.unwrap();
     let mut next = Vec::new();
     if there {
         next.push(bench.next_there(2).await);
@@ -367,13 +368,13 @@ pub async fn unlock_once(
 }
 
 pub async fn unlock_level_once(bench: &Bench, crossing: &Crossing) -> bool {
-    let lock = bench.lock(None);
+    let lock = bench.contender(None);
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
     shut(&bench.proxy, crossing.cut, of_the_lock);
     let outcome = cross(&bench.proxy, crossing.cut, inner.unlock(), || ()).await;
     bench.proxy.open_gate();
     lock.lock().await.unwrap().unlock().await.unwrap();
-    assert_eq!((outer.state(), bench.record()), (HoldState::Held, held_by(&outer, 1)), "{crossing}");
+    bench.held_alone(crossing, &outer).await;
     outer.unlock().await.unwrap();
     bench.at_rest(crossing).await;
     outcome.map(|outcome| outcome.unwrap()).is_none()
@@ -381,14 +382,14 @@ pub async fn unlock_level_once(bench: &Bench, crossing: &Crossing) -> bool {
 
 /// Somebody else has the lock by then.
 pub async fn unlock_lost_once(bench: &Bench, crossing: &Crossing) -> bool {
-    let guard = bench.lock(None).lock().await.unwrap();
+    let guard = bench.contender(None).lock().await.unwrap();
     bench.delete_record();
     let others = bench.rival(&bench.other).lock().await.unwrap();
     shut(&bench.proxy, crossing.cut, not_a_heartbeat);
     let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
     bench.proxy.open_gate();
     let next = [bench.next_here(), bench.next_there(1).await];
-    assert_eq!((others.state(), bench.record()), (HoldState::Held, held_by(&others, 1)), "{crossing}");
+    bench.held_alone(crossing, &others).await;
     others.unlock().await.unwrap();
     bench.served(crossing, next).await;
     bench.at_rest(crossing).await;

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::support::wire::NAME;
 use crate::support::worker::Worker;
-use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+use crate::support::{Server, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 const TIMEOUTS: &str = "{n}:timeout";
@@ -122,26 +122,6 @@ async fn ids_are_what_the_record_has_in_hexadecimal() {
     bench.wire.nothing_else_is_left(&[NAME]).await;
 }
 
-#[tokio::test]
-async fn a_lease_that_ends_frees_the_permit_and_tells_the_holder() {
-    let bench = Bench::of(1).await;
-    let short = bench.semaphore.with_lease(Duration::from_millis(200));
-    let permit = short.acquire().await.unwrap();
-    let other = another(&bench.server).await;
-    let waiting =
-        tokio::spawn(async move { other.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it is free") });
-    let deadline = permit.deadline();
-    assert_eq!(permit.lost().await, HoldState::Lost(LossReason::Expired));
-    let late = Instant::now().saturating_duration_since(deadline);
-    assert!(late < PROMPT, "{late:?}");
-    assert!(matches!(permit.release().await, Err(Error::NotHeld { .. })));
-    let next = waiting.await.unwrap();
-    assert!(deadline.elapsed() < PROMPT, "{:?}", deadline.elapsed());
-    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(0), 1));
-    next.release().await.unwrap();
-    assert_eq!(bench.wire.value(), Some(1));
-}
-
 /// Nobody sends a message when a lease ends, so who waits goes by the earliest end.
 #[tokio::test]
 async fn who_waits_has_the_permit_when_the_earliest_lease_of_the_dead_ends() {
@@ -165,25 +145,6 @@ async fn who_waits_has_the_permit_when_the_earliest_lease_of_the_dead_ends() {
     bench.wire.messages();
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 2);
     assert_eq!((bench.wire.told(CHANNEL), bench.taken().len()), (vec!["2".to_owned()], 1));
-}
-
-#[tokio::test]
-async fn the_watchdog_renews_while_the_guard_lives() {
-    let bench = Bench::of(2).await;
-    let permit = bench.semaphore.acquire_many(2).await.unwrap();
-    let first = permit.deadline();
-    let other = another(&bench.server).await;
-    while Instant::now() < first + LEASE {
-        assert!(other.try_acquire().await.unwrap().is_none());
-        assert_eq!((permit.state(), other.available_permits().await.unwrap()), (HoldState::Held, 0));
-        tokio::time::sleep(LEASE / 20).await;
-    }
-    assert!(permit.deadline() > first);
-    // A third of the lease is the time between two renewals.
-    let left = bench.taken().values().map(|ends| ends - bench.now()).fold(f64::MAX, f64::min);
-    assert!(left > LEASE.as_millis() as f64 / 3.0, "{left}");
-    permit.release().await.unwrap();
-    assert_eq!(other.available_permits().await.unwrap(), 2);
 }
 
 /// Also while somebody looks at how it stands.
@@ -258,64 +219,6 @@ async fn a_permit_that_is_taken_away_is_told_as_lost_and_the_rest_given_back() {
     take_away(&permit.ids()[0]);
     assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
     assert_eq!((bench.wire.value(), bench.taken().len()), (Some(3), 0));
-    // All at once, as when the semaphore is deleted.
-    let permit = bench.semaphore.acquire().await.unwrap();
-    bench.wire.run::<()>(&["DEL", NAME, TIMEOUTS]);
-    assert_eq!(permit.lost().await, HoldState::Lost(LossReason::Gone));
-    tokio::task::yield_now().await;
-    drop(permit);
-    assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
-    assert_eq!(bench.wire.value(), None);
-}
-
-#[tokio::test]
-async fn lost_replies_and_late_requests_count_once() {
-    for cut in [true, false] {
-        let bench = Faulty::start().await;
-        let semaphore = bench.client.expirable_semaphore(NAME);
-        semaphore.try_set_permits(5).await.unwrap();
-        let taken = || bench.wire.run::<i64>(&["ZCARD", TIMEOUTS]);
-        bench.lose_reply(cut);
-        let permit = semaphore.acquire_many(2).await.unwrap();
-        bench.link.lost_reply().await;
-        assert_eq!((bench.wire.value(), taken()), (Some(3), 2), "cut {cut}");
-        permit.release().await.unwrap();
-        assert_eq!((bench.wire.value(), taken()), (Some(5), 0), "cut {cut}");
-
-        let bench = Faulty::start().await;
-        let semaphore = bench.client.expirable_semaphore(NAME);
-        semaphore.try_set_permits(5).await.unwrap();
-        let permit = semaphore.acquire_many(2).await.unwrap();
-        bench.wire.messages();
-        bench.lose_reply(cut);
-        let outcome = permit.release().await;
-        // The repeat finds nothing, and that is success.
-        let fine = outcome.is_ok() || !cut && matches!(outcome, Err(Error::Ambiguous { .. }));
-        assert!(fine, "cut {cut}: {outcome:?}");
-        bench.link.lost_reply().await;
-        semaphore.acquire_many(5).await.unwrap().release().await.unwrap();
-        assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (Some(5), vec!["5".to_owned(); 2]));
-    }
-    for late in ["acquire", "acquire, released", "release"] {
-        let bench = Faulty::start().await;
-        let semaphore = bench.client.expirable_semaphore(NAME);
-        semaphore.try_set_permits(5).await.unwrap();
-        let permit = if late == "release" {
-            let permit = semaphore.acquire_many(2).await.unwrap();
-            bench.hold_and_cut(async { permit.release().await.unwrap() }).await;
-            None
-        } else {
-            let permit = bench.hold_and_cut(semaphore.acquire_many(2)).await.unwrap();
-            if late == "acquire" { Some(permit) } else { permit.release().await.map(|()| None).unwrap() }
-        };
-        let record = || (bench.wire.value(), bench.wire.run::<Vec<String>>(&["ZRANGE", TIMEOUTS, "0", "-1"]));
-        let before = record();
-        assert_eq!(before.0, Some(if permit.is_some() { 3 } else { 5 }), "{late}");
-        bench.deliver().await;
-        assert_eq!(record(), before, "{late}");
-        drop(permit);
-        eventually(|| record() == (Some(5), vec![])).await;
-    }
 }
 
 #[tokio::test]

@@ -1,21 +1,22 @@
 //! Every kind of lock among Rust tasks alone: who excludes whom, who is served when, under which names. Each suite is
 //! run for each kind.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, HoldState, Owner};
+use redisson_lock::{Error, HoldState, Owner};
 use tokio::task::JoinSet;
 
+use crate::support::contender::Party;
 use crate::support::kind::{Kind, channels, each, keys, nothing_is_left, prefix};
 use crate::support::{Messages, Server, eventually};
 
 const NAME: &str = "n";
 
-pub async fn clients(server: &Server) -> (Client, Client) {
-    (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap())
+pub async fn clients(kind: Kind, server: &Server) -> (Party, Party) {
+    tokio::join!(Party::of(kind, server), Party::of(kind, server))
 }
 
 /// A counter that loses additions if there are two writers, and knows who else reads.
@@ -48,15 +49,15 @@ impl Page {
 async fn a_crowd_of_two_clients_is_excluded_as_its_kind_says() {
     const ROUNDS: u64 = 25;
     each(Kind::ALL, |kind| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let server = kind.server(NAME);
+        let (one, two) = clients(kind, &server).await;
         let page = Arc::new(Page::default());
         let mut tasks = JoinSet::new();
         let crowd =
             if kind.is_exclusive() { [kind; 4] } else { [Kind::Read, Kind::Read, Kind::Read, Kind::Write] };
         for client in [&one, &two] {
             for (n, kind) in crowd.into_iter().enumerate() {
-                let (lock, page) = (kind.lock(client, NAME), page.clone());
+                let (lock, page) = (kind.of(client, NAME), page.clone());
                 tasks.spawn(async move {
                     for round in 0..ROUNDS {
                         let guard = lock.lock().await.unwrap();
@@ -86,14 +87,14 @@ async fn a_crowd_of_two_clients_is_excluded_as_its_kind_says() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
-    each(Kind::RIVALS, |(holder, waiter)| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
-        let guard = holder.lock(&one, NAME).lock().await.unwrap();
+    each(Kind::rivals(), |(holder, waiter)| async move {
+        let server = waiter.server(NAME);
+        let (one, two) = clients(waiter, &server).await;
+        let guard = holder.of(&one, NAME).lock().await.unwrap();
         let before = keys(&server);
         // Of the same client too, as another owner.
         for client in [&one, &two] {
-            let lock = waiter.lock(client, NAME).with_owner(&Owner::unique());
+            let lock = waiter.of(client, NAME).with_owner(&Owner::unique());
             assert!(lock.try_lock().await.unwrap().is_none(), "{waiter}");
             // Long enough that the server answers within it, also if this machine stands still for a moment.
             let wait = Duration::from_millis(400);
@@ -110,14 +111,14 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
             // Who gave up stands in no queue.
             eventually(|| keys(&server) == before && channels(&server).is_empty()).await;
         }
-        let lock = waiter.lock(&two, NAME);
+        let lock = waiter.of(&two, NAME);
         let waiting = tokio::spawn(async move { lock.try_lock_for(Duration::from_secs(20)).await });
-        if waiter.publishes() {
+        if waiter.listens() {
             eventually(|| !channels(&server).is_empty()).await;
         }
         guard.unlock().await.unwrap();
         waiting.await.unwrap().unwrap().expect("it was freed in time").unlock().await.unwrap();
-        let free = waiter.lock(&two, NAME).try_lock().await.unwrap().expect("it is free");
+        let free = waiter.of(&two, NAME).try_lock().await.unwrap().expect("it is free");
         free.unlock().await.unwrap();
         nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
     })
@@ -126,9 +127,9 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
-    each(Kind::ALL.into_iter().filter(|kind| kind.is_reentrant()), |kind| async move {
+    each(Kind::locks().filter(|kind| kind.is_reentrant()), |kind| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(kind, &server).await;
         let lock = kind.lock(&one, NAME);
         let mut guards = vec![lock.lock().await.unwrap()];
         guards.push(lock.try_lock().await.unwrap().expect("ours already"));
@@ -141,7 +142,7 @@ async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
             let levels = guards.len() as u64 + 1;
             assert_eq!(lock.hold_count().await.unwrap(), levels, "{kind}");
             let recorded = if kind.counts() { levels } else { 1 };
-            assert_eq!(field(&server, guard.owner()), Some(recorded), "{kind}");
+            assert_eq!(kind.holders(&mut server.cli(), NAME), one_holder(guard.owner(), recorded), "{kind}");
             assert!(lock.is_held().await.unwrap() && lock.is_locked().await.unwrap(), "{kind}");
             assert!(rival.try_lock().await.unwrap().is_none(), "{kind}: {levels} levels are left");
             assert_eq!(guard.state(), HoldState::Held, "{kind}");
@@ -157,10 +158,10 @@ async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
-    let cases = Kind::ALL.into_iter().filter(|kind| !kind.is_reentrant()).map(|kind| (kind, kind));
+    let cases = Kind::locks().filter(|kind| !kind.is_reentrant()).map(|kind| (kind, kind));
     each(cases.chain([(Kind::Read, Kind::Write)]), |(held, wanted)| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(held, &server).await;
         let guard = held.lock(&one, NAME).lock().await.unwrap();
         let before = keys(&server);
         let lock = wanted.lock(&one, NAME);
@@ -178,7 +179,8 @@ async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
             }
         }
         assert!(started.elapsed() < Duration::from_secs(5), "{wanted}: {:?}", started.elapsed());
-        assert_eq!((guard.state(), field(&server, guard.owner())), (HoldState::Held, Some(1)), "{held}");
+        assert_eq!(guard.state(), HoldState::Held, "{held}");
+        assert_eq!(held.holders(&mut server.cli(), NAME), one_holder(guard.owner(), 1), "{held}");
         assert_eq!(keys(&server), before, "{held}");
         // Another owner may wait.
         let other = lock.with_owner(&Owner::unique());
@@ -192,16 +194,16 @@ async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_guard_frees_the_lock_for_who_waits() {
-    each(Kind::RIVALS, |(holder, waiter)| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
-        drop(holder.lock(&one, NAME).lock().await.unwrap());
+    each(Kind::rivals(), |(holder, waiter)| async move {
+        let server = waiter.server(NAME);
+        let (one, two) = clients(waiter, &server).await;
+        drop(holder.of(&one, NAME).lock().await.unwrap());
         nothing_is_left(holder, NAME, &server, &[&one]).await;
 
-        let guard = holder.lock(&one, NAME).lock().await.unwrap();
-        let lock = waiter.lock(&two, NAME);
+        let guard = holder.of(&one, NAME).lock().await.unwrap();
+        let lock = waiter.of(&two, NAME);
         let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
-        if waiter.publishes() {
+        if waiter.listens() {
             eventually(|| !channels(&server).is_empty()).await;
         }
         let dropped = Instant::now();
@@ -219,7 +221,7 @@ async fn a_dropped_guard_frees_the_lock_for_who_waits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_writer_may_read_and_goes_on_as_a_reader() {
     let server = Server::start();
-    let (one, two) = clients(&server).await;
+    let (one, two) = clients(Kind::Write, &server).await;
     let (ours, others) = (one.read_write_lock(NAME), two.read_write_lock(NAME));
     let write = ours.write().lock().await.unwrap();
     let read = ours.read().lock().await.unwrap();
@@ -248,15 +250,15 @@ async fn a_writer_may_read_and_goes_on_as_a_reader() {
 /// client.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_served_in_the_order_in_which_they_came() {
-    each(Kind::ALL.into_iter().filter(|kind| kind.is_exclusive()), |kind| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
-        let guard = kind.lock(&two, NAME).lock().await.unwrap();
+    each(Kind::ALL.into_iter().filter(|kind| kind.is_in_order()), |kind| async move {
+        let server = kind.server(NAME);
+        let (one, two) = clients(kind, &server).await;
+        let guard = kind.of(&two, NAME).lock().await.unwrap();
         let served = Arc::new(std::sync::Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         for n in 0..12 {
             let client = if kind.is_queued() && n % 2 == 1 { &two } else { &one };
-            let (lock, served) = (kind.lock(client, NAME), served.clone());
+            let (lock, served) = (kind.of(client, NAME), served.clone());
             let (came, there) = tokio::sync::oneshot::channel();
             tasks.spawn(async move {
                 let mut locking = std::pin::pin!(lock.lock());
@@ -288,9 +290,9 @@ async fn waiters_are_served_in_the_order_in_which_they_came() {
 /// Who does not wait stands in no queue, and does not overtake those who do.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_try_does_not_overtake_a_queue() {
-    each(Kind::ALL.into_iter().filter(|kind| kind.is_queued()), |kind| async move {
+    each(Kind::locks().filter(|kind| kind.is_queued()), |kind| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(kind, &server).await;
         let [queue, timeouts] = &kind.keys_of_a_waiter(NAME)[..] else { panic!("two keys") };
         // First in the queue, and slow: the lock is free for it.
         let mut cli = server.cli();
@@ -310,9 +312,9 @@ async fn a_single_try_does_not_overtake_a_queue() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_is_closed_leaves_the_queue() {
-    each(Kind::ALL.into_iter().filter(|kind| kind.is_queued()), |kind| async move {
+    each(Kind::locks().filter(|kind| kind.is_queued()), |kind| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(kind, &server).await;
         let guard = kind.lock(&one, NAME).lock().await.unwrap();
         let waiting = tokio::spawn({
             let lock = kind.lock(&two, NAME);
@@ -343,9 +345,9 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
     ] {
         assert_eq!(prefix("redisson_lock__channel", name), channel);
     }
-    each(Kind::ALL, |kind| async move {
+    each(Kind::locks(), |kind| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(kind, &server).await;
         let mut messages = Messages::of(&server);
         for name in NAMES {
             let (holder, waiter) = (kind.rival(), kind);
@@ -391,9 +393,8 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
     .await;
 }
 
-/// The count that the record has for an owner.
-fn field(server: &Server, owner: &str) -> Option<u64> {
-    redis::cmd("HGET").arg(NAME).arg(owner).query(&mut server.cli()).unwrap()
+fn one_holder(owner: &str, levels: u64) -> BTreeMap<String, u64> {
+    BTreeMap::from([(owner.to_owned(), levels)])
 }
 
 fn length(server: &Server, command: &str, key: &str) -> usize {

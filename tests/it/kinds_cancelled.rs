@@ -2,6 +2,7 @@
 //! `cancellation` does it for the reentrant lock, with fewer positions.
 
 use crate::cancellation::{Position, acquire_once, unlock_level_once, unlock_lost_once, unlock_once};
+use crate::support::contender::Contender;
 use crate::support::crossing::{Bench, Cut, Tally, series};
 use crate::support::kind::Kind;
 
@@ -22,6 +23,12 @@ crossed! {
     a_non_reentrant_fair_lock: NonReentrantFair,
     a_read_lock: Read,
     a_write_lock: Write,
+    a_value_lock: Value,
+    a_group_lock: Group,
+    a_multi_lock: Multi,
+    a_red_lock: Red,
+    a_semaphore: Semaphore,
+    an_expirable_permit: Permit,
 }
 
 async fn cross_all(kind: Kind) {
@@ -32,14 +39,14 @@ async fn cross_all(kind: Kind) {
     }
     for position in waiting {
         series(&tally, ("lock", position.name(None)), &Cut::SERIES, async |crossing| {
-            let call = async |lock: &redisson_lock::Lock| Some(lock.lock().await.unwrap());
+            let call = async |lock: &Contender| Some(lock.lock().await.unwrap());
             acquire_once(&bench, &crossing, position, None, &call).await
         })
         .await;
     }
     for position in [Position::Free, Position::BusyHere, Position::BusyThere] {
         series(&tally, ("try_lock", position.name(None)), &Cut::SERIES, async |crossing| {
-            let call = async |lock: &redisson_lock::Lock| lock.try_lock().await.unwrap();
+            let call = async |lock: &Contender| lock.try_lock().await.unwrap();
             acquire_once(&bench, &crossing, position, None, &call).await
         })
         .await;
@@ -56,18 +63,22 @@ async fn cross_all(kind: Kind) {
         })
         .await;
     }
-    // The string of a read hold would stay behind until its lease is over.
-    if kind != Kind::Read {
+    if kind.is_lost_with_its_records() {
         series(&tally, ("unlock", "lost"), &Cut::SERIES, async |crossing| {
             unlock_lost_once(&bench, &crossing).await
         })
         .await;
     }
     bench.no_renewal_follows().await;
-    let reentrant = ["re-entry", "of one level"];
-    let here = |position| kind.is_reentrant() || !reentrant.contains(&position);
+    let here = |position| match position {
+        "re-entry" | "of one level" => kind.is_reentrant(),
+        "lost" => kind.is_lost_with_its_records(),
+        _ => true,
+    };
+    // Before the last one ends, it asks who holds it.
+    let more = |position| if position == "lost" && kind.names_its_holder() { 6 } else { 0 };
     let least = LEAST.into_iter().filter(|&(_, position, _)| here(position));
-    tally.at_least(least.filter(|&(_, position, _)| kind != Kind::Read || position != "lost"));
+    tally.at_least(least.map(|(function, position, least)| (function, position, least + more(position))));
 }
 
 /// How often at least, as there: each frame is cut twice, and there are the polls.
@@ -83,5 +94,5 @@ const LEAST: [(&str, &str, usize); 12] = [
     ("unlock", "nobody waits", 7),
     ("unlock", "both wait", 7),
     ("unlock", "of one level", 7),
-    ("unlock", "lost", 13),
+    ("unlock", "lost", 7),
 ];

@@ -24,7 +24,7 @@ fn bound(kind: Kind) -> Duration {
 }
 
 fn rivals() -> Vec<(&'static str, (Kind, Kind))> {
-    in_versions(Kind::RIVALS, |(holder, _)| holder)
+    in_versions(Kind::rivals(), |(holder, _)| holder)
 }
 
 /// Ends when one waits: it has subscribed, or, where it can't, has looked several times.

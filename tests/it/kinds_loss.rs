@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, Error, HoldState, LossReason, Owner};
 
 use crate::kinds::clients;
+use crate::support::contender::Party;
 use crate::support::kind::{Kind, channels, each, keys, nothing_is_left};
 use crate::support::{Messages, Server, eventually};
 
@@ -15,35 +16,37 @@ const LEASE: Duration = Duration::from_millis(900);
 /// thirds of the lease after the renewal.
 const TOLD: Duration = Duration::from_millis(450);
 
-async fn watched(server: &Server) -> Client {
-    Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap()
+async fn watched(kind: Kind, server: &Server) -> Party {
+    Party::with(kind, Client::builder().watchdog_timeout(LEASE), server).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watched_hold_whose_record_is_gone_is_told_by_the_next_renewal() {
-    each(Kind::ALL, |kind| async move {
-        let server = Server::start();
-        let client = watched(&server).await;
+    each(Kind::ALL.into_iter().filter(|kind| kind.has_lease()), |kind| async move {
+        let server = kind.server(NAME);
+        let client = watched(kind, &server).await;
         let (outer, inner) = {
-            let lock = kind.lock(&client, NAME);
+            let lock = kind.of(&client, NAME);
             let outer = lock.lock().await.unwrap();
             (outer, if kind.is_reentrant() { Some(lock.lock().await.unwrap()) } else { None })
         };
         // The next renewal comes a third of the lease after what was confirmed last, which was sent a lease before the
         // deadline.
         let due = outer.deadline() - LEASE + LEASE / 3;
-        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        kind.erase(&server, NAME);
         assert_eq!(outer.lost().await, HoldState::Lost(LossReason::Gone), "{kind}");
         let late = Instant::now().saturating_duration_since(due);
         assert!(late < TOLD, "{kind}: told {late:?} after the renewal was due");
         // However often it is asked.
         for guard in inner.into_iter().chain([outer]) {
+            guard.lost().await;
             assert_eq!(guard.state(), HoldState::Lost(LossReason::Gone), "{kind}");
             let outcome = guard.unlock().await;
             assert!(matches!(outcome, Err(Error::NotHeld { holder: None, .. })), "{kind}: {outcome:?}");
         }
         // The next hold is none the worse for it.
-        let guard = kind.lock(&client, NAME).lock().await.unwrap();
+        kind.make(&server, NAME);
+        let guard = kind.of(&client, NAME).lock().await.unwrap();
         assert_eq!(guard.state(), HoldState::Held);
         guard.unlock().await.unwrap();
         only_strings_are_left(kind, &server, &client).await;
@@ -53,12 +56,12 @@ async fn a_watched_hold_whose_record_is_gone_is_told_by_the_next_renewal() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_whose_record_is_gone_is_told_by_its_release() {
-    each(Kind::ALL, |kind| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
-        let lock = kind.lock(&one, NAME).with_lease(Duration::from_secs(60));
+    each(Kind::ALL.into_iter().filter(|kind| kind.has_long_leases()), |kind| async move {
+        let server = kind.server(NAME);
+        let (one, two) = clients(kind, &server).await;
+        let lock = kind.of(&one, NAME).with_lease(Duration::from_secs(60));
         let guard = lock.lock().await.unwrap();
-        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+        kind.erase(&server, NAME);
         assert_eq!(guard.state(), HoldState::Held, "{kind}: nobody has looked");
         match guard.unlock().await {
             Err(Error::Lost { reason: LossReason::Gone, holder: None, .. }) => {}
@@ -66,17 +69,23 @@ async fn a_fixed_lease_whose_record_is_gone_is_told_by_its_release() {
         }
 
         // Somebody else has it by then, and keeps it.
+        kind.make(&server, NAME);
         let guard = lock.lock().await.unwrap();
         let inner = if kind.is_reentrant() { Some(lock.lock().await.unwrap()) } else { None };
-        redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
-        let others = kind.lock(&two, NAME).lock().await.unwrap();
+        kind.erase(&server, NAME);
+        kind.make(&server, NAME);
+        let others = kind.of(&two, NAME).lock().await.unwrap();
         if let Some(inner) = inner {
             let outcome = inner.unlock().await;
             assert!(matches!(outcome, Err(Error::Lost { .. })), "{kind}: {outcome:?}");
         }
         match guard.unlock().await {
-            Err(Error::Lost { reason: LossReason::Taken, holder: Some(holder), .. })
-            | Err(Error::NotHeld { holder: Some(holder), .. }) => assert_eq!(holder.owner(), others.owner()),
+            Err(Error::Lost { reason, holder, .. }) => {
+                let told = if kind.tells_taken() { LossReason::Taken } else { LossReason::Gone };
+                let named = holder.as_ref().map_or("", |holder| holder.owner());
+                assert_eq!((reason, named), (told, others.owner()), "{kind}");
+            }
+            Err(Error::NotHeld { holder: Some(holder), .. }) => assert_eq!(holder.owner(), others.owner()),
             other => panic!("{kind}: {other:?}"),
         }
         assert_eq!(others.state(), HoldState::Held);
@@ -88,9 +97,9 @@ async fn a_fixed_lease_whose_record_is_gone_is_told_by_its_release() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_unlock_frees_it_for_who_waits_and_is_told_to_the_holder() {
-    each(Kind::RIVALS, |(holder, waiter)| async move {
+    each(Kind::rival_locks(), |(holder, waiter)| async move {
         let server = Server::start();
-        let (one, two) = (watched(&server).await, Client::connect(server.url()).await.unwrap());
+        let (one, two) = (watched(waiter, &server).await, Party::of(waiter, &server).await);
         assert!(!holder.lock(&two, NAME).force_unlock().await.unwrap(), "{holder}: nobody held it");
         let guard = holder.lock(&one, NAME).lock().await.unwrap();
         let lock = waiter.lock(&two, NAME);
@@ -125,17 +134,18 @@ async fn a_forced_unlock_frees_it_for_who_waits_and_is_told_to_the_holder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_ends_when_it_says_and_frees_the_lock() {
     const FIXED: Duration = Duration::from_millis(400);
-    each(Kind::RIVALS, |(holder, waiter)| async move {
-        let server = Server::start();
-        let (one, two) = clients(&server).await;
+    each(Kind::rivals().filter(|(holder, _)| holder.has_lease()), |(holder, waiter)| async move {
+        let server = waiter.server(NAME);
+        let (one, two) = clients(waiter, &server).await;
         let asked = Instant::now();
-        let guard = holder.lock(&one, NAME).with_lease(FIXED).lock().await.unwrap();
+        let guard = holder.of(&one, NAME).with_lease(FIXED).lock().await.unwrap();
         let deadline = guard.deadline();
-        assert!((asked..=Instant::now()).contains(&(deadline - FIXED)), "{holder}");
-        let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
-        assert!(left <= 400, "{holder}: {left} ms are left");
+        let sent = deadline + holder.drift(FIXED) - FIXED;
+        assert!((asked..=Instant::now()).contains(&sent), "{holder}");
+        let left = holder.life(&mut server.cli(), NAME);
+        assert!((1..=400).contains(&left), "{holder}: {left} ms are left");
 
-        let lock = waiter.lock(&two, NAME);
+        let lock = waiter.of(&two, NAME);
         let next = lock.lock().await.unwrap();
         let (over, late) = (Instant::now(), Instant::now().saturating_duration_since(deadline));
         // The record ends no earlier than what its holder was promised; who waits looks then, or a little later.
@@ -152,9 +162,9 @@ async fn a_fixed_lease_ends_when_it_says_and_frees_the_lock() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_lives_for_30_s_unless_something_else_is_said() {
-    each(Kind::ALL, |kind| async move {
+    each(Kind::locks(), |kind| async move {
         let server = Server::start();
-        let (one, _two) = clients(&server).await;
+        let (one, _two) = clients(kind, &server).await;
         let lock = kind.lock(&one, NAME);
         for (lock, lease) in [(lock.clone(), 30_000), (lock.with_lease(Duration::from_secs(7)), 7_000)] {
             let guard = lock.lock().await.unwrap();
@@ -188,25 +198,24 @@ async fn a_hold_lives_for_30_s_unless_something_else_is_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watchdog_keeps_a_hold_beyond_its_lease() {
-    each(Kind::ALL, |kind| async move {
-        let server = Server::start();
-        let (one, two) = (watched(&server).await, Client::connect(server.url()).await.unwrap());
-        let guard = kind.lock(&one, NAME).lock().await.unwrap();
-        let inner =
-            if kind.is_reentrant() { Some(kind.lock(&one, NAME).lock().await.unwrap()) } else { None };
+    each(Kind::ALL.into_iter().filter(|kind| kind.has_lease()), |kind| async move {
+        let server = kind.server(NAME);
+        let (one, two) = (watched(kind, &server).await, Party::of(kind, &server).await);
+        let guard = kind.of(&one, NAME).lock().await.unwrap();
+        let inner = if kind.is_reentrant() { Some(kind.of(&one, NAME).lock().await.unwrap()) } else { None };
         let until = Instant::now() + LEASE * 3;
         let mut cli = server.cli();
-        let expiring =
-            [Some(NAME.to_owned()), kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read)];
+        let string = kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read);
         while Instant::now() < until {
             assert_eq!(guard.state(), HoldState::Held, "{kind}");
-            for key in expiring.iter().flatten() {
+            assert!(kind.life(&mut cli, NAME) > 0, "{kind}: the record was let lapse");
+            if let Some(key) = &string {
                 let left: i64 = redis::cmd("PTTL").arg(key).query(&mut cli).unwrap();
                 assert!(left > 0, "{kind}: {key} was let lapse");
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert!(kind.rival().lock(&two, NAME).try_lock().await.unwrap().is_none(), "{kind}");
+        assert!(kind.rival().of(&two, NAME).try_lock().await.unwrap().is_none(), "{kind}");
         if let Some(inner) = inner {
             inner.unlock().await.unwrap();
         }
@@ -218,26 +227,29 @@ async fn the_watchdog_keeps_a_hold_beyond_its_lease() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_comes_back_empty_is_told_to_the_holder_and_serves_who_waits() {
-    each(Kind::RIVALS, |(holder, waiter)| async move {
-        let mut server = Server::start();
-        let (one, two) = (watched(&server).await, watched(&server).await);
-        let guard = holder.lock(&one, NAME).lock().await.unwrap();
-        let fixed = holder.lock(&one, "fixed").with_lease(Duration::from_secs(60)).lock().await.unwrap();
-        let lock = waiter.lock(&two, NAME);
+    each(Kind::rivals().filter(|(holder, _)| holder.has_lease()), |(holder, waiter)| async move {
+        let mut server = waiter.server(NAME);
+        let (one, two) = (watched(waiter, &server).await, watched(waiter, &server).await);
+        let guard = holder.of(&one, NAME).lock().await.unwrap();
+        holder.make(&server, "fixed");
+        let lock = holder.of(&one, "fixed").with_lease(Duration::from_secs(60));
+        let fixed = if holder.has_long_leases() { Some(lock.lock().await.unwrap()) } else { None };
+        let lock = waiter.of(&two, NAME);
         let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
-        if waiter.publishes() {
+        if waiter.listens() {
             eventually(|| !channels(&server).is_empty()).await;
         }
         server.restart();
+        waiter.make(&server, NAME);
         let next = waiting.await.unwrap();
-        for (lost, named) in [(&guard, "watched"), (&fixed, "fixed")] {
-            let state = lost.lost().await;
-            // Whoever waited may have the record by the time the holder can look.
-            let told = matches!(state, HoldState::Lost(LossReason::DataLost | LossReason::Taken));
-            assert!(told, "{holder}, {named}: {state:?}");
+        let state = guard.lost().await;
+        // Whoever waited may have the record by the time the holder can look.
+        let told = matches!(state, HoldState::Lost(LossReason::DataLost | LossReason::Taken));
+        assert!(told, "{holder}: {state:?}");
+        if let Some(fixed) = &fixed {
+            assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::DataLost), "{holder}");
         }
-        assert_eq!(fixed.state(), HoldState::Lost(LossReason::DataLost), "{holder}");
-        for lost in [guard, fixed] {
+        for lost in fixed.into_iter().chain([guard]) {
             let outcome = lost.unlock().await;
             assert!(matches!(outcome, Err(Error::NotHeld { .. })), "{holder}: {outcome:?}");
         }
@@ -253,13 +265,18 @@ async fn a_server_that_comes_back_empty_is_told_to_the_holder_and_serves_who_wai
 /// Fault 10 of the wire contract: such a record tells nobody when to look again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_with_no_expiry_is_not_waited_for_for_ever() {
-    each(Kind::RIVALS, |(holder, waiter)| async move {
+    let cases = Kind::rival_locks().filter(|(holder, _)| holder.lives_by_its_record());
+    each(cases, |(holder, waiter)| async move {
         let server = Server::start();
-        let client = watched(&server).await;
+        let client = watched(waiter, &server).await;
         let mut cli = server.cli();
         let mut record = redis::cmd("HSET");
         record.arg(NAME).arg("somebody:1").arg(1);
         match holder {
+            Kind::Value => {
+                record = redis::cmd("SET");
+                record.arg(NAME).arg("somebody's");
+            }
             Kind::Read => _ = record.arg("mode").arg("read"),
             Kind::Write if waiter == Kind::Read => {
                 record = redis::cmd("HSET");
@@ -289,7 +306,7 @@ async fn a_record_with_no_expiry_is_not_waited_for_for_ever() {
 }
 
 /// As [`nothing_is_left`], but for the strings of read holds whose record somebody deleted: they end by themselves.
-async fn only_strings_are_left(kind: Kind, server: &Server, client: &Client) {
+async fn only_strings_are_left(kind: Kind, server: &Server, client: &Party) {
     for key in keys(server).into_iter().filter(|key| key.contains(":rwlock_timeout:")) {
         let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut server.cli()).unwrap();
         assert!(left != -1, "{kind}: {key} would stay for ever");

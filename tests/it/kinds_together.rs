@@ -20,7 +20,7 @@ async fn kinds_with_one_record_exclude_each_other_by_one_name() {
     let pairs = PLAIN.into_iter().flat_map(|one| PLAIN.map(|other| (one, other)));
     each(pairs.filter(|(one, other)| one != other), |(holder, waiter)| async move {
         let server = Server::start();
-        let (one, two) = clients(&server).await;
+        let (one, two) = clients(waiter, &server).await;
         for client in [&one, &two] {
             let guard = holder.lock(&one, NAME).lock().await.unwrap();
             let lock = waiter.lock(client, NAME).with_owner(&Owner::unique());
@@ -66,7 +66,7 @@ async fn a_non_reentrant_hold_may_be_taken_again_by_a_reentrant_lock() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipelined_hand_off_leaves_each_kind_its_exclusion_and_its_tokens() {
     const ROUNDS: u64 = 40;
-    each(Kind::ALL.into_iter().filter(|kind| kind.is_exclusive()), |kind| async move {
+    each(Kind::locks().filter(|kind| kind.is_exclusive()), |kind| async move {
         let server = Server::start();
         let mut bounds = HandOff::default();
         bounds.pipelined = true;

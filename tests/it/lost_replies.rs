@@ -443,47 +443,6 @@ async fn a_lease_counts_from_the_send() {
     guard.unlock().await.unwrap();
 }
 
-#[tokio::test]
-async fn a_waiter_whose_subscription_was_killed_hears_of_the_next_release() {
-    let bench = Bench::start().await;
-    let other = Client::connect(bench.server.url()).await.unwrap().lock(NAME);
-    let guard = other.lock().await.unwrap();
-    let waiting = bench.spawn_lock();
-    // The waiter's own, and from the first on.
-    bench.proxy.link(1).await.answered(1, subscribes).await;
-    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "pubsub"]).exec(&mut bench.server.cli()).unwrap();
-    let resubscribed = bench.proxy.link(2).await;
-    resubscribed.answered(1, subscribes).await;
-    assert_woken_soon(&bench, guard, waiting).await;
-}
-
-/// A link of subscriptions is silent by nature, so only its heartbeat tells that it is dead.
-#[tokio::test]
-async fn a_waiter_behind_a_half_open_subscription_hears_of_the_next_release() {
-    let bench = Bench::start().await;
-    let other = Client::connect(bench.server.url()).await.unwrap().lock(NAME);
-    let guard = other.lock().await.unwrap();
-    let waiting = bench.spawn_lock();
-    let subscription = bench.proxy.link(1).await;
-    subscription.answered(1, subscribes).await;
-    subscription.swallow_both();
-    bench.proxy.link(2).await.answered(1, subscribes).await;
-    assert_woken_soon(&bench, guard, waiting).await;
-}
-
-/// Woken by the message, and not by a look at the clock: those looks are far apart by then.
-async fn assert_woken_soon(bench: &Bench, guard: LockGuard, waiting: tokio::task::JoinHandle<LockGuard>) {
-    let looks = |words: &Words| names_record(words) && !changes_record(words);
-    // Each pause between two looks is twice the one before: 10 ms, .. 640 ms.
-    bench.link.answered(bench.link.count(looks) + 7, looks).await;
-    let released = Instant::now();
-    guard.unlock().await.unwrap();
-    let woken = waiting.await.unwrap();
-    let took = released.elapsed();
-    assert!(took < Duration::from_millis(100), "{took:?}");
-    woken.unlock().await.unwrap();
-}
-
 /// A client behind a proxy, and what the server says without it.
 struct Bench {
     server: Server,
@@ -515,11 +474,6 @@ impl Bench {
         let link = proxy.link(0).await;
         proxy.link(1).await;
         Self { lock: client.lock(NAME), link, proxy, server, subscriber: Arc::new(Mutex::new(subscriber)) }
-    }
-
-    fn spawn_lock(&self) -> tokio::task::JoinHandle<LockGuard> {
-        let lock = self.lock.clone();
-        tokio::spawn(async move { lock.lock().await.unwrap() })
     }
 
     fn record(&self) -> HashMap<String, u64> {
@@ -577,10 +531,6 @@ fn changes_record(words: &Words) -> bool {
 
 fn names_record(words: &Words) -> bool {
     words.iter().any(|word| word == NAME.as_bytes())
-}
-
-fn subscribes(words: &Words) -> bool {
-    words[0] == b"SUBSCRIBE"
 }
 
 /// The record of one holder.

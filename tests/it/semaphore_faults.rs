@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, HoldState, LossReason, Semaphore};
+use redisson_lock::{Client, Error, HoldState, Semaphore};
 
 use crate::support::proxy::Way;
 use crate::support::wire::{NAME, changes};
@@ -27,26 +27,8 @@ fn confirmed_or_not(outcome: &Result<(), Error>, cut: bool) {
 }
 
 #[tokio::test]
-async fn a_lost_reply_takes_permits_once_and_gives_them_back_once() {
+async fn a_lost_reply_adds_permits_once() {
     for cut in [true, false] {
-        let (bench, semaphore) = faulty(7).await;
-        bench.lose_reply(cut);
-        let permit = semaphore.acquire_many(3).await.unwrap();
-        bench.link.lost_reply().await;
-        assert_eq!(bench.wire.value(), Some(4), "cut {cut}");
-        permit.release().await.unwrap();
-        assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (Some(7), vec!["7".to_owned()]));
-
-        let (bench, semaphore) = faulty(7).await;
-        let permit = semaphore.acquire_many(3).await.unwrap();
-        bench.lose_reply(cut);
-        confirmed_or_not(&permit.release().await, cut);
-        bench.link.lost_reply().await;
-        // Its place in the queue is behind the repeats.
-        semaphore.acquire_many(7).await.unwrap().release().await.unwrap();
-        assert_eq!(bench.wire.value(), Some(7), "cut {cut}");
-        assert_eq!(bench.wire.told(CHANNEL), ["7", "7"], "cut {cut}: one message a release");
-
         let (bench, semaphore) = faulty(7).await;
         bench.lose_reply(cut);
         confirmed_or_not(&semaphore.release(2).await, cut);
@@ -55,21 +37,6 @@ async fn a_lost_reply_takes_permits_once_and_gives_them_back_once() {
         assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (Some(9), vec!["9".to_owned(); 2]));
         bench.wire.nothing_else_is_left(&[NAME]).await;
     }
-}
-
-/// One attempt ends with its time. What it may have taken is given back.
-#[tokio::test]
-async fn what_a_lost_reply_to_one_attempt_took_is_given_back() {
-    let (bench, semaphore) = faulty(2).await;
-    bench.lose_reply(false);
-    let started = Instant::now();
-    let error = semaphore.try_acquire_many(2).await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
-    assert!(started.elapsed() < Faulty::RESPONSE * 2, "{:?}", started.elapsed());
-    bench.link.lost_reply().await;
-    semaphore.acquire_many(2).await.unwrap().release().await.unwrap();
-    assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL).len()), (Some(2), 2));
-    bench.wire.nothing_else_is_left(&[NAME]).await;
 }
 
 /// What is not to be repeated is not.
@@ -93,37 +60,6 @@ async fn a_lost_reply_to_an_adjustment_is_ambiguous() {
             while semaphore.available_permits().await.is_err() {}
             assert_eq!(bench.wire.value(), Some(expected), "{adjust}");
         }
-    }
-}
-
-/// The old link is dead to the client, which repeats elsewhere. Then the server reads the old link.
-#[tokio::test]
-async fn a_request_that_comes_late_changes_nothing() {
-    for released in [false, true] {
-        let (bench, semaphore) = faulty(5).await;
-        let permit = bench.hold_and_cut(async { semaphore.acquire_many(2).await.unwrap() }).await;
-        assert_eq!(bench.wire.value(), Some(3));
-        let mut permit = Some(permit);
-        if released {
-            permit.take().unwrap().release().await.unwrap();
-        }
-        let before = bench.wire.value();
-        bench.deliver().await;
-        assert_eq!(bench.wire.value(), before, "released {released}");
-        drop(permit);
-        eventually(|| bench.wire.value() == Some(5)).await;
-        bench.wire.nothing_else_is_left(&[NAME]).await;
-    }
-    for again in [false, true] {
-        let (bench, semaphore) = faulty(5).await;
-        let permit = semaphore.acquire_many(2).await.unwrap();
-        bench.hold_and_cut(async { permit.release().await.unwrap() }).await;
-        let permit = if again { Some(semaphore.acquire().await.unwrap()) } else { None };
-        bench.deliver().await;
-        assert_eq!(bench.wire.value(), Some(if again { 4 } else { 5 }));
-        drop(permit);
-        eventually(|| bench.wire.value() == Some(5)).await;
-        assert_eq!(bench.wire.told(CHANNEL).len(), 1 + usize::from(again));
     }
 }
 
@@ -271,37 +207,20 @@ async fn a_forbidden_channel_is_told_and_changes_nothing() {
     assert_eq!((wire.value(), latch.count().await.unwrap()), (Some(0), 1));
 }
 
-/// It comes back empty. What was taken of a number is given back to a number; what had an id is lost, and told.
+/// It comes back empty: what was taken of a number is given back to a number.
 #[tokio::test]
 async fn a_server_that_comes_back_empty() {
     let mut server = Server::start();
-    let lease = Duration::from_millis(900);
-    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
-    let (semaphore, expirable) = (client.semaphore(NAME), client.expirable_semaphore("leased"));
+    let client = Client::connect(server.url()).await.unwrap();
+    let semaphore = client.semaphore(NAME);
     semaphore.try_set_permits(1).await.unwrap();
-    expirable.try_set_permits(1).await.unwrap();
-    let (permit, leased) = (semaphore.acquire().await.unwrap(), expirable.acquire().await.unwrap());
-    let [waiting, waiting_leased] = [
-        tokio::spawn({
-            let semaphore = semaphore.clone();
-            async move { semaphore.acquire().await.unwrap().forget() }
-        }),
-        tokio::spawn({
-            let expirable = expirable.clone();
-            async move { expirable.acquire().await.unwrap().forget() }
-        }),
-    ];
+    let permit = semaphore.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { semaphore.acquire().await.unwrap().forget() });
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
     server.kill();
     server.restart();
-    let state = leased.lost().await;
-    assert!(matches!(state, HoldState::Lost(LossReason::DataLost | LossReason::Unreachable)), "{state:?}");
-    assert!(matches!(leased.release().await, Err(Error::NotHeld { .. })));
     permit.release().await.unwrap();
     waiting.await.unwrap();
-    let other = Client::connect(server.url()).await.unwrap();
-    assert!(other.expirable_semaphore("leased").try_set_permits(1).await.unwrap());
-    waiting_leased.await.unwrap();
     let value: i64 = redis::cmd("GET").arg(NAME).query(&mut server.cli()).unwrap();
     assert_eq!(value, 0);
 }

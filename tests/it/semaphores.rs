@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, Error, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::crossing::{self, Cut, Tally};
-use crate::support::wire::{NAME, changes};
-use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+use crate::support::wire::NAME;
+use crate::support::{Server, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 /// At once: by a message or a step of the queue, and not by a look at the clock.
@@ -144,31 +143,6 @@ async fn those_behind_one_who_gives_up_are_served_at_once() {
 }
 
 #[tokio::test]
-async fn waits_end_on_time() {
-    let bench = Bench::of(1).await;
-    let permit = bench.semaphore.acquire().await.unwrap();
-    let another = bench.another().await;
-    for semaphore in [&bench.semaphore, &another] {
-        assert!(semaphore.try_acquire().await.unwrap().is_none());
-        assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
-        let started = Instant::now();
-        let wait = Duration::from_millis(200);
-        assert!(semaphore.try_acquire_for(1, wait).await.unwrap().is_none());
-        let took = started.elapsed();
-        assert!((wait..wait + PROMPT).contains(&took), "{took:?}");
-    }
-    // One that is given back in time is taken at once.
-    let waiting = tokio::spawn(async move { another.try_acquire_for(1, Duration::from_secs(60)).await });
-    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    let released = Instant::now();
-    permit.release().await.unwrap();
-    let permit = waiting.await.unwrap().unwrap().expect("it is free");
-    assert!(released.elapsed() < PROMPT, "{:?}", released.elapsed());
-    permit.release().await.unwrap();
-    bench.wire.nothing_else_is_left(&[NAME]).await;
-}
-
-#[tokio::test]
 async fn what_is_dropped_is_given_back_and_what_is_forgotten_is_not() {
     let bench = Bench::of(3).await;
     drop(bench.semaphore.acquire_many(3).await.unwrap());
@@ -268,59 +242,6 @@ async fn who_waits_is_woken_by_whatever_makes_permits() {
         }
         eventually(|| subscribers(&bench.server, CHANNEL) == 0).await;
     }
-}
-
-/// Where its future is dropped, an acquire has taken nothing, and who comes next is served.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_may_be_dropped_anywhere() {
-    let bench = Faulty::with(Client::builder()).await;
-    let Faulty { server, wire, proxy, client, .. } = &bench;
-    let other = Client::connect(server.url()).await.unwrap().semaphore(NAME);
-    let tally = Tally::default();
-    other.try_set_permits(2).await.unwrap();
-    for position in ["free", "busy", "freed"] {
-        crossing::series(&tally, ("acquire_many", position), &Cut::SERIES, async |crossing| {
-            let taken = match position {
-                "free" => None,
-                _ => Some(other.acquire().await.unwrap()),
-            };
-            crossing::shut(proxy, crossing.cut, changes);
-            let semaphore = client.semaphore(NAME);
-            let call = async {
-                let acquire = semaphore.acquire_many(2);
-                match position {
-                    // It would never end by itself.
-                    "busy" => tokio::time::timeout(Duration::from_millis(50), acquire).await.ok(),
-                    _ => Some(acquire.await),
-                }
-            };
-            let mut freeing = None;
-            let (taken, freed) = if position == "freed" { (None, taken) } else { (taken, None) };
-            let outcome = crossing::cross(proxy, crossing.cut, call, || {
-                freeing = freed.map(|permit| tokio::spawn(permit.release()));
-            })
-            .await;
-            proxy.open_gate();
-            let cut = outcome.is_none();
-            if let Some(Some(permit)) = outcome {
-                permit.unwrap().release().await.unwrap();
-            }
-            if let Some(freeing) = freeing {
-                freeing.await.unwrap().unwrap();
-            }
-            if let Some(permit) = taken {
-                permit.release().await.unwrap();
-            }
-            // The next of its client comes behind what it left to do.
-            let next = semaphore.try_acquire_for(2, Duration::from_secs(5)).await.unwrap();
-            next.unwrap_or_else(|| panic!("{crossing}: a permit is lost")).release().await.unwrap();
-            assert_eq!(wire.value(), Some(2), "{crossing}");
-            cut
-        })
-        .await;
-    }
-    tally.at_least([("acquire_many", "free", 4), ("acquire_many", "busy", 4), ("acquire_many", "freed", 4)]);
-    wire.nothing_else_is_left(&[NAME]).await;
 }
 
 #[tokio::test]

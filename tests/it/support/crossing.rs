@@ -7,7 +7,7 @@
 //! gate. What its callers do runs on the runtime of the test.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -15,18 +15,19 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, ClientBuilder, Lock, LockGuard, Owner};
+use redisson_lock::{Client, ClientBuilder, HoldState, Lock, Owner};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use super::kind::{Kind, keys};
+use super::contender::{Contender, Held, Party};
+use super::kind::{Kind, is_idle, keys};
 use super::proxy::Words;
 use super::{Proxy, Server, scripts};
 
 pub const NAME: &str = "n";
-/// The channels of all kinds; those of a queue's waiters begin so.
-const CHANNELS: [&[u8]; 2] = [b"redisson_lock__channel:{n}", b"redisson_rwlock:{n}"];
+/// How the channels of all kinds begin, those of a queue's waiters and of several locks too.
+const CHANNELS: [&[u8]; 3] = [b"redisson_lock__channel:{n", b"redisson_rwlock:{n", b"redisson_sc:{n"];
 const SENTINEL: &str = "sentinel";
 /// Of the client that is tried. Well over [`PROMPT`], so that what a lease frees is not taken for what was undone.
 pub const LEASE: Duration = Duration::from_millis(3600);
@@ -195,9 +196,10 @@ impl Aside {
     }
 
     pub async fn connect(&self, builder: ClientBuilder, proxy: &Proxy) -> Client {
+        let before = self.tasks();
         let connecting = self.handle().spawn(builder.connect(proxy.url()));
         let client = connecting.await.expect("no panic").expect("the server is there");
-        soon("the client's tasks", || self.tasks() == TASKS_AT_REST).await;
+        soon("the client's tasks", || self.tasks() == before + TASKS_AT_REST).await;
         client
     }
 }
@@ -218,14 +220,14 @@ pub struct Bench {
     cli: RefCell<redis::Connection>,
     /// Between `near` and the server.
     pub proxy: Proxy,
-    pub near: Client,
+    pub near: Party,
     pub aside: Aside,
     /// Between `far` and the server.
     far_proxy: Proxy,
     /// The client of those who come next.
-    pub far: Client,
+    pub far: Party,
     /// The client that holds what the others wait for.
-    pub other: Client,
+    pub other: Party,
 }
 
 impl Bench {
@@ -234,40 +236,54 @@ impl Bench {
     }
 
     pub async fn of(kind: Kind) -> Self {
-        let server = Server::start();
+        let server = kind.server(NAME);
         scripts::load(&server);
         let cli = server.cli();
         let (proxy, far_proxy) = (Proxy::start(server.port()).await, Proxy::start(server.port()).await);
         let aside = Aside::new();
-        let near = aside.connect(Client::builder().watchdog_timeout(LEASE), &proxy).await;
-        let far = Client::connect(far_proxy.url()).await.expect("the server is there");
-        let other = Client::connect(server.url()).await.expect("the server is there");
+        let builder = Client::builder().watchdog_timeout(LEASE);
+        let mut near = Party::from(aside.connect(builder.clone(), &proxy).await);
+        for address in Party::further_addresses(kind, &server).await {
+            near.join(aside.connect(builder.clone(), &address).await, address);
+        }
+        let mut far =
+            Party::from(kind.builder().connect(far_proxy.url()).await.expect("the server is there"));
+        for address in Party::further_addresses(kind, &server).await {
+            far.join(kind.builder().connect(address.url()).await.expect("the server is there"), address);
+        }
+        let other = Party::of(kind, &server);
+        let (near, far, other) = tokio::join!(near.counting(kind), far.counting(kind), other);
         let this = Self { kind, server, cli: RefCell::new(cli), proxy, near, aside, far_proxy, far, other };
         // Two of each client, and ours.
-        soon("the connections", || this.connections() == 7).await;
+        let connections = [&this.near, &this.far, &this.other].map(|party| party.clients().len() * 2);
+        soon("the connections", || this.connections() == connections.iter().sum::<usize>() + 1).await;
         this
     }
 
     /// The lock that is tried, for an owner that is the same in each crossing.
     pub fn lock(&self, lease: Option<Duration>) -> Lock {
-        let lock = self.kind.lock(&self.near, NAME).with_owner(&Owner::new("caller").expect("a good text"));
-        lease.map_or(lock.clone(), |lease| lock.with_lease(lease))
+        self.contender(lease).as_lock().clone()
     }
 
-    pub fn rival(&self, client: &Client) -> Lock {
-        self.kind.rival().lock(client, NAME)
+    /// The same of whatever kind.
+    pub fn contender(&self, lease: Option<Duration>) -> Contender {
+        let owner = Owner::new("caller").expect("a good text");
+        let contender = self.kind.of(&self.near, NAME).with_owner(&owner);
+        lease.map_or(contender.clone(), |lease| contender.with_lease(lease))
     }
 
-    /// The hold counts.
-    pub fn record(&self) -> HashMap<String, u64> {
-        let fields: HashMap<String, String> =
-            redis::cmd("HGETALL").arg(NAME).query(&mut self.cli.borrow_mut()).expect("HGETALL");
-        let counts = fields.into_iter().filter(|(field, _)| field != "mode");
-        counts.map(|(owner, count)| (owner, count.parse().expect("a count is a number"))).collect()
+    pub fn rival(&self, party: &Party) -> Contender {
+        self.kind.rival().of(party, NAME)
+    }
+
+    /// Who holds it, and how often.
+    pub fn record(&self) -> BTreeMap<String, u64> {
+        self.kind.holders(&mut self.cli.borrow_mut(), NAME)
     }
 
     pub fn delete_record(&self) {
-        redis::cmd("DEL").arg(NAME).exec(&mut self.cli.borrow_mut()).expect("DEL");
+        self.kind.erase(&self.server, NAME);
+        self.kind.make(&self.server, NAME);
     }
 
     pub fn connections(&self) -> usize {
@@ -295,6 +311,16 @@ impl Bench {
         next
     }
 
+    /// One has it, once, and nobody else.
+    pub async fn held_alone(&self, crossing: &Crossing, held: &Held) {
+        if self.kind.is_of_a_majority() {
+            // Whose calls end while a minority is still at it.
+            soon(&format!("{crossing}: an end of the minority's part"), || self.record() == held.alone(1))
+                .await;
+        }
+        assert_eq!((held.state(), self.record()), (HoldState::Held, held.alone(1)), "{crossing}");
+    }
+
     /// Those who come next are served, at once.
     pub async fn served(&self, crossing: &Crossing, next: impl IntoIterator<Item = JoinHandle<()>>) {
         let started = Instant::now();
@@ -308,10 +334,13 @@ impl Bench {
 
     /// The client that is tried has nothing to do, but for `held` locks.
     pub async fn idle(&self, crossing: &Crossing, held: usize) {
-        let lanes = || format!("{:?}", self.near).contains(&format!("lanes: {held} "));
+        let lanes = || match held {
+            0 => is_idle(&self.near),
+            _ => format!("{:?}", self.near).contains(&format!("lanes: {held} ")),
+        };
         soon(&format!("{crossing}: an end of the queue"), lanes).await;
         soon(&format!("{crossing}: an end of the subscriptions"), || self.channels().is_empty()).await;
-        let tasks = || self.aside.tasks() == TASKS_AT_REST;
+        let tasks = || self.aside.tasks() == TASKS_AT_REST * self.near.clients().len();
         soon(&format!("{crossing}: an end of the client's tasks"), tasks).await;
     }
 
@@ -322,8 +351,7 @@ impl Bench {
         let nothing = || keys(&self.server).into_iter().eq(self.kind.remains(NAME));
         soon(&format!("{crossing}: an end of the other keys"), nothing).await;
         for client in [&self.far, &self.other] {
-            let idle = || format!("{client:?}").contains("lanes: 0 ");
-            soon(&format!("{crossing}: an end of the others' queues"), idle).await;
+            soon(&format!("{crossing}: an end of the others' queues"), || is_idle(client)).await;
         }
         // What is still on its way is no part of the next crossing.
         soon(&format!("{crossing}: an end of the subscriptions"), || {
@@ -334,10 +362,17 @@ impl Bench {
 
     /// Nothing is renewed later: of two that are watched over, the one that was taken first is renewed first.
     pub async fn no_renewal_follows(&self) {
-        let requests =
-            |name: &str| self.proxy.answered(|words, _| words.iter().any(|word| word == name.as_bytes()));
+        if !self.kind.has_lease() {
+            return;
+        }
+        let renewed = |name: &str| [name.to_owned(), format!("{{{name}}}:timeout")].map(String::into_bytes);
+        let requests = |name: &str| {
+            let renewed = renewed(name);
+            self.proxy.answered(|words, _| words.iter().any(|word| renewed.contains(word)))
+        };
         let before = requests(NAME).len();
-        let sentinel = self.kind.lock(&self.near, SENTINEL).lock().await.expect("the lock is free");
+        self.kind.make(&self.server, SENTINEL);
+        let sentinel = self.kind.of(&self.near, SENTINEL).lock().await.expect("the lock is free");
         let limit = Instant::now() + LEASE;
         while requests(SENTINEL).len() < 2 {
             assert!(Instant::now() < limit, "the watchdog renews nothing");
@@ -345,7 +380,7 @@ impl Bench {
         }
         let later = requests(NAME).split_off(before);
         assert!(later.is_empty(), "something is still renewed: {later:?}");
-        assert_eq!(self.record(), HashMap::new());
+        assert_eq!(self.record(), BTreeMap::new());
         sentinel.unlock().await.expect("it was renewed");
     }
 
@@ -367,7 +402,7 @@ impl fmt::Debug for Bench {
     }
 }
 
-fn next(lock: &Lock) -> JoinHandle<()> {
+fn next(lock: &Contender) -> JoinHandle<()> {
     let lock = lock.clone();
     tokio::spawn(async move {
         let guard = lock.lock().await.expect("the server is there");
@@ -384,16 +419,11 @@ pub async fn soon(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// A guard's hold in the record, and nothing else.
-pub fn held_by(guard: &LockGuard, count: u64) -> HashMap<String, u64> {
-    HashMap::from([(guard.owner().to_owned(), count)])
-}
-
 /// The frames of a lock's work whose order is always the same. Glances go by the clock, and heartbeats.
 pub fn of_the_lock(words: &Words) -> bool {
-    const BY_THE_CLOCK: [&[u8]; 3] = [b"HGETALL", b"PING", b"UNSUBSCRIBE"];
+    const BY_THE_CLOCK: [&[u8]; 4] = [b"HGETALL", b"GET", b"PING", b"UNSUBSCRIBE"];
     let of_a_channel = |word: &Vec<u8>| CHANNELS.iter().any(|channel| word.starts_with(channel));
-    let named = |word: &Vec<u8>| word == NAME.as_bytes() || of_a_channel(word);
+    let named = |word: &Vec<u8>| word == NAME.as_bytes() || word.starts_with(b"n.") || of_a_channel(word);
     words.iter().any(named) && !BY_THE_CLOCK.contains(&words[0].as_slice())
 }
 
@@ -402,7 +432,7 @@ pub fn not_a_heartbeat(words: &Words) -> bool {
 }
 
 fn changes_record(words: &Words) -> bool {
-    const CHANGES: [&[u8]; 4] = [b"EVAL", b"EVALSHA", b"RESTORE", b"HDEL"];
+    const CHANGES: [&[u8]; 5] = [b"EVAL", b"EVALSHA", b"RESTORE", b"SET", b"HDEL"];
     of_the_lock(words) && CHANGES.contains(&words[0].as_slice())
 }
 

@@ -1,11 +1,15 @@
-//! The kinds of lock that have an owner, and in what they differ: what a suite that is run for each of them goes by.
-//! The names of keys and channels are spelled here anew, so that they are not merely the library's own.
+//! The kinds of lock, and in what they differ: what a suite that is run for each of them goes by. The names of keys and
+//! channels are spelled here anew, so that they are not merely the library's own.
+//!
+//! The locks of a map's key are of these kinds, under other names. A latch is of none: nobody has it, and nobody gives it back.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use redisson_lock::{BackOff, Client, Lock};
+use redisson_lock::{BackOff, Client, Codec, Kryo5, Lock};
+use tokio::sync::Semaphore;
 
 use super::{Server, eventually, since, versions};
 
@@ -19,10 +23,16 @@ pub enum Kind {
     NonReentrantFair,
     Read,
     Write,
+    Value,
+    Group,
+    Multi,
+    Red,
+    Semaphore,
+    Permit,
 }
 
 impl Kind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::Reentrant,
         Self::Fair,
         Self::Fenced,
@@ -31,20 +41,29 @@ impl Kind {
         Self::NonReentrantFair,
         Self::Read,
         Self::Write,
+        Self::Value,
+        Self::Group,
+        Self::Multi,
+        Self::Red,
+        Self::Semaphore,
+        Self::Permit,
     ];
 
+    /// Those with one record and an owner: a [`Lock`].
+    pub fn locks() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|kind| kind.is_lock())
+    }
+
     /// Who holds, and who has to wait for him.
-    pub const RIVALS: [(Self, Self); 9] = [
-        (Self::Reentrant, Self::Reentrant),
-        (Self::Fair, Self::Fair),
-        (Self::Fenced, Self::Fenced),
-        (Self::Spin, Self::Spin),
-        (Self::NonReentrant, Self::NonReentrant),
-        (Self::NonReentrantFair, Self::NonReentrantFair),
-        (Self::Write, Self::Write),
-        (Self::Write, Self::Read),
-        (Self::Read, Self::Write),
-    ];
+    pub fn rivals() -> impl Iterator<Item = (Self, Self)> {
+        let among_equals = Self::ALL.into_iter().filter(|kind| kind.is_exclusive()).map(|kind| (kind, kind));
+        among_equals.chain([(Self::Write, Self::Read), (Self::Read, Self::Write)])
+    }
+
+    /// The same among those of [`locks`](Self::locks).
+    pub fn rival_locks() -> impl Iterator<Item = (Self, Self)> {
+        Self::rivals().filter(|(holder, _)| holder.is_lock())
+    }
 
     pub fn lock(self, client: &Client, name: &str) -> Lock {
         match self {
@@ -56,7 +75,30 @@ impl Kind {
             Self::NonReentrantFair => client.non_reentrant_fair_lock(name),
             Self::Read => client.read_write_lock(name).read().clone(),
             Self::Write => client.read_write_lock(name).write().clone(),
+            Self::Value => client.value_lock(name),
+            Self::Group => client.group_lock(name, ["x", "y"].map(|value| Kryo5.encode(value))),
+            _ => panic!("a {self} is no single lock"),
         }
+    }
+
+    /// A server on which one of that name may be taken.
+    pub fn server(self, name: &str) -> Server {
+        let server = Server::start();
+        self.make(&server, name);
+        server
+    }
+
+    /// A semaphore is to be made, with its one permit; and made anew when its record is gone.
+    pub fn make(self, server: &Server, name: &str) {
+        if self.is_made() {
+            redis::cmd("SET").arg(name).arg(1).exec(&mut server.cli()).expect("SET");
+        }
+    }
+
+    /// Deletes its records.
+    pub fn erase(self, server: &Server, name: &str) {
+        let keys = self.records(name).into_iter().chain(Some(suffix(name, "timeout")));
+        redis::cmd("DEL").arg(keys.collect::<Vec<_>>()).exec(&mut server.cli()).expect("DEL");
     }
 
     /// As the Java peer calls it.
@@ -70,23 +112,35 @@ impl Kind {
             Self::NonReentrantFair => "nonreentrantfair",
             Self::Read => "read",
             Self::Write => "write",
+            _ => panic!("the suites beside Java leave out the {self}"),
         }
     }
 
     /// Whether that version of Redisson has it, as those have it that these tests are about: 3.3.2 has none of their
-    /// settings.
+    /// settings. Java's side of the last ones is made in other ways, and has suites of its own.
     pub fn is_in(self, version: &str) -> bool {
         let (major, minor) = match self {
             Self::Reentrant | Self::Fair | Self::Read | Self::Write => (3, 10),
             Self::Spin => (3, 15),
             Self::Fenced => (3, 52),
             Self::NonReentrant | Self::NonReentrantFair => (4, 7),
+            _ => return false,
         };
         since(version, major, minor)
     }
 
+    fn is_lock(self) -> bool {
+        !matches!(self, Self::Multi | Self::Red) && !self.is_made()
+    }
+
+    /// It is to be made before it can be taken, and stays when nobody has it.
+    fn is_made(self) -> bool {
+        matches!(self, Self::Semaphore | Self::Permit)
+    }
+
     pub fn is_reentrant(self) -> bool {
-        !matches!(self, Self::NonReentrant | Self::NonReentrantFair)
+        let other = matches!(self, Self::NonReentrant | Self::NonReentrantFair | Self::Value);
+        !other && !self.is_made()
     }
 
     /// It excludes everyone else, also of its own kind.
@@ -99,24 +153,105 @@ impl Kind {
         matches!(self, Self::Fair | Self::NonReentrantFair)
     }
 
+    /// Who came first in a client is served first.
+    pub fn is_in_order(self) -> bool {
+        !matches!(self, Self::Read | Self::Group | Self::Multi | Self::Red)
+    }
+
     /// A release is told by a message.
     pub fn publishes(self) -> bool {
         self != Self::Spin
     }
 
+    /// Who waits is told of a release by a message.
+    pub fn listens(self) -> bool {
+        self.publishes() && self != Self::Red
+    }
+
+    /// Who waits asks again and again all the same.
+    pub fn polls(self) -> bool {
+        matches!(self, Self::Spin | Self::Value | Self::Red)
+    }
+
+    /// Who waits looks at who holds it, less and less often.
+    pub fn glances(self) -> bool {
+        !self.polls() && !self.is_queued() && self != Self::Group
+    }
+
     /// The messages of a release for which nobody waits: a queue's go to the first in it alone.
     pub fn messages_to_nobody(self) -> usize {
-        usize::from(self.publishes() && !self.is_queued())
+        if self.publishes() && !self.is_queued() { self.records("").len() } else { 0 }
     }
 
     /// What a release says.
     pub fn message(self) -> &'static str {
-        if self == Self::Write { "1" } else { "0" }
+        if self == Self::Write || self.is_made() { "1" } else { "0" }
     }
 
     /// The record has the number of levels; else it says 1.
     pub fn counts(self) -> bool {
         self != Self::Read
+    }
+
+    /// Its holds end unless they are renewed.
+    pub fn has_lease(self) -> bool {
+        self != Self::Semaphore
+    }
+
+    /// It may be had at once with a lease that is longer than the server has been running.
+    pub fn has_long_leases(self) -> bool {
+        self.has_lease() && self != Self::Red
+    }
+
+    /// How much earlier than its lease a hold ends.
+    pub fn drift(self, lease: Duration) -> Duration {
+        if self == Self::Red { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO }
+    }
+
+    /// Who deletes its records ends its holds, and leaves nothing of them. (The string of a read hold stays until its lease is
+    /// over.)
+    pub fn is_lost_with_its_records(self) -> bool {
+        self.has_lease() && self != Self::Read
+    }
+
+    /// One record tells how long it is held.
+    pub fn lives_by_its_record(self) -> bool {
+        self.is_lock() && self != Self::Group
+    }
+
+    /// A record that was deleted and made anew by another is another's to the holder's release; else it is gone.
+    pub fn tells_taken(self) -> bool {
+        self != Self::Group && !self.is_made()
+    }
+
+    /// Who finds its hold lost is told whose it is now.
+    pub fn names_its_holder(self) -> bool {
+        !self.is_made()
+    }
+
+    /// A mark beside the record tells which request was the last that took effect.
+    pub fn numbers_requests(self) -> bool {
+        self == Self::Group || self.is_made()
+    }
+
+    /// Each hold is in the record by a text of its own, also while nothing went wrong.
+    pub fn has_fresh_texts(self) -> bool {
+        self == Self::Value || self.is_made()
+    }
+
+    /// A release of one level of several is told to who waits, too.
+    pub fn tells_each_level(self) -> bool {
+        self == Self::Group
+    }
+
+    /// What was taken while a connection dropped is given back, and taken anew.
+    pub fn starts_over(self) -> bool {
+        matches!(self, Self::Multi | Self::Red)
+    }
+
+    /// A lost reply may be made up for by others.
+    pub fn is_of_a_majority(self) -> bool {
+        self == Self::Red
     }
 
     /// Of which kind whoever makes it wait has to be.
@@ -129,6 +264,7 @@ impl Kind {
         match self {
             Self::Spin => None,
             Self::Read | Self::Write => Some(prefix("redisson_rwlock", name)),
+            Self::Semaphore | Self::Permit => Some(prefix("redisson_sc", name)),
             Self::Fair | Self::NonReentrantFair => {
                 Some(format!("{}:{waiter}", prefix("redisson_lock__channel", name)))
             }
@@ -136,11 +272,80 @@ impl Kind {
         }
     }
 
+    /// Of several locks as one, the records of all.
+    pub fn records(self, name: &str) -> Vec<String> {
+        let others = match self {
+            Self::Multi => &["1"][..],
+            Self::Red => &["1", "2"],
+            _ => &[],
+        };
+        let others = others.iter().map(|other| format!("{name}.{other}"));
+        [name.to_owned()].into_iter().chain(others).collect()
+    }
+
+    /// Who holds it as the records say, and how often, all records together. Permits are nobody's.
+    pub fn holders(self, cli: &mut redis::Connection, name: &str) -> BTreeMap<String, u64> {
+        let mut holders = BTreeMap::new();
+        for record in self.records(name) {
+            match self {
+                Self::Value => {
+                    let token: Option<String> = redis::cmd("GET").arg(record).query(cli).expect("GET");
+                    holders.extend(token.map(|token| (token, 1)));
+                }
+                Self::Semaphore => {
+                    let free: Option<u64> = redis::cmd("GET").arg(record).query(cli).expect("GET");
+                    let taken = 1_u64.checked_sub(free.unwrap_or(1)).expect("a permit too many");
+                    holders.extend((taken > 0).then(|| (String::new(), taken)));
+                }
+                Self::Permit => {
+                    let taken = redis::cmd("ZCARD").arg(suffix(name, "timeout")).query(cli).expect("ZCARD");
+                    holders.extend((taken > 0).then(|| (String::new(), taken)));
+                }
+                _ => {
+                    let fields: BTreeMap<String, String> =
+                        redis::cmd("HGETALL").arg(record).query(cli).expect("HGETALL");
+                    let mut owners: BTreeMap<String, u64> = BTreeMap::new();
+                    for (field, value) in fields {
+                        let owner = match self {
+                            // Of each value the same, or they were not taken together.
+                            Self::Group => {
+                                field.strip_suffix(":lock_count").and_then(|it| it.split_once(':'))
+                            }
+                            _ => Some(("", &*field)).filter(|_| field != "mode"),
+                        };
+                        let Some((_, owner)) = owner else { continue };
+                        let count = value.parse().expect("a count is a number");
+                        let of_other_value = owners.insert(owner.to_owned(), count);
+                        assert!(of_other_value.is_none_or(|other| other == count), "{owner}");
+                    }
+                    for (owner, count) in owners {
+                        *holders.entry(owner).or_default() += count;
+                    }
+                }
+            }
+        }
+        holders
+    }
+
+    /// For how many ms it is held unless it is renewed, as the records say.
+    pub fn life(self, cli: &mut redis::Connection, name: &str) -> i64 {
+        if self == Self::Permit {
+            let first =
+                redis::cmd("ZRANGE").arg(suffix(name, "timeout")).arg(&["0", "0", "WITHSCORES"]).query(cli);
+            let first: Vec<(redis::Value, f64)> = first.expect("ZRANGE");
+            let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(cli).expect("TIME");
+            return first.first().map_or(-2, |(_, ends)| *ends as i64 - seconds * 1000 - micros / 1000);
+        }
+        let mut left = |record| redis::cmd("PTTL").arg(record).query(cli).expect("PTTL");
+        self.records(name).into_iter().map(&mut left).min().expect("there is a record")
+    }
+
     /// The keys of a hold of that text, beside the record.
     pub fn keys_of_a_hold(self, name: &str, owner: &str) -> Option<String> {
         match self {
             Self::Fenced => Some(prefix("redisson_lock_token", name)),
             Self::Read => Some(suffix(name, &format!("{owner}:rwlock_timeout:1"))),
+            Self::Permit => Some(suffix(name, "timeout")),
             _ => None,
         }
     }
@@ -155,7 +360,10 @@ impl Kind {
 
     /// What stays when nobody holds it any more.
     pub fn remains(self, name: &str) -> Option<String> {
-        (self == Self::Fenced).then(|| prefix("redisson_lock_token", name))
+        match self {
+            Self::Fenced => Some(prefix("redisson_lock_token", name)),
+            _ => self.is_made().then(|| name.to_owned()),
+        }
     }
 }
 
@@ -170,6 +378,12 @@ impl fmt::Display for Kind {
             Self::NonReentrantFair => "non-reentrant fair lock",
             Self::Read => "read lock",
             Self::Write => "write lock",
+            Self::Value => "value lock",
+            Self::Group => "group lock",
+            Self::Multi => "multi lock",
+            Self::Red => "red lock",
+            Self::Semaphore => "semaphore",
+            Self::Permit => "expirable-permit semaphore",
         })
     }
 }
@@ -182,12 +396,24 @@ fn suffix(name: &str, suffix: &str) -> String {
     if name.contains('{') { format!("{name}:{suffix}") } else { format!("{{{name}}}:{suffix}") }
 }
 
-/// Runs `test` for each of `what` at once, each in a task and so as an owner of its own.
+/// How many tests of one suite run at once: few enough to be on time on a small machine.
+const AT_ONCE: usize = 6;
+
+/// Runs `test` for each of `what`, several at once, each in a task and so as an owner of its own.
 pub async fn each<T: Copy + fmt::Debug, F>(what: impl IntoIterator<Item = T>, test: impl Fn(T) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let running: Vec<_> = what.into_iter().map(|one| (one, tokio::spawn(test(one)))).collect();
+    let room = Arc::new(Semaphore::new(AT_ONCE));
+    let run = |one| {
+        let (test, room) = (test(one), room.clone());
+        let running = tokio::spawn(async move {
+            let _room = room.acquire().await.expect("it stays open");
+            test.await;
+        });
+        (one, running)
+    };
+    let running: Vec<_> = what.into_iter().map(run).collect();
     let mut failed = Vec::new();
     for (one, running) in running {
         if running.await.is_err() {
@@ -224,17 +450,38 @@ fn calls_of_scripts(cli: &mut redis::Connection) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
+/// All keys, but for the marks that tell a repeat from a new request: they go by themselves, within an hour.
 pub fn keys(server: &Server) -> BTreeSet<String> {
-    redis::cmd("KEYS").arg("*").query(&mut server.cli()).expect("KEYS")
+    let mut cli = server.cli();
+    let mut keys: BTreeSet<String> = redis::cmd("KEYS").arg("*").query(&mut cli).expect("KEYS");
+    keys.retain(|key| {
+        let is_mark = key.contains(":redisson-lock:");
+        if is_mark {
+            let left: i64 = redis::cmd("PTTL").arg(key).query(&mut cli).expect("PTTL");
+            assert!(left == -2 || (0..=3_600_000).contains(&left), "{key} is left for {left} ms");
+        }
+        !is_mark
+    });
+    keys
 }
 
 /// Nothing is left of the lock of that name: no record, no hold, no queue, no subscription, and no work of `clients`.
-pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &[&Client]) {
+pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &[&impl fmt::Debug]) {
     eventually(|| keys(server).into_iter().eq(kind.remains(name))).await;
     eventually(|| channels(server).is_empty()).await;
     for client in clients {
-        eventually(|| format!("{client:?}").contains("lanes: 0 ")).await;
+        eventually(|| is_idle(client)).await;
     }
+    if kind.is_made() {
+        let free: Option<i64> = redis::cmd("GET").arg(name).query(&mut server.cli()).expect("GET");
+        assert_eq!(free, Some(1), "the permit of the {kind}");
+    }
+}
+
+/// A client, or each client of a party, has no work.
+pub fn is_idle(client: &impl fmt::Debug) -> bool {
+    let shown = format!("{client:?}");
+    shown.contains("lanes: ") && shown.matches("lanes: ").count() == shown.matches("lanes: 0 ").count()
 }
 
 /// What has to come of a message, and would come of a lease's end much later.

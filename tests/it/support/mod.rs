@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod clock;
+pub mod contender;
 pub mod crossing;
 pub mod group;
 pub mod java;

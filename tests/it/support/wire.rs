@@ -2,14 +2,13 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::Duration;
 
 use redis::FromRedisValue;
 use redisson_lock::{Client, ClientBuilder};
 
 use super::proxy::{Link, Way, Words};
-use super::{Proxy, Server};
+use super::{Proxy, Server, scripts};
 
 /// What is tried in all of these tests goes by this name.
 pub const NAME: &str = "n";
@@ -128,12 +127,7 @@ impl Faulty {
     pub async fn with(builder: ClientBuilder) -> Self {
         let server = Server::start();
         let wire = Wire::of(&server);
-        // Known to the server from the start, a script is asked for by one request.
-        for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the scripts are there")
-        {
-            let source = fs::read_to_string(file.expect("it is there").path()).expect("a script is text");
-            wire.run::<()>(&["SCRIPT", "LOAD", &source]);
-        }
+        scripts::load(&server);
         let proxy = Proxy::start(server.port()).await;
         let builder = builder.response_timeout(Self::RESPONSE);
         let client = builder.connect(proxy.url()).await.expect("the server is there");

@@ -1,0 +1,258 @@
+//! What all kinds have in common, whatever their handles are called: one wants it, may wait for it, has it, and gives it back or
+//! loses it. The suites that are run for all kinds know no more than that.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use redisson_lock::{
+    Client, ClientBuilder, Error, ExpirablePermit, ExpirableSemaphore, HoldState, Lock, LockGuard, MultiLock,
+    MultiLockGuard, Owner, RedLock, Semaphore, SemaphorePermit,
+};
+
+use super::kind::Kind;
+use super::{Proxy, Server};
+
+/// From which age on a server counts for a red lock here, which is its lease, too: long enough for a busy machine.
+const COUNTS_AFTER: Duration = Duration::from_secs(3);
+
+/// A client of a server. For a red lock there are three, which call the server by three addresses and take it for three: what
+/// independent servers may do besides is in `red_lock`.
+pub struct Party {
+    clients: Vec<Client>,
+    _addresses: Vec<Proxy>,
+}
+
+impl Party {
+    pub async fn of(kind: Kind, server: &Server) -> Self {
+        Self::with(kind, kind.builder(), server).await
+    }
+
+    pub async fn with(kind: Kind, builder: ClientBuilder, server: &Server) -> Self {
+        let mut this = Self::from(builder.clone().connect(server.url()).await.expect("the server is there"));
+        for address in Self::further_addresses(kind, server).await {
+            let client = builder.clone().connect(address.url()).await.expect("the server is there");
+            this.join(client, address);
+        }
+        this.counting(kind).await
+    }
+
+    /// The addresses of the clients that are needed beside the first.
+    pub async fn further_addresses(kind: Kind, server: &Server) -> Vec<Proxy> {
+        if kind != Kind::Red {
+            return Vec::new();
+        }
+        vec![Proxy::start(server.port()).await, Proxy::start(server.port()).await]
+    }
+
+    pub fn join(&mut self, client: Client, address: Proxy) {
+        self.clients.push(client);
+        self._addresses.push(address);
+    }
+
+    /// Once the servers count for a red lock.
+    pub async fn counting(self, kind: Kind) -> Self {
+        if kind == Kind::Red {
+            kind.of(&self, "counts").lock().await.expect("it is free").unlock().await.expect("it was held");
+        }
+        self
+    }
+
+    pub fn clients(&self) -> &[Client] {
+        &self.clients
+    }
+}
+
+impl From<Client> for Party {
+    fn from(client: Client) -> Self {
+        Self { clients: vec![client], _addresses: Vec::new() }
+    }
+}
+
+impl Deref for Party {
+    type Target = Client;
+    fn deref(&self) -> &Client {
+        &self.clients[0]
+    }
+}
+
+impl fmt::Debug for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.clients).finish()
+    }
+}
+
+impl Kind {
+    pub fn builder(self) -> ClientBuilder {
+        let builder = Client::builder();
+        if self == Self::Red { builder.watchdog_timeout(COUNTS_AFTER) } else { builder }
+    }
+
+    /// Of a semaphore its one permit, so that who has it excludes the others.
+    pub fn of(self, party: &Party, name: &str) -> Contender {
+        let member = |(client, name): (&Client, String)| client.lock(name);
+        match self {
+            Self::Multi => {
+                let names = self.records(name).into_iter().map(|name| member((party, name)));
+                Contender::Multi(MultiLock::new(names).expect("they differ"))
+            }
+            Self::Red => {
+                let locks = party.clients.iter().zip(self.records(name)).map(member);
+                let red = RedLock::new(locks).expect("they are at servers of their own");
+                // However busy the machine, each server has its part in it.
+                Contender::Red(red.with_node_timeout(Duration::from_secs(2)))
+            }
+            Self::Semaphore => Contender::Semaphore(party.semaphore(name)),
+            Self::Permit => Contender::Permit(party.expirable_semaphore(name)),
+            _ => Contender::Lock(self.lock(party, name)),
+        }
+    }
+}
+
+/// A handle. The methods are called as those of [`Lock`] are.
+#[derive(Clone)]
+pub enum Contender {
+    Lock(Lock),
+    Multi(MultiLock),
+    Red(RedLock),
+    Semaphore(Semaphore),
+    Permit(ExpirableSemaphore),
+}
+
+impl Contender {
+    pub async fn lock(&self) -> Result<Held, Error> {
+        Ok(match self {
+            Self::Lock(lock) => Held::Lock(lock.lock().await?),
+            Self::Multi(multi) => Held::Several(multi.lock().await?),
+            Self::Red(red) => Held::Several(red.lock().await?),
+            Self::Semaphore(semaphore) => Held::Number(semaphore.acquire().await?),
+            Self::Permit(semaphore) => Held::Permit(semaphore.acquire().await?),
+        })
+    }
+
+    pub async fn try_lock(&self) -> Result<Option<Held>, Error> {
+        Ok(match self {
+            Self::Lock(lock) => lock.try_lock().await?.map(Held::Lock),
+            Self::Multi(multi) => multi.try_lock().await?.map(Held::Several),
+            Self::Red(red) => red.try_lock().await?.map(Held::Several),
+            Self::Semaphore(semaphore) => semaphore.try_acquire().await?.map(Held::Number),
+            Self::Permit(semaphore) => semaphore.try_acquire().await?.map(Held::Permit),
+        })
+    }
+
+    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Held>, Error> {
+        Ok(match self {
+            Self::Lock(lock) => lock.try_lock_for(wait).await?.map(Held::Lock),
+            Self::Multi(multi) => multi.try_lock_for(wait).await?.map(Held::Several),
+            Self::Red(red) => red.try_lock_for(wait).await?.map(Held::Several),
+            Self::Semaphore(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Number),
+            Self::Permit(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Permit),
+        })
+    }
+
+    /// Of kinds that are one.
+    pub fn as_lock(&self) -> &Lock {
+        if let Self::Lock(lock) = self { lock } else { panic!("several locks, or a semaphore") }
+    }
+
+    /// Of kinds that have one.
+    pub fn with_lease(&self, lease: Duration) -> Self {
+        match self {
+            Self::Lock(lock) => Self::Lock(lock.with_lease(lease)),
+            Self::Multi(multi) => Self::Multi(multi.with_lease(lease)),
+            Self::Red(red) => Self::Red(red.with_lease(lease)),
+            Self::Semaphore(_) => panic!("a mere number has no lease"),
+            Self::Permit(semaphore) => Self::Permit(semaphore.with_lease(lease)),
+        }
+    }
+
+    /// Permits are nobody's: whoever asks is another.
+    pub fn with_owner(&self, owner: &Owner) -> Self {
+        match self {
+            Self::Lock(lock) => Self::Lock(lock.with_owner(owner)),
+            Self::Multi(multi) => Self::Multi(multi.with_owner(owner)),
+            Self::Red(red) => Self::Red(red.with_owner(owner)),
+            Self::Semaphore(_) | Self::Permit(_) => self.clone(),
+        }
+    }
+}
+
+/// What one has in hand. Dropped, it is given back.
+#[derive(Debug)]
+pub enum Held {
+    Lock(LockGuard),
+    Several(MultiLockGuard),
+    Number(SemaphorePermit),
+    Permit(ExpirablePermit),
+}
+
+impl Held {
+    pub async fn unlock(self) -> Result<(), Error> {
+        match self {
+            Self::Lock(guard) => guard.unlock().await,
+            Self::Several(guard) => guard.unlock().await,
+            Self::Number(permit) => permit.release().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+
+    /// A mere number is held until it is given back.
+    pub fn state(&self) -> HoldState {
+        match self {
+            Self::Lock(guard) => guard.state(),
+            Self::Several(guard) => guard.state(),
+            Self::Number(_) => HoldState::Held,
+            Self::Permit(permit) => permit.state(),
+        }
+    }
+
+    /// What it is told at its end, which must come.
+    pub async fn lost(&self) -> HoldState {
+        let lost = async {
+            match self {
+                Self::Lock(guard) => guard.lost().await,
+                Self::Several(guard) => guard.lost().await,
+                Self::Number(_) => panic!("a mere number is not lost"),
+                Self::Permit(permit) => permit.lost().await,
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), lost).await.expect("it is lost")
+    }
+
+    pub fn deadline(&self) -> Instant {
+        match self {
+            Self::Lock(guard) => guard.deadline(),
+            Self::Several(guard) => guard.deadline(),
+            Self::Number(_) => panic!("a mere number has no lease"),
+            Self::Permit(permit) => permit.deadline(),
+        }
+    }
+
+    /// As the first record names it; empty where records name nobody.
+    pub fn owner(&self) -> &str {
+        match self {
+            Self::Lock(guard) => guard.owner(),
+            Self::Several(guard) => guard.members()[0].owner(),
+            Self::Number(_) | Self::Permit(_) => "",
+        }
+    }
+
+    pub fn token(&self) -> Option<u64> {
+        if let Self::Lock(guard) = self { guard.token() } else { None }
+    }
+
+    /// What [`Kind::holders`] says of it, and of nobody else, where it is of so many levels.
+    pub fn alone(&self, levels: u64) -> BTreeMap<String, u64> {
+        let mut holders = BTreeMap::new();
+        match self {
+            Self::Several(guard) => {
+                for member in guard.members() {
+                    *holders.entry(member.owner().to_owned()).or_default() += levels;
+                }
+            }
+            _ => _ = holders.insert(self.owner().to_owned(), levels),
+        }
+        holders
+    }
+}
