@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::contend::{Contend, Manner};
 use crate::drive::Driver;
 use crate::error::LossReason;
-use crate::lane::{Busy, Release, Run};
+use crate::lane::{Busy, Current, Release, Run};
 use crate::options::BackOff;
 use crate::owner;
 use crate::script;
@@ -174,9 +174,10 @@ impl Driver {
     /// Looks whether the current hold is there still: a message came, or one may have been missed.
     pub(crate) async fn check(&mut self) {
         self.checked = Some(self.lane.signal.mark().epoch);
-        let Some(hold) = self.lane.work().current.as_ref().map(|current| current.hold.clone()) else {
-            return;
-        };
+        // One that has been passed on meanwhile is ahead of the record, which is then asked to follow.
+        let asked = |current: &&Current| current.behind.is_none();
+        let hold = self.lane.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
+        let Some(hold) = hold else { return };
         if !hold.kind.manner().glances {
             return;
         }
@@ -195,6 +196,11 @@ impl Driver {
     /// A retired text of this client that holds the record without being its hold got there by a request that a dead
     /// connection delivered late, and nobody else would free it before its lease ends.
     fn undo_a_ghost(&self, kind: &Arc<dyn Contend>, holder: &str) {
+        // What readers find in their way may be held, or just taken, by the writers' lane of this client.
+        let elsewhere = self.lane.key != self.lane.record;
+        if elsewhere && self.session.existing_lane(&self.lane.record).is_some() {
+            return;
+        }
         let mut work = self.lane.work();
         let ours = work.current.as_ref().is_some_and(|current| &*current.hold.text == holder);
         if !ours && owner::is_retired(holder, &self.session.id, self.session.era()) {
