@@ -1,21 +1,25 @@
 //! What a task of a client does, again and again, and what it tells of it.
 //!
 //! - `hold <process> <task> <owner> <key> <how> <lease> <asked> <start> <state> <read> <written> <end> <left> <state>
-//!   <deadline> <lost> <delayed> <outcome> <done>`: times in ns of the boot-time clock. `lease` is the fixed one in ms, 0 with a
-//!   watchdog; `left` what the deadline had left when the last state was read; `deadline` the last one that was seen while
-//!   the hold was live, and `lost` when it was told to be lost, 0 if it was not; `delayed` what the machine kept from
-//!   this process in the last look before.
+//!   <deadline> <lost> <delayed> <outcome> <done> <token> <share>`: times in ns of the boot-time clock. `lease` is the fixed one
+//!   in ms, 0 with a watchdog; `left` what the deadline had left when the last state was read, 1 where there is none;
+//!   `deadline` the last one that was seen while the hold was live, and `lost` when it was told to be lost, 0 if it was
+//!   not; `delayed` what the machine kept from this process in the last look before; `token` the fencing token, 0 if there
+//!   is none; `share` how much of the key's capacity it takes (see `keys.rs`). A hold of several things has a line for each.
 //! - `call <process> <task> <what> <start> <end> <limit in ms> <outcome> <delayed>`: a call that must end on time, if it took longer
 //!   than a moment or failed.
 
 use crate::client::RESPONSE;
-use crate::ledger::{Ledger, delayed, error_word, now, state_word};
+use crate::hand::{Hand, Look};
+use crate::keys::{self, ERA, JAVA_ERA, PERMITS, READER, VALUES, WRITER};
+use crate::ledger::{Ledger, delayed, error_word, now};
 use crate::random::Random;
-use redisson_lock::{Client, Error, Holding, Lock, LockGuard};
+use redisson_lock::{BackOff, Client, Error, Holding, Lock, MultiLock};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// Calls that end sooner than this are not worth a line.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -36,11 +40,51 @@ pub struct Work {
     pub random: Random,
 }
 
-/// A key and the cell that it guards.
+/// A lock, and what is judged by itself of it, each with its cell.
 #[derive(Clone)]
 struct Key {
-    name: String,
-    cell: u64,
+    /// One of `keys::KINDS`, or a side of the read/write lock.
+    kind: &'static str,
+    record: String,
+    parts: Vec<(String, u64)>,
+    share: u64,
+}
+
+impl Key {
+    fn new(kind: &'static str, record: String, cell: u64) -> Self {
+        let share = if kind == "write" { WRITER } else { READER };
+        Self { kind, parts: vec![(record.clone(), cell)], record, share }
+    }
+
+    /// That of a kind which everybody wants.
+    fn hot(kind: &'static str) -> Self {
+        let of = family(kind);
+        Self::new(kind, format!("{of}:hot"), keys::cell(of, 0))
+    }
+
+    /// That which one client holds for long.
+    fn long(kind: &'static str, index: u64) -> Self {
+        let of = family(kind);
+        Self::new(kind, format!("{of}:long{index}"), keys::long_cell(of, index))
+    }
+
+    fn permits(semaphore: String, share: u32) -> Self {
+        Self { share: share.into(), ..Self::new("permits", semaphore, 0) }
+    }
+
+    /// Permits are for so many at a time, and protect nothing.
+    fn guards(&self) -> bool {
+        self.kind != "permits"
+    }
+
+    /// At the end of a hold, too, instead of writing.
+    fn reads_again(&self) -> bool {
+        self.kind == "read"
+    }
+}
+
+fn family(kind: &'static str) -> &'static str {
+    if ["read", "write"].contains(&kind) { "readwrite" } else { kind }
 }
 
 /// A hold in the making.
@@ -52,10 +96,12 @@ struct Tale {
     lease: Duration,
     asked: u64,
     owner: String,
+    token: u64,
     start: u64,
     first: String,
-    read: u64,
-    written: u64,
+    /// Of each part.
+    read: Vec<u64>,
+    written: Vec<u64>,
     end: u64,
     left: u64,
     last: String,
@@ -72,10 +118,11 @@ impl Tale {
             lease,
             asked: now(),
             owner: "-".into(),
+            token: 0,
             start: 0,
             first: "-".into(),
-            read: 0,
-            written: 0,
+            read: Vec::new(),
+            written: Vec::new(),
             end: 0,
             left: 0,
             last: "-".into(),
@@ -89,7 +136,7 @@ impl Tale {
 impl Work {
     /// A key that nobody else wants: what happens there is this client's doing alone.
     pub async fn own(mut self) {
-        let key = Key { name: format!("own:{}", self.index), cell: 2 + self.index };
+        let key = Key::new("reentrant", format!("own:{}", self.index), 2 + self.index);
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_micros(self.random.between(0, 2000));
             match self.random.between(0, 3) {
@@ -101,22 +148,46 @@ impl Work {
         }
     }
 
-    /// Two quiet keys at once, for longer than a lease: they live by one renewal.
-    pub async fn long(mut self) {
-        let key = Key { name: format!("long:{}", self.index), cell: 16 + self.index };
-        let pair = Key { name: format!("pair:{}", self.index), cell: 32 + self.index };
+    /// Two quiet keys at once and one of each other kind, for longer than a lease: they live by one renewal.
+    pub async fn long(mut self, kinds: Vec<&'static str>) {
+        let index = self.index;
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_millis(self.random.between(500, 3500));
-            let (one, other) = (self.fork(), self.fork());
-            let one = tokio::spawn({
-                let key = key.clone();
-                async move { one.plain(&key, stay).await }
-            });
-            let other = tokio::spawn({
-                let pair = pair.clone();
-                async move { other.plain(&pair, stay).await }
-            });
-            let _ = tokio::join!(one, other);
+            let mut holding = JoinSet::new();
+            for kind in &kinds {
+                let mut work = self.fork();
+                match *kind {
+                    "reentrant" => {
+                        let pair = self.fork();
+                        holding.spawn(async move {
+                            let key = Key::new("reentrant", format!("long:{index}"), 16 + index);
+                            work.plain(&key, stay).await;
+                        });
+                        holding.spawn(async move {
+                            let key = Key::new("reentrant", format!("pair:{index}"), 32 + index);
+                            pair.plain(&key, stay).await;
+                        });
+                    }
+                    "multi" => {
+                        let parts = [index, index + 8]
+                            .map(|at| (format!("multi:long{at}"), keys::long_cell("multi", at)));
+                        holding.spawn(async move { work.several(parts, stay).await });
+                    }
+                    "expirable" => drop(holding.spawn(async move { work.long_permit(stay).await })),
+                    // It has no lease.
+                    "semaphore" => {}
+                    _ => {
+                        let side = if self.random.between(0, 1) == 0 { "read" } else { "write" };
+                        let kind = if *kind == "readwrite" { side } else { kind };
+                        let mut key = Key::long(kind, index);
+                        if kind == "group" {
+                            key.parts[0].0 += "/a";
+                        }
+                        holding.spawn(async move { work.plain(&key, stay).await });
+                    }
+                }
+            }
+            while holding.join_next().await.is_some() {}
             self.rest(1, 50).await;
         }
     }
@@ -125,7 +196,7 @@ impl Work {
     /// one client meets the next hold.
     pub async fn duel(mut self) {
         let pair = self.index / 2;
-        let key = Key { name: format!("duel:{pair}"), cell: 48 + pair };
+        let key = Key::new("reentrant", format!("duel:{pair}"), 48 + pair);
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_millis(self.random.between(10, 50));
             self.plain(&key, stay).await;
@@ -136,22 +207,59 @@ impl Work {
     pub async fn hot(mut self) {
         while !self.stopping.load(Ordering::Relaxed) {
             let cell = u64::from(self.random.between(0, 9) >= 8);
-            let key = Key { name: format!("hot:{cell}"), cell };
+            let key = Key::new("reentrant", format!("hot:{cell}"), cell);
             let stay = match self.random.between(0, 99) {
                 0 => Duration::from_millis(self.random.between(10, 120)),
                 1..10 => Duration::from_millis(self.random.between(2, 10)),
                 _ => Duration::from_micros(self.random.between(0, 1500)),
             };
-            match self.random.between(0, 19) {
-                0..8 => self.plain(&key, stay).await,
-                8..10 => self.tried(&key, stay).await,
-                10..13 => self.waited(&key, stay).await,
-                13..15 => self.leased(&key, stay).await,
-                15..17 => self.reentered(&key, stay).await,
-                17..19 => self.cancelled(&key, stay).await,
-                _ => self.in_run(&key, stay).await,
-            }
+            self.in_some_way(&key, stay).await;
             self.rest(4, 20).await;
+        }
+    }
+
+    /// The key of a kind that everybody wants.
+    pub async fn kind(mut self, kind: &'static str) {
+        while !self.stopping.load(Ordering::Relaxed) {
+            let stay = match self.random.between(0, 99) {
+                0 => Duration::from_millis(self.random.between(10, 120)),
+                1..20 => Duration::from_millis(self.random.between(5, 30)),
+                _ => Duration::from_micros(self.random.between(0, 5000)),
+            };
+            match (kind, self.random.between(0, 9)) {
+                ("semaphore", _) => self.permits(stay).await,
+                ("expirable", _) => self.leased_permits(stay).await,
+                ("readwrite", 0) => self.downgraded(stay).await,
+                ("readwrite", 1..7) => self.in_some_way(&Key::hot("read"), stay).await,
+                ("readwrite", _) => self.in_some_way(&Key::hot("write"), stay).await,
+                ("multi", 0..7) => {
+                    let parts = [0, 1].map(|at| (format!("multi:{at}"), keys::cell("multi", at)));
+                    self.several(parts, stay).await;
+                }
+                ("multi", at) => {
+                    let at = at % 2;
+                    let key = Key::new("reentrant", format!("multi:{at}"), keys::cell("multi", at));
+                    self.in_some_way(&key, stay).await;
+                }
+                ("group", _) => {
+                    let key = self.some_values();
+                    self.in_some_way(&key, stay).await;
+                }
+                _ => self.in_some_way(&Key::hot(kind), stay).await,
+            }
+            self.rest(50, 150).await;
+        }
+    }
+
+    async fn in_some_way(&mut self, key: &Key, stay: Duration) {
+        match self.random.between(0, 19) {
+            0..8 => self.plain(key, stay).await,
+            8..10 => self.tried(key, stay).await,
+            10..13 => self.waited(key, stay).await,
+            13..15 => self.leased(key, stay).await,
+            15..17 => self.reentered(key, stay).await,
+            17..19 => self.cancelled(key, stay).await,
+            _ => self.in_run(key, stay).await,
         }
     }
 
@@ -198,8 +306,15 @@ impl Work {
         let lock = self.lock(key);
         match lock.lock().await {
             Ok(guard) => {
-                let inner = self.call("reenter", RESPONSE, lock.try_lock()).await.flatten();
-                if let Some(inner) = inner {
+                if ["nonreentrant", "value"].contains(&key.kind) {
+                    // Were it let in, it would be told as a hold beside the one that it is in.
+                    let inner = Tale::new(key, "reentry in vain", Duration::ZERO);
+                    match lock.try_lock().await {
+                        Ok(Some(again)) => self.hold(again, inner, Duration::ZERO).await,
+                        Ok(None) | Err(Error::WouldDeadlock { .. }) => {}
+                        Err(error) => self.failed("reenter", inner.asked, &error).await,
+                    }
+                } else if let Some(inner) = self.call("reenter", RESPONSE, lock.try_lock()).await.flatten() {
                     self.call("unlock", RESPONSE, inner.unlock()).await;
                 }
                 self.hold(guard, tale, stay).await;
@@ -216,6 +331,117 @@ impl Work {
             Ok(Ok(guard)) => self.hold(guard, tale, stay).await,
             Ok(Err(error)) => self.failed("lock", tale.asked, &error).await,
             Err(_) => {}
+        }
+    }
+
+    /// A writer that goes on as a reader.
+    async fn downgraded(&self, stay: Duration) {
+        let (writing, reading) = (Key::hot("write"), Key::hot("read"));
+        let mut tale = Tale::new(&writing, "downgrade", Duration::ZERO);
+        let writer = match self.lock(&writing).lock().await {
+            Ok(writer) => writer,
+            Err(error) => return self.failed("lock", tale.asked, &error).await,
+        };
+        self.begin(writer.look(), &mut tale);
+        self.stay(writer.look(), &mut tale, stay).await;
+        self.finish(writer.look(), &mut tale);
+        let after = Tale::new(&reading, "downgraded", Duration::ZERO);
+        let reader = self.call("downgrade", RESPONSE, self.lock(&reading).try_lock()).await.flatten();
+        self.give_back(writer, tale).await;
+        if let Some(reader) = reader {
+            self.hold(reader, after, stay).await;
+        }
+    }
+
+    /// Two locks as one.
+    async fn several(&mut self, parts: [(String, u64); 2], stay: Duration) {
+        let locks = parts.clone().map(|(name, _)| self.client.lock(name));
+        let key = Key { parts: parts.into(), ..Key::new("multi", String::new(), 0) };
+        let lock = MultiLock::new(locks).expect("there are two");
+        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 500)));
+        let tale = Tale::new(&key, "multi", Duration::ZERO);
+        let guard = match way {
+            0..2 => self.call("try_lock_for", wait, lock.try_lock_for(wait)).await.flatten(),
+            2 => match tokio::time::timeout(wait / 50, lock.lock()).await {
+                Ok(outcome) => self.unlimited("lock", tale.asked, outcome).await,
+                Err(_) => None,
+            },
+            _ => {
+                let outcome = lock.lock().await;
+                self.unlimited("lock", tale.asked, outcome).await
+            }
+        };
+        if let Some(guard) = guard {
+            self.hold(guard, tale, stay).await;
+        }
+    }
+
+    /// Of the present era; none is waited for without an end, because the era may be over.
+    async fn permits(&mut self, stay: Duration) {
+        let eras = [(ERA, "semaphore"), (JAVA_ERA, "javasemaphore")]
+            .map(|(cell, name)| (self.ledger.read(cell), name));
+        let (era, name) = eras[self.random.between(0, 1) as usize];
+        if era == 0 {
+            return;
+        }
+        let permits = if self.random.between(0, 4) == 0 { 2 } else { 1 };
+        let key = Key::permits(format!("{name}:{era}"), permits);
+        let semaphore = self.client.semaphore(&key.record);
+        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 300)));
+        let tale = Tale::new(&key, "permits", Duration::ZERO);
+        let permit = match way {
+            0 => self.call("try_acquire", RESPONSE, semaphore.try_acquire_many(permits)).await.flatten(),
+            1..3 => match tokio::time::timeout(wait / 50, semaphore.acquire_many(permits)).await {
+                Ok(outcome) => self.unlimited("acquire", tale.asked, outcome).await,
+                Err(_) => None,
+            },
+            _ => self.call("try_acquire_for", wait, semaphore.try_acquire_for(permits, wait)).await.flatten(),
+        };
+        if let Some(permit) = permit {
+            self.hold(permit, tale, stay).await;
+        }
+    }
+
+    async fn leased_permits(&mut self, stay: Duration) {
+        let era = self.ledger.read(ERA);
+        let permits = if self.random.between(0, 4) == 0 { 2 } else { 1 };
+        let key = Key::permits(format!("expirable:{era}"), permits);
+        let semaphore = self.client.expirable_semaphore(&key.record);
+        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 300)));
+        let (lease, stay) = match self.random.between(0, 19) {
+            0 => (Duration::from_millis(30), Duration::from_millis(50)),
+            1..4 => (Duration::from_millis(self.random.between(200, self.lease.as_millis() as u64)), stay),
+            _ => (Duration::ZERO, stay),
+        };
+        let semaphore = if lease.is_zero() { semaphore } else { semaphore.with_lease(lease) };
+        let tale = Tale::new(&key, "leased permits", lease);
+        let permit = match way {
+            0 => self
+                .call("try_acquire", RESPONSE, semaphore.try_acquire_for(permits, Duration::ZERO))
+                .await
+                .flatten(),
+            1..3 => match tokio::time::timeout(wait / 50, semaphore.acquire_many(permits)).await {
+                Ok(outcome) => self.unlimited("acquire", tale.asked, outcome).await,
+                Err(_) => None,
+            },
+            _ => self.call("try_acquire_for", wait, semaphore.try_acquire_for(permits, wait)).await.flatten(),
+        };
+        if let Some(permit) = permit {
+            self.hold(permit, tale, stay).await;
+        }
+    }
+
+    /// All permits of a semaphore that this client makes for itself, again where it was lost.
+    async fn long_permit(&mut self, stay: Duration) {
+        let key = Key::permits(format!("expirable:long{}", self.index), PERMITS);
+        let semaphore = self.client.expirable_semaphore(&key.record);
+        self.call("try_set_permits", RESPONSE, semaphore.try_set_permits(PERMITS)).await;
+        let tale = Tale::new(&key, "long permits", Duration::ZERO);
+        // The permits of a killed process end with their lease.
+        let wait = self.lease;
+        let permit = self.call("try_acquire_for", wait, semaphore.try_acquire_for(PERMITS, wait)).await;
+        if let Some(permit) = permit.flatten() {
+            self.hold(permit, tale, stay).await;
         }
     }
 
@@ -241,29 +467,37 @@ impl Work {
             return;
         }
         if tale.end == 0 {
-            (tale.end, tale.last, tale.written) = (now(), "Lost-Run".into(), tale.read);
+            (tale.end, tale.last, tale.written) = (now(), "Lost-Run".into(), tale.read.clone());
         }
         self.tell(&tale, &outcome);
     }
 
-    async fn hold(&self, guard: LockGuard, mut tale: Tale, stay: Duration) {
-        self.begin(&guard, &mut tale);
-        self.stay(&guard, &mut tale, stay).await;
-        self.finish(&guard, &mut tale);
+    async fn hold(&self, hand: impl Hand, mut tale: Tale, stay: Duration) {
+        self.begin(hand.look(), &mut tale);
+        self.stay(hand.look(), &mut tale, stay).await;
+        self.finish(hand.look(), &mut tale);
+        self.give_back(hand, tale).await;
+    }
+
+    async fn give_back(&self, hand: impl Hand, tale: Tale) {
         let (began, waited) = (now(), delayed());
-        let outcome = guard.unlock().await;
+        let outcome = hand.give_back().await;
         self.timed("unlock", began, waited, RESPONSE, &outcome);
         self.tell(&tale, &outcome);
     }
 
-    fn begin(&self, holding: &Holding, tale: &mut Tale) {
+    fn begin(&self, holding: &impl Look, tale: &mut Tale) {
         tale.start = now();
-        tale.first = state_word(holding.state());
-        tale.owner = holding.owner().to_owned();
-        tale.read = self.ledger.read(tale.key.cell);
+        tale.first = holding.state();
+        (tale.owner, tale.token) = (holding.owner(), holding.token());
+        tale.read = self.read(&tale.key);
     }
 
-    async fn stay(&self, holding: &Holding, tale: &mut Tale, stay: Duration) {
+    fn read(&self, key: &Key) -> Vec<u64> {
+        key.parts.iter().map(|(_, cell)| if key.guards() { self.ledger.read(*cell) } else { 0 }).collect()
+    }
+
+    async fn stay(&self, holding: &impl Look, tale: &mut Tale, stay: Duration) {
         if stay < WATCHED {
             if !stay.is_zero() {
                 tokio::time::sleep(stay).await;
@@ -275,8 +509,8 @@ impl Work {
         tokio::pin!(lost);
         while Instant::now() < until {
             let waited = delayed();
-            let deadline = deadline(holding);
-            if holding.state().is_live() {
+            let deadline = holding.deadline().map_or(0, on_our_clock);
+            if ["Held", "Suspect"].contains(&holding.state().as_str()) {
                 tale.deadline = deadline;
             }
             tokio::select! {
@@ -290,17 +524,16 @@ impl Work {
         }
     }
 
-    fn finish(&self, holding: &Holding, tale: &mut Tale) {
-        tale.written = tale.read;
-        if tale.lost == 0 {
-            tale.written = self.ledger.write(tale.key.cell);
+    fn finish(&self, holding: &impl Look, tale: &mut Tale) {
+        tale.written = if tale.key.reads_again() { self.read(&tale.key) } else { tale.read.clone() };
+        if tale.lost == 0 && tale.key.guards() && !tale.key.reads_again() {
+            tale.written = tale.key.parts.iter().map(|(_, cell)| self.ledger.write(*cell)).collect();
         }
         tale.end = now();
         // In this order: a deadline that has passed must be seen in a state that is read later.
-        let left = holding.deadline().saturating_duration_since(Instant::now());
-        let last = holding.state();
-        tale.left = left.as_nanos() as u64;
-        tale.last = state_word(last);
+        let left = holding.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        tale.last = holding.state();
+        tale.left = left.map_or(1, |left| left.as_nanos() as u64);
     }
 
     fn tell(&self, tale: &Tale, outcome: &Result<(), Error>) {
@@ -312,28 +545,27 @@ impl Work {
         let Tale {
             key,
             how,
-            lease,
             asked,
             owner,
+            token,
             start,
             first,
-            read,
-            written,
             end,
             left,
             last,
             deadline,
             lost,
             delayed,
+            ..
         } = tale;
-        let lease = lease.as_millis();
+        let (how, lease, share, done) = (how.replace(' ', "-"), tale.lease.as_millis(), key.share, now());
         let (process, task) = (&self.ledger.name, self.task);
-        self.ledger.log(&format!(
-            "hold {process} {task} {owner} {} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} {last} \
-             {deadline} {lost} {delayed} {outcome} {}",
-            key.name,
-            now()
-        ));
+        for (((name, _), read), written) in key.parts.iter().zip(&tale.read).zip(&tale.written) {
+            self.ledger.log(&format!(
+                "hold {process} {task} {owner} {name} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} \
+                 {last} {deadline} {lost} {delayed} {outcome} {done} {token} {share}"
+            ));
+        }
     }
 
     /// Awaits a call that must end within `limit`.
@@ -363,6 +595,13 @@ impl Work {
         self.ledger.log(&format!("call {process} {task} {what} {began} {ended} {limit} {outcome} {waited}"));
     }
 
+    async fn unlimited<T>(&self, what: &str, began: u64, outcome: Result<T, Error>) -> Option<T> {
+        if let Err(error) = &outcome {
+            self.failed(what, began, error).await;
+        }
+        outcome.ok()
+    }
+
     async fn failed(&self, what: &str, began: u64, error: &Error) {
         let (process, task) = (&self.ledger.name, self.task);
         self.ledger.log(&format!("call {process} {task} {what} {began} {} 0 {} 0", now(), error_word(error)));
@@ -373,8 +612,17 @@ impl Work {
         tokio::time::sleep(Duration::from_millis(self.random.between(least, most))).await;
     }
 
+    /// One, two or three of the group's.
+    fn some_values(&mut self) -> Key {
+        let chosen = self.random.between(1, (1 << VALUES.len()) - 1);
+        let key = Key::hot("group");
+        let parts = (0..).zip(VALUES).filter(|(at, _)| chosen & (1 << at) != 0);
+        let parts = parts.map(|(at, value)| (format!("{}/{value}", key.record), keys::cell("group", at)));
+        Key { parts: parts.collect(), ..key }
+    }
+
     fn lock(&self, key: &Key) -> Lock {
-        self.client.lock(&key.name)
+        lock(&self.client, key.kind, &key.record, key.parts.iter().map(|(name, _)| name.as_str()))
     }
 
     /// The same for a task of its own.
@@ -389,8 +637,42 @@ impl Work {
     }
 }
 
-/// On the clock of the log.
-fn deadline(holding: &Holding) -> u64 {
-    let left = holding.deadline().saturating_duration_since(Instant::now());
+/// The lock of a kind; of a group the values are named by what is behind a `/`, as Redisson's `StringCodec` has them.
+fn lock<'a>(client: &Client, kind: &str, record: &str, parts: impl Iterator<Item = &'a str>) -> Lock {
+    match kind {
+        "fair" => client.fair_lock(record),
+        "fenced" => client.fenced_lock(record),
+        "read" => client.read_write_lock(record).read().clone(),
+        "write" => client.read_write_lock(record).write().clone(),
+        "spin" => client.spin_lock(record, BackOff::default()),
+        "nonreentrant" => client.non_reentrant_lock(record),
+        "value" => client.value_lock(record),
+        "group" => client.group_lock(record, parts.filter_map(|part| part.split('/').nth(1))),
+        _ => client.lock(record),
+    }
+}
+
+/// Frees a lock, whoever holds it.
+pub async fn force_unlock(client: &Client, record: &str) -> Result<bool, Error> {
+    let kind = record.split(':').next().unwrap_or_default();
+    if kind != "readwrite" {
+        return lock(client, kind, record, std::iter::once("group/a")).force_unlock().await;
+    }
+    let sides = client.read_write_lock(record);
+    Ok(sides.write().force_unlock().await? || sides.read().force_unlock().await?)
+}
+
+/// Wants what everybody wants of each kind that a process may leave behind: its lease, or its place in line, ends.
+pub fn wanted(client: &Client, kinds: &[&'static str]) -> Vec<Lock> {
+    let hot = [0, 1].map(|hot| client.lock(format!("hot:{hot}")));
+    let some = ["fair", "fenced", "readwrite", "nonreentrant", "value", "group"];
+    let kinds = some.into_iter().filter(|kind| kinds.contains(kind));
+    let kinds = kinds.map(|kind| if kind == "readwrite" { "write" } else { kind });
+    let others = kinds.map(|kind| lock(client, kind, &Key::hot(kind).record, std::iter::once("group/a")));
+    hot.into_iter().chain(others).collect()
+}
+
+fn on_our_clock(deadline: Instant) -> u64 {
+    let left = deadline.saturating_duration_since(Instant::now());
     now() + left.as_nanos() as u64
 }
