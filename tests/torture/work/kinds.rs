@@ -116,7 +116,7 @@ impl Work {
         let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 500)));
         let tale = Tale::new(&key, "multi", Duration::ZERO);
         let guard = match way {
-            0..2 => self.call("try_lock_for", wait, lock.try_lock_for(wait)).await.flatten(),
+            0..2 => self.call("try_several_for", wait, lock.try_lock_for(wait)).await.flatten(),
             2 => match tokio::time::timeout(wait / 50, lock.lock()).await {
                 Ok(outcome) => self.unlimited("lock", tale.asked, outcome).await,
                 Err(_) => None,

@@ -50,8 +50,6 @@ impl Hold {
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     pub process: Word,
-    /// To be read in a report.
-    #[allow(dead_code)]
     pub what: Word,
     pub start: u64,
     pub end: u64,
