@@ -8,7 +8,7 @@ use crate::clock::Moment;
 use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::LossReason;
-use crate::lane::{Busy, Release, Run};
+use crate::lane::{Busy, Current, Release, Run};
 use crate::options::BackOff;
 use crate::owner;
 use crate::script;
@@ -177,9 +177,10 @@ impl Driver {
     /// Looks whether the current hold is there still: a message came, or one may have been missed.
     pub(crate) async fn check(&mut self) {
         self.checked = Some(self.lane.signal.mark().epoch);
-        let Some(hold) = self.lane.work().current.as_ref().map(|current| current.hold.clone()) else {
-            return;
-        };
+        // One that has been passed on meanwhile is ahead of the record, which is then asked to follow.
+        let asked = |current: &&Current| current.behind.is_none();
+        let hold = self.lane.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
+        let Some(hold) = hold else { return };
         if !hold.kind.manner().glances {
             return;
         }

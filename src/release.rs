@@ -16,7 +16,7 @@ use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold, HoldState};
-use crate::lane::{Release, Returned, Run, Waiter, Work};
+use crate::lane::{Current, Release, Returned, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
 use crate::owner::OwnerId;
@@ -275,8 +275,12 @@ impl Driver {
 
     /// Makes sure that `text` does not hold the record, unless it is that of a hold: who found it there cannot know.
     pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
-        let current = self.lane.work().current.as_ref().map(|current| current.hold.clone());
-        if current.is_some_and(|hold| hold.text == *text && hold.state().is_live()) {
+        let named = |current: &Current| {
+            let behind = current.behind.as_ref().is_some_and(|behind| behind.text == *text);
+            (current.hold.text == *text || behind).then(|| current.hold.clone())
+        };
+        let named = self.lane.work().current.as_ref().and_then(named);
+        if named.is_some_and(|hold| hold.state().is_live()) {
             return;
         }
         let mut request = kind.undo(text);

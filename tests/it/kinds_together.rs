@@ -128,3 +128,31 @@ async fn a_longer_read_hold_outlives_the_jvm_beside_it() {
     })
     .await;
 }
+
+/// A hold's text may be of an earlier era than what its client writes by now, and readers have lanes of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_takes_no_writer_of_its_client_for_a_ghost() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.read_write_lock(NAME);
+    let writer = lock.write().with_owner(&Owner::unique()).lock().await.unwrap();
+
+    // A loss begins another era.
+    let lost = client.lock("other").lock().await.unwrap();
+    let () = redis::cmd("DEL").arg("other").query(&mut server.cli()).unwrap();
+    lost.unlock().await.unwrap_err();
+
+    let before = server.calls("hgetall");
+    let reader = tokio::spawn({
+        let lock = lock.read().with_owner(&Owner::unique());
+        async move { lock.lock().await.unwrap() }
+    });
+    // It looks at who is in its way, and again: what it does about the first is done by the second.
+    eventually(|| server.calls("hgetall") >= before + 3 || reader.is_finished()).await;
+    assert!(!reader.is_finished(), "a reader beside a writer");
+    writer.unlock().await.unwrap();
+    let reader = reader.await.unwrap();
+    assert!(reader.owner().contains('~'), "no other era has begun: {}", reader.owner());
+    reader.unlock().await.unwrap();
+    nothing_is_left(Kind::Write, NAME, &server, &[&client]).await;
+}

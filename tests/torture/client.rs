@@ -1,14 +1,15 @@
 //! A Rust client: tasks that contend, each with a work of its own (see `work`), until stdin says `stop`, and then `close`.
 //!
-//! `client <url> <folder> <index> <number> <seed> <lease in ms>`. Says `ready`, then `beat ..` each second, and in the end
+//! `client <url> <folder> <index> <number> <seed> <lease in ms> <kinds>`. Says `ready`, then `beat ..` each second, and in the end
 //! `settled <tasks> <of> <sockets> <of>`, and the same with `closed`. On stdin `force <key>` frees that lock, and is
 //! answered by `forced <result>`; `starve <ms>` blocks the runtime, then `starved`; `drop-runtime <ms>` ends another
 //! one, then `dropped`.
 
 use crate::Failure;
+use crate::keys::{FAIR_WAIT_MS, KINDS};
 use crate::ledger::{Ledger, delayed, error_word, now};
 use crate::random::Random;
-use crate::work::Work;
+use crate::work::{self, Work};
 use redisson_lock::{Client, HandOff};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,8 @@ use tokio::runtime::Handle;
 
 /// Tasks that contend for the hot keys.
 const HOT_TASKS: u64 = 4;
+/// Tasks that contend for the key of each other kind.
+const TASKS_OF_A_KIND: u64 = 2;
 /// Of a client that has nothing to do: those that keep up its two connections, and what drives each; and the watchdog.
 const TASKS: usize = 5;
 const SOCKETS: usize = 2;
@@ -29,9 +32,11 @@ pub const RESPONSE: Duration = Duration::from_secs(1);
 const PROBE: Duration = Duration::from_millis(5);
 
 pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let [url, folder, index, number, seed, lease] = arguments else {
-        return Err("client <url> <folder> <index> <number> <seed> <lease>".into());
+    let [url, folder, index, number, seed, lease, kinds] = arguments else {
+        return Err("client <url> <folder> <index> <number> <seed> <lease> <kinds>".into());
     };
+    let chosen: Vec<_> = kinds.split(',').collect();
+    let kinds: Vec<_> = KINDS.into_iter().filter(|kind| chosen.contains(kind)).collect();
     let (index, number, seed): (u64, u64, u64) = (index.parse()?, number.parse()?, seed.parse()?);
     let ledger = Arc::new(Ledger::open(Path::new(folder), &format!("rust{index}"), number)?);
     let lease = Duration::from_millis(lease.parse()?);
@@ -43,6 +48,7 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         Client::builder()
             .hand_off(hand_off)
             .watchdog_timeout(lease)
+            .fair_lock_wait_timeout(Duration::from_millis(FAIR_WAIT_MS))
             .response_timeout(RESPONSE)
             .connect_timeout(RESPONSE)
             .connect(url)
@@ -77,11 +83,18 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         random: Random::new(seed ^ (number << 32) ^ (task << 16)),
     };
     let mut running = tokio::task::JoinSet::new();
-    running.spawn(work(0).own());
-    running.spawn(work(1).long());
-    running.spawn(work(2).duel());
-    for task in 3..3 + HOT_TASKS {
-        running.spawn(work(task).hot());
+    running.spawn(work(1).long(kinds.clone()));
+    if kinds.contains(&"reentrant") {
+        running.spawn(work(0).own());
+        running.spawn(work(2).duel());
+        for task in 3..3 + HOT_TASKS {
+            running.spawn(work(task).hot());
+        }
+    }
+    let others = kinds.iter().filter(|kind| **kind != "reentrant");
+    let others = others.flat_map(|kind| (0..TASKS_OF_A_KIND).map(move |_| *kind));
+    for (task, kind) in (3 + HOT_TASKS..).zip(others) {
+        running.spawn(work(task).kind(kind));
     }
 
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -89,7 +102,7 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         match line.split_once(' ') {
             Some(("force", key)) => {
                 let (asked, waited) = (now(), delayed());
-                let forced = client.lock(key).force_unlock().await;
+                let forced = work::force_unlock(&client, key).await;
                 let outcome = forced.as_ref().map_or_else(error_word, bool::to_string);
                 let limit = RESPONSE.as_millis();
                 let name = &ledger.name;
@@ -104,7 +117,8 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
             }
             Some(("drop-runtime", ms)) => {
                 let (url, stay) = ((*url).to_owned(), Duration::from_millis(ms.parse()?));
-                tokio::task::spawn_blocking(move || drop_runtime(&url, lease, stay)).await?;
+                let kinds = kinds.clone();
+                tokio::task::spawn_blocking(move || drop_runtime(&url, &kinds, lease, stay)).await?;
                 println!("dropped");
             }
             _ if line == "stop" => {
@@ -146,19 +160,22 @@ async fn starve(ledger: &Ledger, lasts: Duration) {
     ledger.log(&format!("stall {} {from} {to}", ledger.name));
 }
 
-/// A client of its own runtime wants both hot locks; then the runtime ends, whatever it has of them. Its guards and its
-/// client are dropped where there is none.
-fn drop_runtime(url: &str, lease: Duration, stay: Duration) {
+/// A client of its own runtime wants both hot locks and others; then the runtime ends, whatever it has of them. Its guards
+/// and its client are dropped where there is none.
+fn drop_runtime(url: &str, kinds: &[&'static str], lease: Duration, stay: Duration) {
     let Ok(runtime) = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
     else {
         return;
     };
     let left = runtime.block_on(async {
-        let client = Client::builder().watchdog_timeout(lease).connect(url).await.ok()?;
-        let guards = [0, 1].map(|hot| {
-            let lock = client.lock(format!("hot:{hot}"));
-            tokio::spawn(async move { lock.lock().await })
-        });
+        let client = Client::builder()
+            .watchdog_timeout(lease)
+            .fair_lock_wait_timeout(Duration::from_millis(FAIR_WAIT_MS))
+            .connect(url)
+            .await
+            .ok()?;
+        let wanted = work::wanted(&client, kinds).into_iter();
+        let guards: Vec<_> = wanted.map(|lock| tokio::spawn(async move { lock.lock().await })).collect();
         tokio::time::sleep(stay).await;
         Some((client, guards))
     });

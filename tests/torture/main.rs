@@ -2,6 +2,9 @@
 //! do what their arguments say, are told more on stdin, and end when it does.
 
 mod client;
+mod hand;
+#[allow(dead_code)]
+mod keys;
 mod ledger;
 #[allow(dead_code)]
 #[path = "../it/support/proxy.rs"]

@@ -1,21 +1,29 @@
 //! What a task of a client does, again and again, and what it tells of it.
 //!
 //! - `hold <process> <task> <owner> <key> <how> <lease> <asked> <start> <state> <read> <written> <end> <left> <state>
-//!   <deadline> <lost> <delayed> <outcome> <done>`: times in ns of the boot-time clock. `lease` is the fixed one in ms, 0 with a
-//!   watchdog; `left` what the deadline had left when the last state was read; `deadline` the last one that was seen while
-//!   the hold was live, and `lost` when it was told to be lost, 0 if it was not; `delayed` what the machine kept from
-//!   this process in the last look before.
+//!   <deadline> <lost> <delayed> <outcome> <done> <token> <share>`: times in ns of the boot-time clock. `lease` is the fixed one
+//!   in ms, 0 with a watchdog; `left` what the deadline had left when the last state was read, 1 where there is none;
+//!   `deadline` the last one that was seen while the hold was live, and `lost` when it was told to be lost, 0 if it was
+//!   not; `delayed` what the machine kept from this process in the last look before; `token` the fencing token, 0 if there
+//!   is none; `share` how much of the key's capacity it takes (see `keys.rs`). A hold of several things has a line for each.
 //! - `call <process> <task> <what> <start> <end> <limit in ms> <outcome> <delayed>`: a call that must end on time, if it took longer
 //!   than a moment or failed.
 
+mod kinds;
+
 use crate::client::RESPONSE;
-use crate::ledger::{Ledger, delayed, error_word, now, state_word};
+use crate::hand::{Hand, Look};
+use crate::keys;
+use crate::ledger::{Ledger, delayed, error_word, now};
 use crate::random::Random;
-use redisson_lock::{Client, Error, Holding, Lock, LockGuard};
+use kinds::Key;
+pub use kinds::{force_unlock, wanted};
+use redisson_lock::{Client, Error, Holding, Lock};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
 
 /// Calls that end sooner than this are not worth a line.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -36,13 +44,6 @@ pub struct Work {
     pub random: Random,
 }
 
-/// A key and the cell that it guards.
-#[derive(Clone)]
-struct Key {
-    name: String,
-    cell: u64,
-}
-
 /// A hold in the making.
 #[derive(Clone)]
 struct Tale {
@@ -52,10 +53,12 @@ struct Tale {
     lease: Duration,
     asked: u64,
     owner: String,
+    token: u64,
     start: u64,
     first: String,
-    read: u64,
-    written: u64,
+    /// Of each part.
+    read: Vec<u64>,
+    written: Vec<u64>,
     end: u64,
     left: u64,
     last: String,
@@ -72,10 +75,11 @@ impl Tale {
             lease,
             asked: now(),
             owner: "-".into(),
+            token: 0,
             start: 0,
             first: "-".into(),
-            read: 0,
-            written: 0,
+            read: Vec::new(),
+            written: Vec::new(),
             end: 0,
             left: 0,
             last: "-".into(),
@@ -89,7 +93,7 @@ impl Tale {
 impl Work {
     /// A key that nobody else wants: what happens there is this client's doing alone.
     pub async fn own(mut self) {
-        let key = Key { name: format!("own:{}", self.index), cell: 2 + self.index };
+        let key = Key::new("reentrant", format!("own:{}", self.index), 2 + self.index);
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_micros(self.random.between(0, 2000));
             match self.random.between(0, 3) {
@@ -101,22 +105,46 @@ impl Work {
         }
     }
 
-    /// Two quiet keys at once, for longer than a lease: they live by one renewal.
-    pub async fn long(mut self) {
-        let key = Key { name: format!("long:{}", self.index), cell: 16 + self.index };
-        let pair = Key { name: format!("pair:{}", self.index), cell: 32 + self.index };
+    /// Two quiet keys at once and one of each other kind, for longer than a lease: they live by one renewal.
+    pub async fn long(mut self, kinds: Vec<&'static str>) {
+        let index = self.index;
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_millis(self.random.between(500, 3500));
-            let (one, other) = (self.fork(), self.fork());
-            let one = tokio::spawn({
-                let key = key.clone();
-                async move { one.plain(&key, stay).await }
-            });
-            let other = tokio::spawn({
-                let pair = pair.clone();
-                async move { other.plain(&pair, stay).await }
-            });
-            let _ = tokio::join!(one, other);
+            let mut holding = JoinSet::new();
+            for kind in &kinds {
+                let mut work = self.fork();
+                match *kind {
+                    "reentrant" => {
+                        let pair = self.fork();
+                        holding.spawn(async move {
+                            let key = Key::new("reentrant", format!("long:{index}"), 16 + index);
+                            work.plain(&key, stay).await;
+                        });
+                        holding.spawn(async move {
+                            let key = Key::new("reentrant", format!("pair:{index}"), 32 + index);
+                            pair.plain(&key, stay).await;
+                        });
+                    }
+                    "multi" => {
+                        let parts = [index, index + 8]
+                            .map(|at| (format!("multi:long{at}"), keys::long_cell("multi", at)));
+                        holding.spawn(async move { work.several(parts, stay).await });
+                    }
+                    "expirable" => drop(holding.spawn(async move { work.long_permit(stay).await })),
+                    // It has no lease.
+                    "semaphore" => {}
+                    _ => {
+                        let side = if self.random.between(0, 1) == 0 { "read" } else { "write" };
+                        let kind = if *kind == "readwrite" { side } else { kind };
+                        let mut key = Key::long(kind, index);
+                        if kind == "group" {
+                            key.parts[0].0 += "/a";
+                        }
+                        holding.spawn(async move { work.plain(&key, stay).await });
+                    }
+                }
+            }
+            while holding.join_next().await.is_some() {}
             self.rest(1, 50).await;
         }
     }
@@ -125,7 +153,7 @@ impl Work {
     /// one client meets the next hold.
     pub async fn duel(mut self) {
         let pair = self.index / 2;
-        let key = Key { name: format!("duel:{pair}"), cell: 48 + pair };
+        let key = Key::new("reentrant", format!("duel:{pair}"), 48 + pair);
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_millis(self.random.between(10, 50));
             self.plain(&key, stay).await;
@@ -136,22 +164,26 @@ impl Work {
     pub async fn hot(mut self) {
         while !self.stopping.load(Ordering::Relaxed) {
             let cell = u64::from(self.random.between(0, 9) >= 8);
-            let key = Key { name: format!("hot:{cell}"), cell };
+            let key = Key::new("reentrant", format!("hot:{cell}"), cell);
             let stay = match self.random.between(0, 99) {
                 0 => Duration::from_millis(self.random.between(10, 120)),
                 1..10 => Duration::from_millis(self.random.between(2, 10)),
                 _ => Duration::from_micros(self.random.between(0, 1500)),
             };
-            match self.random.between(0, 19) {
-                0..8 => self.plain(&key, stay).await,
-                8..10 => self.tried(&key, stay).await,
-                10..13 => self.waited(&key, stay).await,
-                13..15 => self.leased(&key, stay).await,
-                15..17 => self.reentered(&key, stay).await,
-                17..19 => self.cancelled(&key, stay).await,
-                _ => self.in_run(&key, stay).await,
-            }
+            self.in_some_way(&key, stay).await;
             self.rest(4, 20).await;
+        }
+    }
+
+    async fn in_some_way(&mut self, key: &Key, stay: Duration) {
+        match self.random.between(0, 19) {
+            0..8 => self.plain(key, stay).await,
+            8..10 => self.tried(key, stay).await,
+            10..13 => self.waited(key, stay).await,
+            13..15 => self.leased(key, stay).await,
+            15..17 => self.reentered(key, stay).await,
+            17..19 => self.cancelled(key, stay).await,
+            _ => self.in_run(key, stay).await,
         }
     }
 
@@ -198,8 +230,15 @@ impl Work {
         let lock = self.lock(key);
         match lock.lock().await {
             Ok(guard) => {
-                let inner = self.call("reenter", RESPONSE, lock.try_lock()).await.flatten();
-                if let Some(inner) = inner {
+                if ["nonreentrant", "value"].contains(&key.kind) {
+                    // Were it let in, it would be told as a hold beside the one that it is in.
+                    let inner = Tale::new(key, "reentry in vain", Duration::ZERO);
+                    match lock.try_lock().await {
+                        Ok(Some(again)) => self.hold(again, inner, Duration::ZERO).await,
+                        Ok(None) | Err(Error::WouldDeadlock { .. }) => {}
+                        Err(error) => self.failed("reenter", inner.asked, &error).await,
+                    }
+                } else if let Some(inner) = self.call("reenter", RESPONSE, lock.try_lock()).await.flatten() {
                     self.call("unlock", RESPONSE, inner.unlock()).await;
                 }
                 self.hold(guard, tale, stay).await;
@@ -241,29 +280,37 @@ impl Work {
             return;
         }
         if tale.end == 0 {
-            (tale.end, tale.last, tale.written) = (now(), "Lost-Run".into(), tale.read);
+            (tale.end, tale.last, tale.written) = (now(), "Lost-Run".into(), tale.read.clone());
         }
         self.tell(&tale, &outcome);
     }
 
-    async fn hold(&self, guard: LockGuard, mut tale: Tale, stay: Duration) {
-        self.begin(&guard, &mut tale);
-        self.stay(&guard, &mut tale, stay).await;
-        self.finish(&guard, &mut tale);
+    async fn hold(&self, hand: impl Hand, mut tale: Tale, stay: Duration) {
+        self.begin(hand.look(), &mut tale);
+        self.stay(hand.look(), &mut tale, stay).await;
+        self.finish(hand.look(), &mut tale);
+        self.give_back(hand, tale).await;
+    }
+
+    async fn give_back(&self, hand: impl Hand, tale: Tale) {
         let (began, waited) = (now(), delayed());
-        let outcome = guard.unlock().await;
+        let outcome = hand.give_back().await;
         self.timed("unlock", began, waited, RESPONSE, &outcome);
         self.tell(&tale, &outcome);
     }
 
-    fn begin(&self, holding: &Holding, tale: &mut Tale) {
+    fn begin(&self, holding: &impl Look, tale: &mut Tale) {
         tale.start = now();
-        tale.first = state_word(holding.state());
-        tale.owner = holding.owner().to_owned();
-        tale.read = self.ledger.read(tale.key.cell);
+        tale.first = holding.state();
+        (tale.owner, tale.token) = (holding.owner(), holding.token());
+        tale.read = self.read(&tale.key);
     }
 
-    async fn stay(&self, holding: &Holding, tale: &mut Tale, stay: Duration) {
+    fn read(&self, key: &Key) -> Vec<u64> {
+        key.parts.iter().map(|(_, cell)| if key.guards() { self.ledger.read(*cell) } else { 0 }).collect()
+    }
+
+    async fn stay(&self, holding: &impl Look, tale: &mut Tale, stay: Duration) {
         if stay < WATCHED {
             if !stay.is_zero() {
                 tokio::time::sleep(stay).await;
@@ -275,8 +322,8 @@ impl Work {
         tokio::pin!(lost);
         while Instant::now() < until {
             let waited = delayed();
-            let deadline = deadline(holding);
-            if holding.state().is_live() {
+            let deadline = holding.deadline().map_or(0, on_our_clock);
+            if ["Held", "Suspect"].contains(&holding.state().as_str()) {
                 tale.deadline = deadline;
             }
             tokio::select! {
@@ -290,17 +337,16 @@ impl Work {
         }
     }
 
-    fn finish(&self, holding: &Holding, tale: &mut Tale) {
-        tale.written = tale.read;
-        if tale.lost == 0 {
-            tale.written = self.ledger.write(tale.key.cell);
+    fn finish(&self, holding: &impl Look, tale: &mut Tale) {
+        tale.written = if tale.key.reads_again() { self.read(&tale.key) } else { tale.read.clone() };
+        if tale.lost == 0 && tale.key.guards() && !tale.key.reads_again() {
+            tale.written = tale.key.parts.iter().map(|(_, cell)| self.ledger.write(*cell)).collect();
         }
         tale.end = now();
         // In this order: a deadline that has passed must be seen in a state that is read later.
-        let left = holding.deadline().saturating_duration_since(Instant::now());
-        let last = holding.state();
-        tale.left = left.as_nanos() as u64;
-        tale.last = state_word(last);
+        let left = holding.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        tale.last = holding.state();
+        tale.left = left.map_or(1, |left| left.as_nanos() as u64);
     }
 
     fn tell(&self, tale: &Tale, outcome: &Result<(), Error>) {
@@ -312,28 +358,27 @@ impl Work {
         let Tale {
             key,
             how,
-            lease,
             asked,
             owner,
+            token,
             start,
             first,
-            read,
-            written,
             end,
             left,
             last,
             deadline,
             lost,
             delayed,
+            ..
         } = tale;
-        let lease = lease.as_millis();
+        let (how, lease, share, done) = (how.replace(' ', "-"), tale.lease.as_millis(), key.share, now());
         let (process, task) = (&self.ledger.name, self.task);
-        self.ledger.log(&format!(
-            "hold {process} {task} {owner} {} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} {last} \
-             {deadline} {lost} {delayed} {outcome} {}",
-            key.name,
-            now()
-        ));
+        for (((name, _), read), written) in key.parts.iter().zip(&tale.read).zip(&tale.written) {
+            self.ledger.log(&format!(
+                "hold {process} {task} {owner} {name} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} \
+                 {last} {deadline} {lost} {delayed} {outcome} {done} {token} {share}"
+            ));
+        }
     }
 
     /// Awaits a call that must end within `limit`.
@@ -363,6 +408,13 @@ impl Work {
         self.ledger.log(&format!("call {process} {task} {what} {began} {ended} {limit} {outcome} {waited}"));
     }
 
+    async fn unlimited<T>(&self, what: &str, began: u64, outcome: Result<T, Error>) -> Option<T> {
+        if let Err(error) = &outcome {
+            self.failed(what, began, error).await;
+        }
+        outcome.ok()
+    }
+
     async fn failed(&self, what: &str, began: u64, error: &Error) {
         let (process, task) = (&self.ledger.name, self.task);
         self.ledger.log(&format!("call {process} {task} {what} {began} {} 0 {} 0", now(), error_word(error)));
@@ -374,7 +426,7 @@ impl Work {
     }
 
     fn lock(&self, key: &Key) -> Lock {
-        self.client.lock(&key.name)
+        kinds::lock(&self.client, key.kind, &key.record, key.parts.iter().map(|(name, _)| name.as_str()))
     }
 
     /// The same for a task of its own.
@@ -389,8 +441,8 @@ impl Work {
     }
 }
 
-/// On the clock of the log.
-fn deadline(holding: &Holding) -> u64 {
-    let left = holding.deadline().saturating_duration_since(Instant::now());
+/// Of the log.
+fn on_our_clock(deadline: Instant) -> u64 {
+    let left = deadline.saturating_duration_since(Instant::now());
     now() + left.as_nanos() as u64
 }

@@ -29,10 +29,10 @@ usage: cargo xtask <command>
       locks of other languages.
   test [--redisson <version>] [-- <arguments of cargo test>]
       Set up, then run every test. With --redisson, against that version alone, which may be any that exists.
-  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--java] [--redisson <version>]
+  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>]
       Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
-      seed fixes; then what they did is judged. Without --faults all of them: an unknown name has them listed. The
-      report is target/torture/report.md, with a picture.
+      seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an
+      unknown name has them listed. The report is target/torture/report.md, with a picture.
 ";
 
 fn main() -> ExitCode {

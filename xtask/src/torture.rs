@@ -5,8 +5,13 @@
 //! faults. All times are of the boot-time clock, read where the thing happened.
 
 mod check;
+mod eras;
 mod faults;
 mod history;
+#[allow(dead_code)]
+#[path = "../../tests/torture/keys.rs"]
+mod keys;
+mod leftovers;
 mod picture;
 mod processes;
 #[path = "../../tests/torture/random.rs"]
@@ -23,15 +28,16 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use check::Violation;
+use eras::Eras;
 use faults::Stage;
 use history::History;
-use processes::Recipe;
+use processes::{Java, Recipe};
 
 use crate::process::Process;
 use crate::server::Server;
 use crate::setup::{self, Clock};
 
-/// Rust processes. Each has seven tasks.
+/// Rust processes.
 const CLIENTS: usize = 4;
 const LEASE: Duration = Duration::from_secs(2);
 /// The last holds, and what is left of them.
@@ -42,6 +48,7 @@ struct Options {
     minutes: u64,
     seed: u64,
     faults: Vec<&'static str>,
+    kinds: Vec<&'static str>,
     java: Option<String>,
 }
 
@@ -57,7 +64,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let write = |name: &str, bytes: &[u8]| {
         fs::write(folder.join(name), bytes).map_err(|error| format!("{name}: {error}"))
     };
-    write("cells", &[0; 64 * 8])?;
+    write("cells", &[0; keys::CELLS * 8])?;
     write("clock", b"+0")?;
 
     let clock = environment.faketime.map(|library| (library, folder.join("clock")));
@@ -73,7 +80,12 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let server = Server::start(&environment.server, &arguments)?;
     let program = setup::root().join("target/debug/examples/torture");
     let lease_ms = LEASE.as_millis() as u64;
-    let recipe = Recipe { program, folder: folder.clone(), seed: options.seed, lease_ms, clock };
+    let kinds = options.kinds.clone();
+    let recipe = Recipe { program, folder: folder.clone(), seed: options.seed, lease_ms, kinds, clock };
+    let java_kinds =
+        options.java.as_ref().map(|version| kinds_of(version, &options.kinds)).unwrap_or_default();
+    let mut eras = Eras::open(&folder, &options.kinds, java_kinds.contains(&"semaphore"))?;
+    eras.begin(&server)?;
     let (proxy, ports) = recipe.proxy(server.port, CLIENTS + 1)?;
     let mut clients = Vec::new();
     for (index, port) in ports.iter().enumerate().take(CLIENTS) {
@@ -85,14 +97,16 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let mut java = match &options.java {
         Some(version) => {
             let peer = environment.peers.join(version);
-            println!("torture: Redisson {version} with {} threads", processes::JAVA_THREADS);
-            Some(processes::java(&peer, &folder, ports[CLIENTS], options.seed, lease_ms)?)
+            println!("torture: Redisson {version} for {}", java_kinds.join(", "));
+            Some(processes::java(&peer, &recipe, ports[CLIENTS], &java_kinds)?)
         }
         None => None,
     };
     let mut history = History {
         lease_ns: LEASE.as_nanos() as u64,
         clients: clients.iter().map(|client| history::kept(&client.label)).collect(),
+        kinds: options.kinds.clone(),
+        java_frees_readers: options.java.as_deref().is_some_and(frees_readers),
         ..History::default()
     };
     let port = server.port;
@@ -105,6 +119,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         clients,
         started: CLIENTS as u64 + 1,
         recipe,
+        eras,
     };
     let mut violations = Vec::new();
     let length = Duration::from_secs(options.minutes * 60);
@@ -113,11 +128,17 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     }
     history.stopped = now();
     violations.extend(wind_up(&mut stage, java.as_mut()));
+    history.permits = leftovers::permits(stage.server())?;
+    history.eras = std::mem::take(&mut stage.eras.begun);
     drop((stage, java));
 
     history.read(&folder)?;
     violations.extend(check::judge(&history));
     let command = format!("cargo xtask torture {}", arguments_of(&options));
+    write(
+        "faults.txt",
+        history.windows.iter().map(|window| format!("{window:?}\n")).collect::<String>().as_bytes(),
+    )?;
     report::write(&target, &command, &digest, &history, &violations)?;
     report::print(&history, &violations, &command);
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -164,7 +185,7 @@ fn torment(
 }
 
 /// Ends the work, and looks for what is left of it.
-fn wind_up(stage: &mut Stage, mut java: Option<&mut Process>) -> Vec<Violation> {
+fn wind_up(stage: &mut Stage, mut java: Option<&mut Java>) -> Vec<Violation> {
     let mut found = Vec::new();
     let mut wrong =
         |text: String| found.push(Violation { rule: "something is left at the end", at: now(), text });
@@ -172,7 +193,7 @@ fn wind_up(stage: &mut Stage, mut java: Option<&mut Process>) -> Vec<Violation> 
         client.say("stop").unwrap_or_else(&mut wrong);
     }
     if let Some(java) = &mut java {
-        processes::stop_java(java).unwrap_or_else(&mut wrong);
+        java.stop().unwrap_or_else(&mut wrong);
     }
     for client in &mut stage.clients {
         hear_levels(client, "settled").unwrap_or_else(&mut wrong);
@@ -180,10 +201,11 @@ fn wind_up(stage: &mut Stage, mut java: Option<&mut Process>) -> Vec<Violation> 
     // The clients are still there, and want nothing any more. The last release of a hold may be its lease.
     let until = Instant::now() + LEASE + Duration::from_secs(1);
     let server = stage.server();
-    let mut left = leftovers(server);
+    let java = java.as_ref().map(|java| java.id.as_str());
+    let mut left = leftovers::find(server, java);
     while !left.is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
-        left = leftovers(server);
+        left = leftovers::find(server, java);
     }
     left.into_iter().for_each(&mut wrong);
     for channel in server.ask(&["PUBSUB", "CHANNELS", "redisson_lock__*"], PATIENCE).unwrap_or_default() {
@@ -204,20 +226,30 @@ fn hear_levels(client: &mut Process, word: &str) -> Result<(), String> {
     }
 }
 
-/// Keys, and subscriptions of our clients, which are known by their user: what Redisson leaves is its own affair.
-fn leftovers(server: &Server) -> Vec<String> {
-    let ask = |words: &[&str]| server.ask(words, PATIENCE).unwrap_or_else(|problem| vec![problem]);
-    let mut left = ask(&["KEYS", "*"]);
-    for subscribers in ask(&["CLIENT", "LIST", "TYPE", "pubsub"]) {
-        let ours = subscribers.lines().filter(|line| line.contains(" user=torture "));
-        left.extend(ours.map(str::to_owned));
-    }
-    left
+/// Those that a Redisson takes part in: before 3.52 only in the one that all have alike.
+fn kinds_of(version: &str, kinds: &[&'static str]) -> Vec<&'static str> {
+    let has = |kind: &&&str| match **kind {
+        "reentrant" => true,
+        "value" => false,
+        "nonreentrant" => at_least(version, [4, 4]),
+        _ => at_least(version, [3, 52]),
+    };
+    kinds.iter().filter(has).copied().collect()
+}
+
+fn frees_readers(version: &str) -> bool {
+    at_least(version, [3, 44]) && !at_least(version, [4, 0])
+}
+
+fn at_least(version: &str, least: [u32; 2]) -> bool {
+    let numbers = version.split('.').map_while(|part| part.parse().ok());
+    numbers.collect::<Vec<u32>>().as_slice() >= least.as_slice()
 }
 
 fn read_options(arguments: &[&str]) -> Result<Options, String> {
     let all: Vec<&'static str> = schedule::KINDS.iter().map(|kind| kind.name).collect();
-    let mut options = Options { minutes: 2, seed: 1, faults: all.clone(), java: None };
+    let every = keys::KINDS.to_vec();
+    let mut options = Options { minutes: 2, seed: 1, faults: all.clone(), kinds: every.clone(), java: None };
     let latest = || setup::default_versions().pop().expect("the list of versions is not empty");
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -232,20 +264,21 @@ fn read_options(arguments: &[&str]) -> Result<Options, String> {
                 Ok(minutes @ 1..=10_000) => options.minutes = minutes,
                 _ => return Err("torture: --minutes takes a whole number from 1 on".to_owned()),
             },
-            "--faults" => {
-                options.faults.clear();
-                for name in value()?.split(',') {
-                    let known = all.iter().find(|known| **known == name);
-                    let known = known.ok_or_else(|| {
-                        format!("torture: no fault is called {name:?}; there are {}", all.join(", "))
-                    })?;
-                    options.faults.push(known);
-                }
-            }
+            "--faults" => options.faults = some_of(&all, value()?, "fault")?,
+            "--kinds" => options.kinds = some_of(&every, value()?, "kind")?,
             _ => return Err(format!("torture: cannot read {word:?}")),
         }
     }
     Ok(options)
+}
+
+/// Those of a list with commas between.
+fn some_of(all: &[&'static str], names: &str, what: &str) -> Result<Vec<&'static str>, String> {
+    let names = names.split(',').map(|name| {
+        let known = all.iter().find(|known| **known == name).copied();
+        known.ok_or_else(|| format!("torture: no {what} is called {name:?}; there are {}", all.join(", ")))
+    });
+    names.collect()
 }
 
 /// With which the same campaign is run again.
@@ -253,6 +286,9 @@ fn arguments_of(options: &Options) -> String {
     let mut text = format!("--minutes {} --seed {}", options.minutes, options.seed);
     if options.faults.len() < schedule::KINDS.len() {
         text += &format!(" --faults {}", options.faults.join(","));
+    }
+    if options.kinds.len() < keys::KINDS.len() {
+        text += &format!(" --kinds {}", options.kinds.join(","));
     }
     if let Some(version) = &options.java {
         text += &format!(" --java --redisson {version}");

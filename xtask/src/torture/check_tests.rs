@@ -1,7 +1,7 @@
 //! Each rule on a history that keeps it and on one that breaks it. Times are in ms here; the lease is 2 s.
 
 use super::*;
-use crate::torture::history::{Beat, Call, Stall};
+use crate::torture::history::{Beat, Call, Era, Stall};
 
 const MS: u64 = 1_000_000;
 
@@ -20,6 +20,7 @@ fn hold(process: &'static str, key: &'static str, start: u64, end: u64) -> Hold 
         last: "Held",
         outcome: "Ok",
         done: end * MS,
+        share: 1,
         ..Hold::default()
     }
 }
@@ -81,8 +82,8 @@ fn holds_are_judged_within_one_life_of_the_data() {
     keeps(overlaps, &history(holds(), vec![reset(300, 350)]));
     breaks(overlaps, &history(holds(), vec![reset(50, 90)]));
     breaks(overlaps, &history(holds(), vec![window("stop-server", 300, 350)]));
-    breaks(overlaps, &history(holds(), vec![Window { key: Some("other".into()), ..reset(300, 350) }]));
-    keeps(overlaps, &history(holds(), vec![Window { key: Some("k".into()), ..reset(300, 350) }]));
+    breaks(overlaps, &history(holds(), vec![Window { keys: vec!["other".into()], ..reset(300, 350) }]));
+    keeps(overlaps, &history(holds(), vec![Window { keys: vec!["k".into()], ..reset(300, 350) }]));
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn who_lives_through_a_reset_is_told() {
     keeps(lived_through_a_reset, &through(4110, "Held"));
     breaks(lived_through_a_reset, &through(4111, "Held"));
     keeps(lived_through_a_reset, &through(5000, "Lost-Gone"));
-    let others = Window { key: Some("other".into()), ..reset(2000, 2100) };
+    let others = Window { keys: vec!["other".into()], ..reset(2000, 2100) };
     keeps(lived_through_a_reset, &history(vec![hold("a", "k", 1000, 5000)], vec![others]));
 }
 
@@ -196,7 +197,8 @@ fn things_go_on_after_a_fault() {
         windows.extend(next.map(|from| window("cut", from, from)));
         // What comes after the last fault is not looked at.
         let stopped = next.unwrap_or(60_000) * MS;
-        History { clients: vec!["rust0"], stopped, ..history(holds, windows) }
+        let kinds = vec!["reentrant"];
+        History { clients: vec!["rust0"], kinds, stopped, ..history(holds, windows) }
     };
     keeps(no_progress, &after(4499, 4499, None));
     breaks(no_progress, &after(4501, 1000, None));
@@ -217,7 +219,7 @@ fn nothing_is_lost_or_fails_without_a_fault() {
     breaks(out_of_the_blue, &one(vec![window("cut", 10_501, 10_600)]));
     breaks(
         out_of_the_blue,
-        &one(vec![Window { key: Some("pair:0".into()), ..window("string", 10_100, 10_200) }]),
+        &one(vec![Window { keys: vec!["pair:0".into()], ..window("string", 10_100, 10_200) }]),
     );
     breaks(out_of_the_blue, &one(vec![Window { process: Some("b"), ..window("cut", 10_100, 10_200) }]));
     let ran_out = Hold { lease_ms: 400, ..lost(hold("a", "k", 10_000, 10_500)) };
@@ -232,7 +234,250 @@ fn nothing_is_lost_or_fails_without_a_fault() {
     breaks(out_of_the_blue, &failed("Refused-OOM", 0));
     breaks(out_of_the_blue, &failed("TimedOut", 1000));
     keeps(out_of_the_blue, &failed("TimedOut", 20));
+    let mut slow = failed("TimedOut", 250);
+    breaks(out_of_the_blue, &slow);
+    slow.calls[0].delayed = 51 * MS;
+    keeps(out_of_the_blue, &slow);
+    let mut several = failed("TimedOut", 1000);
+    several.calls[0].what = "try_several_for";
+    keeps(out_of_the_blue, &several);
+    several.calls[0].outcome = "Unavailable";
+    breaks(out_of_the_blue, &several);
     keeps(out_of_the_blue, &failed("Ok", 1000));
+}
+
+fn java(hold: Hold) -> Hold {
+    Hold { first: "Java", last: "Java", ..hold }
+}
+
+fn share(share: u64, hold: Hold) -> Hold {
+    Hold { share, ..hold }
+}
+
+#[test]
+fn the_values_of_a_group_are_for_themselves() {
+    let pair = |value| history(vec![hold("a", "group:hot/a", 100, 200), hold("b", value, 150, 300)], vec![]);
+    keeps(overlaps, &pair("group:hot/b"));
+    breaks(overlaps, &pair("group:hot/a"));
+    let of_group = |key: &str| Window { keys: vec![key.into()], ..reset(120, 130) };
+    let mut freed = pair("group:hot/a");
+    freed.windows.push(of_group("group:hot"));
+    keeps(overlaps, &freed);
+    freed.windows[0] = of_group("group:other");
+    breaks(overlaps, &freed);
+}
+
+#[test]
+fn readers_are_together_and_writers_alone() {
+    let reader = |process, start, end| hold(process, "readwrite:hot", start, end);
+    let writer = |process, start, end| share(WRITER, reader(process, start, end));
+    let readers = || vec![reader("a", 100, 300), reader("b", 110, 200), reader("c", 120, 400)];
+    keeps(overlaps, &history(readers(), vec![]));
+    let with = |hold: Hold| history(readers().into_iter().chain([hold]).collect(), vec![]);
+    keeps(overlaps, &with(writer("d", 400, 500)));
+    breaks(overlaps, &with(writer("d", 399, 500)));
+    keeps(overlaps, &with(lost(writer("d", 399, 500))));
+    breaks(overlaps, &history(vec![writer("a", 100, 200), reader("b", 199, 300)], vec![]));
+    breaks(overlaps, &history(vec![writer("a", 100, 200), writer("b", 199, 300)], vec![]));
+}
+
+#[test]
+fn a_redisson_that_frees_readers_counts_in_quiet_only() {
+    let reader = hold("a", "readwrite:hot", 10_000, 10_300);
+    let holds = vec![reader.clone(), share(WRITER, Hold { process: "b", ..reader })];
+    let near = |at, java_frees_readers| History {
+        java_frees_readers,
+        ..history(holds.clone(), vec![window("cut", at, at)])
+    };
+    keeps(overlaps, &near(6001, true));
+    breaks(overlaps, &near(5999, true));
+    breaks(overlaps, &near(6001, false));
+    let others = Window { process: Some("rust1"), ..window("cut", 9000, 9000) };
+    breaks(overlaps, &History { windows: vec![others], ..near(0, true) });
+}
+
+#[test]
+fn no_more_hold_permits_than_there_are() {
+    for key in ["semaphore:1", "javasemaphore:1", "expirable:1"] {
+        let permits = |process, of, start, end| share(of, hold(process, key, start, end));
+        let three = || vec![permits("a", 2, 100, 300), permits("b", 1, 110, 200), permits("c", 1, 200, 400)];
+        keeps(overlaps, &history(three(), vec![]));
+        let with = |hold: Hold| history(three().into_iter().chain([hold]).collect(), vec![]);
+        breaks(overlaps, &with(permits("d", 1, 299, 500)));
+        breaks(overlaps, &with(java(permits("java", 1, 299, 500))));
+        keeps(overlaps, &with(permits("d", 1, 300, 500)));
+        keeps(overlaps, &with(permits("d", 2, 300, 350)));
+        breaks(overlaps, &with(permits("d", 3, 300, 350)));
+    }
+}
+
+/// An era of a semaphore, from 50 on, in which four held three permits.
+fn too_many(key: &'static str, window: Window) -> History {
+    let holds = ["a", "b", "c", "d"].map(|process| hold(process, key, 10_000, 10_300));
+    let eras = vec![Era { key: key.into(), began: 50 * MS }];
+    History { eras, ..history(holds.into(), vec![window]) }
+}
+
+#[test]
+fn a_semaphore_counts_for_its_era() {
+    let by = |kind| window(kind, 100, 200);
+    // Faults of the network or the server are no excuse.
+    breaks(overlaps, &too_many("semaphore:1", by("cut")));
+    breaks(overlaps, &too_many("semaphore:1", by("lose-reply")));
+    // A process was killed, or a release refused for good.
+    keeps(overlaps, &too_many("semaphore:1", by("kill-client")));
+    keeps(overlaps, &too_many("semaphore:1", by("acl-publish")));
+    keeps(overlaps, &too_many("semaphore:1", reset(100, 200)));
+    breaks(overlaps, &too_many("semaphore:1", reset(10_301, 10_400)));
+    breaks(overlaps, &too_many("semaphore:1", Window { keys: vec!["hot:0".into()], ..reset(100, 200) }));
+    breaks(overlaps, &too_many("semaphore:1", window("kill-client", 10, 20)));
+    // Permits with leases come back by themselves, and a release counts once.
+    breaks(overlaps, &too_many("expirable:1", by("kill-client")));
+}
+
+#[test]
+fn beside_java_a_semaphore_counts_until_a_fault_hits_java() {
+    keeps(overlaps, &too_many("javasemaphore:1", window("cut", 100, 200)));
+    breaks(overlaps, &too_many("javasemaphore:1", window("cut", 10, 20)));
+    breaks(overlaps, &too_many("javasemaphore:1", window("cut", 10_301, 10_400)));
+    let others = Window { process: Some("rust1"), ..window("cut", 100, 200) };
+    breaks(overlaps, &too_many("javasemaphore:1", others));
+}
+
+#[test]
+fn a_reader_sees_no_write() {
+    let reader = |written| Hold { read: 5, written, ..hold("a", "readwrite:hot", 100, 300) };
+    let writer = share(WRITER, Hold { read: 5, ..hold("b", "readwrite:hot", 150, 200) });
+    let seen = |written, writer: &Hold| history(vec![reader(written), writer.clone()], vec![]);
+    keeps(changed_under_a_reader, &seen(5, &writer));
+    breaks(changed_under_a_reader, &seen(200, &writer));
+    keeps(changed_under_a_reader, &seen(200, &lost(writer.clone())));
+    keeps(
+        changed_under_a_reader,
+        &History { holds: vec![lost(reader(200)), writer], ..history(vec![], vec![]) },
+    );
+    // Two readers who saw the same overwrote nothing.
+    keeps(overwritten, &history(vec![reader(200), Hold { process: "b", ..reader(200) }], vec![]));
+}
+
+#[test]
+fn tokens_rise() {
+    let with = |token, hold: Hold| Hold { token, ..hold };
+    let first = || with(7, hold("a", "fenced:hot", 100, 200));
+    let then = |second: Hold| history(vec![first(), second], vec![]);
+    keeps(tokens_fall, &then(with(8, hold("b", "fenced:hot", 300, 400))));
+    breaks(tokens_fall, &then(with(7, hold("b", "fenced:hot", 300, 400))));
+    breaks(tokens_fall, &then(with(6, java(hold("java", "fenced:hot", 300, 400)))));
+    keeps(tokens_fall, &then(with(6, hold("b", "fenced:long1", 300, 400))));
+    // Who asked before, and held after.
+    breaks(tokens_fall, &then(with(6, Hold { asked: 50 * MS, ..hold("b", "fenced:hot", 300, 400) })));
+    // Who was told late what it got before.
+    let stopped = lost(with(6, Hold { asked: 50 * MS, ..hold("b", "fenced:hot", 300, 400) }));
+    keeps(tokens_fall, &then(stopped.clone()));
+    // But not before it asked.
+    breaks(tokens_fall, &then(Hold { asked: 101 * MS, ..stopped }));
+    let anew = |windows| history(vec![first(), with(1, hold("b", "fenced:hot", 300, 400))], windows);
+    keeps(tokens_fall, &anew(vec![reset(220, 250)]));
+    breaks(tokens_fall, &anew(vec![reset(20, 50)]));
+    breaks(tokens_fall, &anew(vec![Window { keys: vec!["fenced:hot".into()], ..reset(220, 250) }]));
+}
+
+#[test]
+fn permits_neither_come_nor_go() {
+    let left = |key: &str, free, window: Option<Window>| History {
+        eras: vec![Era { key: key.into(), began: 50 * MS }],
+        permits: vec![Permits { key: key.into(), free }],
+        ..history(vec![], window.into_iter().collect())
+    };
+    for key in ["semaphore:1", "javasemaphore:1", "expirable:1"] {
+        keeps(permits_add_up, &left(key, 3, None));
+        breaks(permits_add_up, &left(key, 2, None));
+        breaks(permits_add_up, &left(key, 4, None));
+        let killed = || Some(window("kill-client", 100, 100));
+        keeps(permits_add_up, &left(key, 2, killed()));
+        breaks(permits_add_up, &left(key, 2, Some(window("kill-client", 40, 40))));
+        breaks(permits_add_up, &History { permits: vec![], ..left(key, 3, None) });
+        keeps(permits_add_up, &History { permits: vec![], ..left(key, 3, Some(reset(100, 200))) });
+    }
+    breaks(permits_add_up, &left("semaphore:1", 4, Some(window("kill-client", 100, 100))));
+    keeps(permits_add_up, &left("semaphore:1", 3, Some(window("cut", 100, 100))));
+    breaks(permits_add_up, &left("semaphore:1", 2, Some(window("cut", 100, 100))));
+    // What Redisson sends twice.
+    keeps(permits_add_up, &left("javasemaphore:1", 4, Some(window("cut", 100, 100))));
+}
+
+#[test]
+fn a_permit_without_a_lease_is_not_told_as_lost() {
+    let through = |key| history(vec![hold("a", key, 1000, 5000)], vec![reset(2000, 2100)]);
+    keeps(lived_through_a_reset, &through("semaphore:1"));
+    breaks(lived_through_a_reset, &through("expirable:1"));
+    breaks(lived_through_a_reset, &through("fair:long1"));
+    let dark = |key| history(vec![hold("a", key, 1000, 5000)], vec![silence(2000, 6000)]);
+    keeps(held_in_silence, &dark("javasemaphore:1"));
+    breaks(held_in_silence, &dark("value:long1"));
+}
+
+#[test]
+fn several_locks_are_lost_with_one() {
+    let lost = lost(hold("a", "multi:1", 10_000, 10_500));
+    let freed = |key: &str| Window { keys: vec![key.into()], ..reset(10_100, 10_200) };
+    keeps(out_of_the_blue, &history(vec![lost.clone()], vec![freed("multi:0")]));
+    breaks(out_of_the_blue, &history(vec![lost], vec![freed("hot:0")]));
+}
+
+#[test]
+fn every_kind_goes_on() {
+    let names = [
+        "fair:hot",
+        "fenced:hot",
+        "spin:hot",
+        "nonreentrant:hot",
+        "value:hot",
+        "group:hot/b",
+        "semaphore:3",
+        "expirable:3",
+        "multi:0",
+    ];
+    for name in names {
+        let kind = name.split(':').next().expect("it has one");
+        let taken = |key: &'static str, at| {
+            let mut holds = vec![hold("a", key, at, at + 1)];
+            if kind == "multi" {
+                holds.push(hold("a", "multi:1", 1200, 1201));
+                holds.sort_by_key(|hold| hold.start);
+            }
+            History { kinds: vec![kind], ..history(holds, vec![window("cut", 900, 1000)]) }
+        };
+        keeps(no_progress, &taken(name, 4500));
+        breaks(no_progress, &taken(name, 4701));
+        breaks(no_progress, &taken("fair:long1", 1100));
+    }
+    // Readers alone are not enough.
+    let both = |share_of_last| {
+        let holds = vec![
+            hold("a", "readwrite:hot", 1100, 1101),
+            share(share_of_last, hold("b", "readwrite:hot", 1200, 1201)),
+        ];
+        History { kinds: vec!["readwrite"], ..history(holds, vec![window("cut", 900, 1000)]) }
+    };
+    keeps(no_progress, &both(WRITER));
+    breaks(no_progress, &both(1));
+}
+
+#[test]
+fn nobody_waits_on_after_a_fault() {
+    let waited = |key, until| Hold { asked: 500 * MS, ..hold("a", key, until, until + 10) };
+    let after = |hold, next| history(vec![hold], vec![window("cut", 900, 1000), window("cut", next, next)]);
+    keeps(waited_too_long, &after(waited("k", 4500), 9000));
+    breaks(waited_too_long, &after(waited("k", 4501), 9000));
+    // The next fault came before.
+    keeps(waited_too_long, &after(waited("k", 4501), 4500));
+    keeps(waited_too_long, &after(Hold { asked: 1001 * MS, ..waited("k", 4501) }, 9000));
+    // Two dead waiters in line.
+    keeps(waited_too_long, &after(waited("fair:hot", 4700), 9000));
+    breaks(waited_too_long, &after(waited("fair:hot", 4701), 9000));
+    keeps(waited_too_long, &after(share(WRITER, waited("readwrite:hot", 8000)), 9000));
+    keeps(waited_too_long, &after(waited("multi:0", 8000), 9000));
 }
 
 #[test]

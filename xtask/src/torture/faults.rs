@@ -1,12 +1,14 @@
 //! How each fault is done and undone.
 
 use std::fs;
+use std::io::BufRead;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::Signal;
 
+use super::eras::Eras;
 use super::history::{Window, kept};
 use super::now;
 use super::processes::{PASSWORD, Recipe};
@@ -17,9 +19,9 @@ use crate::server::Server;
 
 /// How long the server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What a server that loads reads, and how slowly: for about a second.
+/// What a server that loads reads beside the rest, and for about how long.
 const FILLERS: usize = 50;
-const FILLER_LOAD_US: usize = 20_000;
+const LOAD_US: usize = 1_000_000;
 
 /// Everything that faults are done to.
 pub struct Stage {
@@ -34,6 +36,7 @@ pub struct Stage {
     /// How many clients were ever started.
     pub started: u64,
     pub recipe: Recipe,
+    pub eras: Eras,
 }
 
 /// What the server is started with. Busy soon, and slow to load when it is told to be.
@@ -131,10 +134,10 @@ impl Stage {
             }
             "oom" => self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?,
             "string" => {
-                let key = format!("long:{one}");
-                window.key = Some(key.clone());
+                window.keys = self.keys_of("long", &format!("long:{one}"), &one.to_string());
                 window.resets = true;
-                self.between(&format!("SET {key} x"), &format!("DEL {key}"), &mut window, lasts)?;
+                let (set, delete) = (window.keys.join(" x "), window.keys.join(" "));
+                self.between(&format!("MSET {set} x"), &format!("DEL {delete}"), &mut window, lasts)?;
             }
             "readonly" => {
                 window.silent = true;
@@ -167,22 +170,26 @@ impl Stage {
             }
             "force-unlock" => {
                 let keys = ["hot:0".to_owned(), "hot:1".to_owned(), format!("long:{one}")];
-                let key = keys[(fault.choice >> 8) as usize % keys.len()].clone();
+                let key = &keys[(fault.choice >> 8) as usize % keys.len()];
                 window.resets = true;
-                self.clients[one].say(&format!("force {key}"))?;
-                let outcome = self.clients[one].hear("forced", PATIENCE)?;
-                if outcome == "Ambiguous" {
-                    return Err(format!("the force-unlock of {key} ended {outcome} in calm weather"));
+                window.keys = self.keys_of("hot", key, "");
+                for key in &window.keys {
+                    self.clients[one].say(&format!("force {key}"))?;
+                    let outcome = self.clients[one].hear("forced", PATIENCE)?;
+                    if outcome == "Ambiguous" {
+                        return Err(format!("the force-unlock of {key} ended {outcome} in calm weather"));
+                    }
                 }
-                window.key = Some(key);
             }
             "busy" => {
                 window.silent = true;
-                let endless = self.server().request(&["EVAL", "while true do end", "0"])?;
+                let mut endless = self.server().request(&["EVAL", "while true do end", "0"])?;
                 thread::sleep(Duration::from_millis(200));
                 self.wait(&mut window, lasts);
                 self.tell("SCRIPT KILL")?;
-                drop(endless);
+                // Its error is the end of it.
+                let told = endless.read_line(&mut String::new());
+                told.map_err(|error| format!("the endless script: {error}"))?;
             }
             "clock" => {
                 window.process = Some(kept(&self.clients[0].label));
@@ -214,7 +221,18 @@ impl Stage {
         if window.begun == 0 {
             (window.begun, window.ending) = (window.from, window.to);
         }
+        self.eras.go_on(self.server.as_ref().expect("it runs"), &window)?;
         Ok(window)
+    }
+
+    /// One of the reentrant lock, and of each other kind whose holds can be taken away the key that is called so.
+    fn keys_of(&self, which: &str, reentrant: &str, number: &str) -> Vec<String> {
+        let others = self.recipe.kinds.iter().filter_map(|kind| match (*kind, which) {
+            ("reentrant" | "semaphore" | "expirable", _) => None,
+            ("multi", "hot") => Some("multi:0".to_owned()),
+            (kind, which) => Some(format!("{kind}:{which}{number}")),
+        });
+        std::iter::once(reentrant.to_owned()).chain(others).collect()
     }
 
     pub fn server(&self) -> &Server {
@@ -251,7 +269,9 @@ impl Stage {
             let key = format!("filler:{number}");
             self.server().ask(&["SET", &key, &filler, "EX", "60"], PATIENCE)?;
         }
-        self.tell(&format!("CONFIG SET key-load-delay {FILLER_LOAD_US}"))?;
+        let keys = self.server().ask(&["DBSIZE"], PATIENCE)?.concat();
+        let keys: usize = keys.parse().map_err(|_| format!("so many keys: {keys:?}"))?;
+        self.tell(&format!("CONFIG SET key-load-delay {}", LOAD_US / keys))?;
         window.begun = now();
         self.tell("DEBUG RELOAD")?;
         window.ending = now();

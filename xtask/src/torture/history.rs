@@ -34,6 +34,10 @@ pub struct Hold {
     pub delayed: u64,
     pub outcome: Word,
     pub done: u64,
+    /// 0 without one.
+    pub token: u64,
+    /// Of the key's capacity.
+    pub share: u64,
 }
 
 impl Hold {
@@ -46,8 +50,6 @@ impl Hold {
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     pub process: Word,
-    /// To be read in a report.
-    #[allow(dead_code)]
     pub what: Word,
     pub start: u64,
     pub end: u64,
@@ -81,8 +83,8 @@ pub struct Window {
     pub kind: Word,
     /// Whom it was for; `None` for everybody.
     pub process: Option<Word>,
-    /// What it was for; `None` for every key.
-    pub key: Option<String>,
+    /// What it was for; none for every key.
+    pub keys: Vec<String>,
     /// Before it was begun, when it had begun, before its end was begun, when it was over.
     pub from: u64,
     pub begun: u64,
@@ -96,12 +98,43 @@ pub struct Window {
 
 impl Window {
     pub fn is_about(&self, key: &str) -> bool {
-        self.key.as_deref().is_none_or(|of| of == key)
+        self.keys.is_empty() || self.keys.iter().any(|of| of == record_of(key))
+    }
+
+    /// The same of what may be lost with it: several locks are lost with one.
+    pub fn concerns(&self, key: &str) -> bool {
+        self.is_about(key) || self.keys.iter().any(|of| of.starts_with("multi:") && key.starts_with("multi:"))
+    }
+
+    /// Permits without a lease may be gone for good, or, where Java has some, be there twice: it sends a release again
+    /// whose answer it did not get.
+    pub fn spoils(&self, semaphore: &str) -> bool {
+        let takes = ["kill-client", "acl-publish"].contains(&self.kind);
+        takes || self.resets && self.is_about(semaphore) || semaphore.starts_with("java") && self.hits("java")
     }
 
     pub fn hits(&self, process: &str) -> bool {
         self.process.is_none_or(|of| of == process)
     }
+}
+
+/// Of the values of a group, the group; of anything else itself.
+pub fn record_of(key: &str) -> &str {
+    key.split('/').next().unwrap_or(key)
+}
+
+/// When a semaphore was made.
+#[derive(Clone, Debug, Default)]
+pub struct Era {
+    pub key: String,
+    pub began: u64,
+}
+
+/// Of a semaphore, in the end.
+#[derive(Clone, Debug, Default)]
+pub struct Permits {
+    pub key: String,
+    pub free: i64,
 }
 
 #[derive(Default)]
@@ -115,6 +148,12 @@ pub struct History {
     pub windows: Vec<Window>,
     /// The Rust processes.
     pub clients: Vec<Word>,
+    pub kinds: Vec<Word>,
+    pub eras: Vec<Era>,
+    pub permits: Vec<Permits>,
+    /// The Redisson beside them fails to renew its readers' holds once one counts 2, which an acquire that it sends again
+    /// does; then it frees the lock for everybody (3.44 to 3.52).
+    pub java_frees_readers: bool,
     /// When the work was told to stop.
     pub stopped: u64,
 }
@@ -164,6 +203,8 @@ impl History {
                 delayed: number(17)?,
                 outcome: text(18)?,
                 done: number(19)?,
+                token: number(20)?,
+                share: number(21)?,
             }),
             "call" => self.calls.push(Call {
                 process: text(1)?,

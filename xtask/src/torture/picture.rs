@@ -17,7 +17,9 @@ pub fn draw(history: &History) -> String {
     let x = |at: u64| LEFT + (WIDTH - LEFT) * at.saturating_sub(first) as f64 / (last - first) as f64;
     let mut rows: BTreeMap<(&str, &str), Vec<&Hold>> = BTreeMap::new();
     for hold in &history.holds {
-        rows.entry((hold.key, hold.process)).or_default().push(hold);
+        // The eras of a semaphore follow each other.
+        let key = hold.key.trim_end_matches(|c: char| c.is_ascii_digit() && hold.key.contains("e:"));
+        rows.entry((key, hold.process)).or_default().push(hold);
     }
     let height = TOP + ROW * (rows.len() as f64 + 1.0);
     let mut text = format!(

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use super::keys::{self, FAIR_WAIT_MS};
 use crate::process::Process;
 
 /// How long anything that must be said may take.
@@ -16,6 +17,7 @@ pub struct Recipe {
     pub folder: PathBuf,
     pub seed: u64,
     pub lease_ms: u64,
+    pub kinds: Vec<&'static str>,
     /// The library that moves a process's wall clock, and the file that says by how much.
     pub clock: Option<(PathBuf, PathBuf)>,
 }
@@ -26,6 +28,7 @@ impl Recipe {
         let mut command = Command::new(&self.program);
         command.arg("client").arg(format!("redis://torture:{PASSWORD}@127.0.0.1:{port}")).arg(&self.folder);
         command.args([index as u64, number, self.seed, self.lease_ms].map(|number| number.to_string()));
+        command.arg(self.kinds.join(","));
         if let (0, Some((library, file))) = (index, &self.clock) {
             command
                 .env("LD_PRELOAD", library)
@@ -50,41 +53,72 @@ impl Recipe {
 /// Of the user that the clients are.
 pub const PASSWORD: &str = "first";
 
-/// Threads of a real Redisson.
-pub const JAVA_THREADS: u64 = 2;
+/// Threads of a real Redisson: for the hot keys, and for those of all other kinds.
+const HOT_THREADS: u64 = 2;
+const OTHER_THREADS: u64 = 3;
 
-pub fn java(peer: &Path, folder: &Path, port: u16, seed: u64, lease_ms: u64) -> Result<Process, String> {
+/// A Redisson that contends.
+pub struct Java {
+    process: Process,
+    /// By which its owners begin.
+    pub id: String,
+    threads: u64,
+}
+
+/// `kinds` are those that this version has.
+pub fn java(peer: &Path, recipe: &Recipe, port: u16, kinds: &[&'static str]) -> Result<Java, String> {
+    let Recipe { folder, seed, lease_ms, .. } = recipe;
     let mut command = Command::new("java");
     command.arg(format!("@{}", peer.join("java.args").display()));
     let mut java = Process::start("java", &mut command)?;
     // Where the watchdog's lease is always 30 s, fixed ones are used.
     let mut fixed = 0;
-    java.say(&format!("c java 0 connect 127.0.0.1:{port} {lease_ms}"))?;
+    let settings = format!("fairLockWaitTimeout={FAIR_WAIT_MS} codec=StringCodec");
+    let settings = if kinds == ["reentrant"] { String::new() } else { format!(" {settings}") };
+    java.say(&format!("c java 0 connect 127.0.0.1:{port} {lease_ms}{settings}"))?;
     java.hear("c at ", PATIENCE)?;
-    if java.hear("c ", PATIENCE)?.starts_with("err") {
-        fixed = lease_ms;
+    let mut answer = java.hear("c ", PATIENCE)?;
+    if answer.starts_with("err") {
+        fixed = *lease_ms;
         java.say(&format!("c java 0 connect 127.0.0.1:{port} 0"))?;
-        java.hear("c ok", PATIENCE)?;
+        java.hear("c at ", PATIENCE)?;
+        answer = java.hear("c ", PATIENCE)?;
     }
-    for thread in 0..JAVA_THREADS {
-        let number = 200 + thread;
-        let folder = folder.display();
-        java.say(&format!("t{thread} java {thread} contend {folder} {number} {} {fixed}", seed ^ number))?;
-    }
-    Ok(java)
-}
-
-/// Ends the threads, each after the hold it has or waits for.
-pub fn stop_java(java: &mut Process) -> Result<(), String> {
-    java.say("s java stop stopContending")?;
-    let mut ended = 0;
-    while ended < JAVA_THREADS {
-        let line = java.hear("t", PATIENCE * 3)?;
-        match line.split(' ').nth(1) {
-            Some("ok") => ended += 1,
-            Some("err") => return Err(format!("java: {line}")),
-            _ => {}
+    let (true, Some(id)) = (answer.starts_with("ok"), answer.split(' ').nth(2)) else {
+        return Err(format!("java: {answer}"));
+    };
+    let id = id.to_owned();
+    let mut threads = 0;
+    let word = |kind: &str| format!("{kind}={}", keys::cell(kind, 0));
+    let others: Vec<_> = kinds.iter().filter(|kind| **kind != "reentrant").map(|kind| word(kind)).collect();
+    let hot = kinds.iter().filter(|kind| **kind == "reentrant").map(|kind| word(kind)).collect();
+    for (some, of_those) in [(hot, HOT_THREADS), (others, OTHER_THREADS)] {
+        for _ in 0..if some.is_empty() { 0 } else { of_those } {
+            let number = 200 + threads;
+            let (folder, kinds) = (folder.display(), some.join(","));
+            java.say(&format!(
+                "t{threads} java {threads} contend {folder} {number} {} {fixed} {kinds}",
+                seed ^ number
+            ))?;
+            threads += 1;
         }
     }
-    Ok(())
+    Ok(Java { process: java, id, threads })
+}
+
+impl Java {
+    /// Ends the threads, each after the hold it has or waits for.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.process.say("s java stop stopContending")?;
+        let mut ended = 0;
+        while ended < self.threads {
+            let line = self.process.hear("t", PATIENCE * 3)?;
+            match line.split(' ').nth(1) {
+                Some("ok") => ended += 1,
+                Some("err") => return Err(format!("java: {line}")),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::check::{RETRY_NS, Violation, is_certain, progress, watched_keys};
 use super::history::{History, Hold};
+use super::keys::kind;
 
 /// At most that many of a rule are told.
 const TOLD: usize = 5;
@@ -54,18 +55,20 @@ fn page(command: &str, digest: &str, history: &History, violations: &[Violation]
     text += if violations.is_empty() { "No rule was broken.\n\n" } else { "**RULES WERE BROKEN.**\n\n" };
     text += "| fault | count | holds from it to a lease after | told lost | longest time to progress |\n";
     text += "| --- | ---: | ---: | ---: | ---: |\n";
-    for (kind, figures) in figures(history) {
+    for (fault, figures) in figures(history) {
         let Figures { count, holds, lost, progress } = figures;
         let progress = progress.map_or("-".to_owned(), |ns| format!("{:.0} ms", ns as f64 / 1e6));
-        let _ = writeln!(text, "| {kind} | {count} | {holds} | {lost} | {progress} |");
+        let _ = writeln!(text, "| {fault} | {count} | {holds} | {lost} | {progress} |");
     }
     let _ = write!(
         text,
-        "\nProgress is counted from the end of the fault until each hot key and each client's own key was taken, where the \
-         next fault left the time for it; {} ms are allowed. A Java hold is taken for certain only where no fault that \
+        "\nProgress is counted from the end of the fault until each hot key of each kind and each client's own key was \
+         taken, where the next fault left the time for it; {} ms are allowed, and for a fair lock's dead waiters their \
+         allowance. A Java hold is taken for certain only where no fault that \
          could concern it came within a lease of it: Java does not tell.\n\n![Who held when](report.svg)\n",
         (history.lease_ns + RETRY_NS) / 1_000_000
     );
+    text += &kinds(history);
     let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
     for violation in violations {
         rules.entry(violation.rule).or_default().push(violation);
@@ -76,6 +79,24 @@ fn page(command: &str, digest: &str, history: &History, violations: &[Violation]
             let _ =
                 write!(text, "{}\n\n```text\n{}\n```\n\n", circumstances(history, violation), violation.text);
         }
+    }
+    text
+}
+
+/// What was done with each kind.
+fn kinds(history: &History) -> String {
+    let mut all: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
+    for hold in &history.holds {
+        let java = hold.first == "Java";
+        let counts = [true, is_certain(history, hold), !java && hold.is_lost(), java];
+        let figures = all.entry(kind(hold.key)).or_default();
+        figures.iter_mut().zip(counts).for_each(|(figure, counts)| *figure += usize::from(counts));
+    }
+    let mut text =
+        "\n| kind | holds | certain | told lost | of Java |\n| --- | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
+    for (kind, [holds, certain, lost, java]) in all {
+        let _ = writeln!(text, "| {kind} | {holds} | {certain} | {lost} | {java} |");
     }
     text
 }
@@ -119,7 +140,7 @@ fn figures(history: &History) -> BTreeMap<&str, Figures> {
             .filter(|hold| hold.first != "Java" && hold.is_lost() && hold.lease_ms == 0)
             .filter(|hold| hold.done >= window.from && hold.done < window.to + history.lease_ns)
             .count();
-        let times = watched_keys(history).into_iter().map(|(key, _)| progress(history, window, &key));
+        let times = watched_keys(history).into_iter().map(|watched| progress(history, window, &watched));
         let longest = times.collect::<Option<Vec<_>>>().and_then(|times| times.into_iter().max());
         let next = history.windows.get(number + 1).map_or(history.stopped, |next| next.from);
         let undisturbed = longest.filter(|took| window.to + took < next);

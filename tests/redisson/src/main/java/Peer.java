@@ -326,55 +326,154 @@ public final class Peer {
     }
 
     /**
-     * Takes the hot keys of the fault campaign, again and again, until stopContending. Inside, it reads a cell of 8 bytes
-     * of a file and writes a number that is used once. A line for each hold goes to java.log, as tests/torture/work.rs
-     * explains them; what Java does not know is 0, and so is what it throws, save for the line's outcome.
+     * Takes the keys of the fault campaign, again and again, until stopContending: of the kinds that it is told, each with
+     * the first of its cells. Inside, it reads a cell of 8 bytes of a file and writes a number that is used once. A line
+     * for each hold goes to java.log, as tests/torture/work.rs explains them; what Java does not know is 0, and so is what
+     * it throws, save for the line's outcome.
      */
     static Object contend(Worker worker, Args args) throws Exception {
         Path folder = Path.of(args.text());
         long number = args.number() << 40;
         var random = new Random(args.number());
         long leaseMillis = args.number();
-        RLock[] locks = {worker.client.redisson().getLock("hot:0"), worker.client.redisson().getLock("hot:1")};
-        try (var cells = FileChannel.open(folder.resolve("cells"), StandardOpenOption.READ, StandardOpenOption.WRITE);
+        String[] kinds = args.text().split(",");
+        try (var file = FileChannel.open(folder.resolve("cells"), StandardOpenOption.READ, StandardOpenOption.WRITE);
                 var log = FileChannel.open(
                         folder.resolve("java.log"), StandardOpenOption.CREATE, StandardOpenOption.APPEND)) {
             while (!worker.client.stopping) {
-                int cell = random.nextInt(10) >= 8 ? 1 : 0;
+                String[] kind = kinds[random.nextInt(kinds.length)].split("=");
+                Wanted wanted = wanted(worker, kind[0], Long.parseLong(kind[1]), leaseMillis, random, file);
+                int parts = wanted.names.size();
+                long[] read = new long[parts];
+                long[] written = new long[parts];
                 long start = 0;
                 long asked = System.nanoTime();
                 long end = 0;
-                long read = 0;
+                Object entered = null;
                 String outcome = "Ok";
                 try {
-                    if (leaseMillis > 0) {
-                        locks[cell].lock(leaseMillis, TimeUnit.MILLISECONDS);
-                    } else {
-                        locks[cell].lock();
+                    entered = wanted.hold.enter();
+                    if (entered != null) {
+                        start = System.nanoTime();
+                        for (int i = 0; i < parts; i++) {
+                            read[i] = wanted.cells.isEmpty() ? 0 : cell(file, wanted.cells.get(i));
+                        }
+                        LockSupport.parkNanos(random.nextInt(1_500_000));
+                        for (int i = 0; i < wanted.cells.size(); i++) {
+                            if (!wanted.writes) {
+                                written[i] = cell(file, wanted.cells.get(i));
+                                continue;
+                            }
+                            written[i] = ++number;
+                            file.write(ByteBuffer.allocate(8).putLong(0, number), wanted.cells.get(i) * 8L);
+                        }
+                        end = System.nanoTime();
+                        wanted.hold.leave(entered);
                     }
-                    start = System.nanoTime();
-                    var bytes = ByteBuffer.allocate(8);
-                    cells.read(bytes, cell * 8L);
-                    read = bytes.getLong(0);
-                    LockSupport.parkNanos(random.nextInt(1_500_000));
-                    number++;
-                    cells.write(ByteBuffer.allocate(8).putLong(0, number), cell * 8L);
-                    end = System.nanoTime();
-                    locks[cell].unlock();
                 } catch (Exception thrown) {
                     outcome = thrown.getClass().getSimpleName();
                     Thread.sleep(20);
                 }
-                if (end > 0) {
-                    String line = "hold java " + worker.name + " - hot:" + cell + " java " + leaseMillis + " " + asked
-                            + " " + start + " Java " + read + " " + number + " " + end + " 1 Java 0 0 0 " + outcome
-                            + " " + System.nanoTime() + "\n";
+                for (int i = 0; i < parts && end > 0; i++) {
+                    long token = entered instanceof Long fence ? fence : 0;
+                    String line = "hold java " + worker.name + " - " + wanted.names.get(i) + " java " + leaseMillis + " "
+                            + asked + " " + start + " Java " + read[i] + " " + written[i] + " " + end + " 1 Java 0 0 0 "
+                            + outcome + " " + System.nanoTime() + " " + token + " " + wanted.share + "\n";
                     log.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
+                }
+                for (RLock lock : wanted.locks) {
+                    giveBackTheRest(lock);
                 }
                 Thread.sleep(4 + random.nextInt(16));
             }
         }
         return "";
+    }
+
+    /**
+     * What a thread of the campaign wants: what is judged by itself of it, with their cells if they guard any; the share
+     * of each that it takes; the locks that it is made of.
+     */
+    record Wanted(List<String> names, List<Long> cells, boolean writes, long share, List<RLock> locks, Hold hold) {}
+
+    static Wanted wanted(Worker worker, String kind, long cell, long leaseMillis, Random random, FileChannel cells)
+            throws Exception {
+        RedissonClient client = worker.client.redisson();
+        switch (kind) {
+            case "semaphore": {
+                // Of the present era; there may be none, and the one that is waited for may be over.
+                String name = "javasemaphore:" + cell(cells, 63);
+                RSemaphore semaphore = client.getSemaphore(name);
+                Callable<Object> enter = () -> semaphore.tryAcquire(300, TimeUnit.MILLISECONDS) ? "" : null;
+                Hold hold = Hold.of(enter, entered -> semaphore.release());
+                return new Wanted(List.of(name), List.of(), false, 1, List.of(), hold);
+            }
+            case "expirable": {
+                String name = "expirable:" + cell(cells, 62);
+                RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore(name);
+                Hold hold = Hold.of(
+                        () -> semaphore.tryAcquire(300, 2000, TimeUnit.MILLISECONDS),
+                        entered -> semaphore.release((String) entered));
+                return new Wanted(List.of(name), List.of(), false, 1, List.of(), hold);
+            }
+            case "multi": {
+                List<RLock> locks = List.of(client.getLock("multi:0"), client.getLock("multi:1"));
+                var both = new RedissonMultiLock(locks.get(0), locks.get(1));
+                Hold hold = Hold.of(() -> { both.lock(); return ""; }, entered -> both.unlock());
+                return new Wanted(List.of("multi:0", "multi:1"), List.of(cell, cell + 1), true, 1, locks, hold);
+            }
+            case "group": {
+                var names = new ArrayList<String>();
+                var numbers = new ArrayList<Long>();
+                var values = new ArrayList<Object>();
+                int chosen = 1 + random.nextInt(7);
+                for (int at = 0; at < 3; at++) {
+                    if ((chosen >> at & 1) == 1) {
+                        values.add("abc".substring(at, at + 1));
+                        names.add("group:hot/" + values.get(values.size() - 1));
+                        numbers.add(cell + at);
+                    }
+                }
+                RLock lock = (RLock) call(client, "getMultiLock", "group:hot", values);
+                return new Wanted(names, numbers, true, 1, List.of(lock), Hold.of(lock));
+            }
+            case "readwrite": {
+                boolean reads = random.nextBoolean();
+                RLock lock = worker.lock(reads ? "read" : "write", "readwrite:hot");
+                long share = reads ? 1 : 1 << 20;
+                return new Wanted(
+                        List.of("readwrite:hot"), List.of(cell), !reads, share, List.of(lock), Hold.of(lock));
+            }
+            case "reentrant": {
+                int at = random.nextInt(10) >= 8 ? 1 : 0;
+                RLock lock = worker.lock("plain", "hot:" + at);
+                Callable<Object> leased = () -> { lock.lock(leaseMillis, TimeUnit.MILLISECONDS); return ""; };
+                Hold hold = leaseMillis > 0 ? Hold.of(leased, entered -> lock.unlock()) : Hold.of(lock);
+                return new Wanted(List.of("hot:" + at), List.of((long) at), true, 1, List.of(lock), hold);
+            }
+            default: {
+                RLock lock = worker.lock(kind, kind + ":hot");
+                return new Wanted(
+                        List.of(kind + ":hot"), List.of(cell), true, 1, List.of(lock), Hold.of(lock));
+            }
+        }
+    }
+
+    static long cell(FileChannel cells, long cell) throws IOException {
+        var bytes = ByteBuffer.allocate(8);
+        cells.read(bytes, cell * 8);
+        return bytes.getLong(0);
+    }
+
+    /** Redisson's own repeat of an acquire whose answer was lost counts once more, and one unlock is then not enough. */
+    static void giveBackTheRest(RLock lock) {
+        try {
+            while (lock.isHeldByCurrentThread()) {
+                lock.unlock();
+            }
+        } catch (Exception thrown) {
+            // Its lease ends it.
+        }
     }
 
     /** A Redisson client, by the name that requests give it. It exists before it is connected. */
@@ -522,9 +621,16 @@ public final class Peer {
             return asLock(object(args));
         }
 
+        RLock lock(String kind, String name) throws Exception {
+            return asLock(object(kind, name));
+        }
+
         Object object(Args args) throws Exception {
             String kind = args.text();
-            String name = args.name();
+            return object(kind, args.name());
+        }
+
+        Object object(String kind, String name) throws Exception {
             if (!objects.containsKey(kind + " " + name)) {
                 keep(kind, name, open(client.redisson(), kind, name));
             }
