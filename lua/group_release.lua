@@ -17,6 +17,8 @@ end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local told, lived = 0, true
+-- First: a server out of memory lets it pass, and then what follows.
+redis.call('pexpire', KEYS[2], ARGV[2])
 if ARGV[4] == '0' or done == tonumber(ARGV[4]) then
     -- Before the values: were the channel forbidden, nothing would change.
     told = redis.call('publish', ARGV[6], '0')

@@ -14,7 +14,8 @@ local count = redis.call('get', KEYS[1])
 if count and not string.find(count, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is no count')
 end
--- Before all else: a server out of memory refuses the first thing that is written, and only that.
+-- First: a server out of memory lets it pass, and then what follows.
+redis.call('pexpire', KEYS[2], ARGV[2])
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
 if not count then
     return 0

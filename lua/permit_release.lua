@@ -23,6 +23,8 @@ for at = 1, #ARGV[4], 16 do
         found[#found + 1] = id
     end
 end
+-- First: a server out of memory lets it pass, and then what follows.
+redis.call('pexpire', KEYS[3], ARGV[2])
 if tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
     redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
 end

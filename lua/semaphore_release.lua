@@ -16,7 +16,8 @@ local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is no number of permits')
 end
--- Before all else: a server out of memory refuses the first thing that is written, and only that.
+-- First: a server out of memory lets it pass, and then what follows.
+redis.call('pexpire', KEYS[2], ARGV[3])
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
 if ARGV[5] ~= '0' and done ~= tonumber(ARGV[5]) then
     return 0

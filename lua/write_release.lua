@@ -8,12 +8,11 @@ if not redis.call('hget', KEYS[1], ARGV[1]) then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
 local reads = redis.call('hlen', KEYS[1]) > 2
-if reads then
-    redis.call('hset', KEYS[1], 'mode', 'read')
-end
 local told = redis.call('publish', ARGV[2], '1')
 if reads then
+    -- In this order: a server out of memory lets the one pass, and then the other.
     redis.call('hdel', KEYS[1], ARGV[1])
+    redis.call('hset', KEYS[1], 'mode', 'read')
 else
     redis.call('del', KEYS[1])
 end

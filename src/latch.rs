@@ -47,8 +47,8 @@ impl CountDownLatch {
     /// Counts down by one. It takes effect once, also if its answer is lost; on a latch that is open, none.
     ///
     /// # Errors
-    /// [`Error::Ambiguous`] if the server did not do it within the response timeout, because no answer came, or it is out of
-    /// memory: the library goes on trying in the background.
+    /// [`Error::Ambiguous`] if the server did not do it within the response timeout, because no answer came, or its disk
+    /// fails: the library goes on trying in the background.
     /// [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety

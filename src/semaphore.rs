@@ -198,8 +198,8 @@ impl SemaphorePermit {
     /// Gives the permits back.
     ///
     /// # Errors
-    /// [`Error::Ambiguous`] if the server did not take them within the response timeout, because no answer came, or it is out
-    /// of memory: the library goes on giving back in the background. [`Error::Unavailable`] if the client is closed,
+    /// [`Error::Ambiguous`] if the server did not take them within the response timeout, because no answer came, or its
+    /// disk fails: the library goes on giving back in the background. [`Error::Unavailable`] if the client is closed,
     /// [`Error::Refused`] if the server refused for good: the permits are lost to the semaphore. [`Error::Misuse`] outside a tokio runtime (it goes on in the background), and in a forked child.
     ///
     /// # Cancel safety

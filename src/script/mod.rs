@@ -208,7 +208,9 @@ impl Request {
         Self::new(Verb::Command(command), vec![key.clone()], args, Repeat::Free, None)
     }
 
-    /// What it gives back would be lost if it were given up: a server that has no room for it now is asked again.
+    /// What it gives back would be lost if it were given up, because no lease ends it: a server whose disk fails is asked
+    /// again. (One out of memory accepts it.) Meanwhile nothing else of its lane is sent, because its number comes before
+    /// theirs; but the server would refuse that, too, and each call ends by its own deadline.
     fn kept(mut self) -> Self {
         self.kept = true;
         self
@@ -216,7 +218,7 @@ impl Request {
 
     /// Whether a refusal with that code is one for now only.
     pub(crate) fn outlasts(&self, code: &str) -> bool {
-        self.kept && ["OOM", "MISCONF"].contains(&code)
+        self.kept && code == "MISCONF"
     }
 
     pub(crate) fn verb(&self) -> Verb {

@@ -273,7 +273,7 @@ async fn a_lost_reply_counts_once_and_a_late_request_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_count_down_outlasts_a_server_out_of_memory() {
+async fn a_count_down_outlasts_a_server_whose_disk_fails() {
     let bench = Faulty::start().await;
     let latch = bench.client.count_down_latch(NAME);
     latch.try_set_count(1).await.unwrap();
@@ -284,14 +284,14 @@ async fn a_count_down_outlasts_a_server_out_of_memory() {
     });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     bench.wire.messages();
-    bench.wire.out_of_memory(true);
+    bench.wire.disk_fails(true);
     let error = latch.count_down().await.unwrap_err();
     assert!(matches!(error, Error::Ambiguous { .. }), "{error:?}");
-    let refused = bench.wire.refusals("OOM");
-    eventually(|| bench.wire.refusals("OOM") >= refused + 2).await;
+    let refused = bench.wire.refusals("MISCONF");
+    eventually(|| bench.wire.refusals("MISCONF") >= refused + 2).await;
     assert_eq!((bench.wire.value(), bench.wire.messages()), (Some(1), vec![]));
     assert!(!waiting.is_finished());
-    bench.wire.out_of_memory(false);
+    bench.wire.disk_fails(false);
     waiting.await.unwrap();
     assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (None, vec!["0".to_owned()]));
 }

@@ -95,9 +95,9 @@ async fn an_attempt_that_was_given_up_takes_nothing_when_it_comes_late() {
     assert_eq!(bench.wire.value(), Some(1));
 }
 
-/// A server out of memory takes no release. It is kept until there is room, and done once.
+/// Where nothing is written any more a release is kept until it can be, and done once.
 #[tokio::test]
-async fn a_release_outlasts_a_server_out_of_memory() {
+async fn a_release_outlasts_a_server_whose_disk_fails() {
     for way in ["release", "drop", "add", "expirable"] {
         let server = Server::start();
         let wire = Wire::of(&server);
@@ -108,7 +108,7 @@ async fn a_release_outlasts_a_server_out_of_memory() {
         let permit = if way == "expirable" { None } else { Some(semaphore.acquire_many(2).await.unwrap()) };
         let leased = if way == "expirable" { Some(expirable.acquire_many(2).await.unwrap()) } else { None };
         wire.messages();
-        wire.out_of_memory(true);
+        wire.disk_fails(true);
         match (way, permit, leased) {
             ("release", Some(permit), _) => {
                 let error = permit.release().await.unwrap_err();
@@ -121,16 +121,54 @@ async fn a_release_outlasts_a_server_out_of_memory() {
             }
             (_, permit, leased) => drop((permit, leased)),
         }
-        let refused = wire.refusals("OOM");
-        eventually(|| wire.refusals("OOM") >= refused + 2).await;
+        let refused = wire.refusals("MISCONF");
+        eventually(|| wire.refusals("MISCONF") >= refused + 2).await;
+        // It holds up those behind it, who are told in time.
+        let (asked, told) = (Instant::now(), semaphore.try_acquire().await);
+        assert!(matches!(told, Err(Error::TimedOut { .. })), "{way}: {told:?}");
+        assert!(asked.elapsed() < Faulty::RESPONSE * 2, "{way}: {:?}", asked.elapsed());
         assert_eq!((wire.value(), wire.messages()), (Some(1), vec![]), "{way}");
-        wire.out_of_memory(false);
+        wire.disk_fails(false);
         eventually(|| wire.value() == Some(3)).await;
         // Once, by the next one's number.
         semaphore.acquire_many(3).await.unwrap().release().await.unwrap();
         assert_eq!((wire.value(), wire.told(CHANNEL)), (Some(3), vec!["3".to_owned(); 2]), "{way}");
         wire.nothing_else_is_left(&[NAME]).await;
     }
+}
+
+/// A server out of memory refuses what makes it larger, and no release.
+#[tokio::test]
+async fn a_server_out_of_memory_takes_releases() {
+    let server = Server::start();
+    let wire = Wire::of(&server);
+    let client = Client::connect(server.url()).await.unwrap();
+    let (semaphore, expirable) = (client.semaphore(NAME), client.expirable_semaphore("leased"));
+    semaphore.try_set_permits(3).await.unwrap();
+    expirable.try_set_permits(3).await.unwrap();
+    let (latch, group) = (client.count_down_latch("latch"), client.group_lock("group", ["a", "b"]));
+    latch.try_set_count(2).await.unwrap();
+    let lock = client.read_write_lock("rw");
+    let (permit, leased) =
+        (semaphore.acquire_many(2).await.unwrap(), expirable.acquire_many(2).await.unwrap());
+    let values = [group.lock().await.unwrap(), group.lock().await.unwrap()];
+    let write = lock.write().lock().await.unwrap();
+    let read = lock.read().lock().await.unwrap();
+    wire.out_of_memory(true);
+    permit.release().await.unwrap();
+    leased.release().await.unwrap();
+    latch.count_down().await.unwrap();
+    for value in values {
+        value.unlock().await.unwrap();
+    }
+    // It goes on as a reader.
+    write.unlock().await.unwrap();
+    assert_eq!(wire.run::<String>(&["HGET", "rw", "mode"]), "read");
+    assert_eq!(wire.run::<u64>(&["HLEN", "rw"]), 2);
+    read.unlock().await.unwrap();
+    assert_eq!((wire.value(), expirable.available_permits().await.unwrap()), (Some(3), 3));
+    assert_eq!((latch.count().await.unwrap(), group.is_locked().await.unwrap()), (1, false));
+    assert_eq!(wire.refusals("OOM"), 0);
 }
 
 #[tokio::test]
@@ -175,15 +213,15 @@ async fn a_closed_client_gives_up_what_the_server_refuses() {
     let semaphore = client.semaphore(NAME);
     semaphore.try_set_permits(1).await.unwrap();
     let permit = semaphore.acquire().await.unwrap();
-    wire.out_of_memory(true);
+    wire.disk_fails(true);
     drop(permit);
-    eventually(|| wire.refusals("OOM") > 0).await;
+    eventually(|| wire.refusals("MISCONF") > 0).await;
     let closing = Instant::now();
     client.close().await;
     // It waits that long for what is being given back.
     assert!(closing.elapsed() < Faulty::RESPONSE * 3, "{:?}", closing.elapsed());
     eventually(|| clients() == before).await;
-    wire.out_of_memory(false);
+    wire.disk_fails(false);
     assert_eq!(wire.value(), Some(0));
     assert!(matches!(semaphore.acquire().await, Err(Error::Unavailable { .. })));
 }

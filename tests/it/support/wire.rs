@@ -55,6 +55,24 @@ impl Wire {
         self.run::<()>(&["CONFIG", "SET", "maxmemory", if full { "1" } else { "0" }]);
     }
 
+    /// A server whose last snapshot failed refuses all that writes, until it is told not to mind.
+    pub fn disk_fails(&self, fails: bool) {
+        if fails {
+            self.run::<()>(&["CONFIG", "SET", "save", "3600 1", "rdb-key-save-delay", "100000000"]);
+            self.run::<()>(&["BGSAVE"]);
+            let server: String = self.run(&["INFO", "server"]);
+            let pid = server.lines().find_map(|line| line.strip_prefix("process_id:")).expect("it has one");
+            let saving = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it is there");
+            for child in saving.split_whitespace() {
+                let killed = std::process::Command::new("kill").args(["-KILL", child]).status();
+                assert!(killed.expect("kill runs").success());
+            }
+            while !self.run::<String>(&["INFO", "persistence"]).contains("rdb_last_bgsave_status:err") {}
+        }
+        let minds = if fails { "yes" } else { "no" };
+        self.run::<()>(&["CONFIG", "SET", "stop-writes-on-bgsave-error", minds]);
+    }
+
     /// How often a command was refused with that code.
     pub fn refusals(&self, code: &str) -> u64 {
         let stats: String = self.run(&["INFO", "errorstats"]);
