@@ -132,13 +132,13 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     history.eras = std::mem::take(&mut stage.eras.begun);
     drop((stage, java));
 
-    history.read(&folder)?;
-    violations.extend(check::judge(&history));
-    let command = format!("cargo xtask torture {}", arguments_of(&options));
     write(
         "faults.txt",
         history.windows.iter().map(|window| format!("{window:?}\n")).collect::<String>().as_bytes(),
     )?;
+    history.read(&folder)?;
+    violations.extend(check::judge(&history));
+    let command = format!("cargo xtask torture {}", arguments_of(&options));
     report::write(&target, &command, &digest, &history, &violations)?;
     report::print(&history, &violations, &command);
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

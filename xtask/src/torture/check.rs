@@ -297,11 +297,14 @@ fn no_progress(history: &History) -> Vec<Violation> {
 fn waited_too_long(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for (number, window) in history.windows.iter().enumerate() {
-        let next = next_fault(history, number);
-        let waited = history.holds.iter().filter(|hold| {
-            let until = patience(history, window, hold.key, Some(hold.process));
-            is_rust(hold) && hold.asked < window.to && hold.start > until && until < next
-        });
+        let (over, next) = (window.to + history.lease_ns + RETRY_NS, next_fault(history, number));
+        let late = history.holds.partition_point(|hold| hold.start <= over);
+        let late = history.holds[late..].iter().take_while(|hold| hold.start < over + 60_000_000_000);
+        let waited =
+            late.filter(|hold| over < next && hold.asked < window.to && is_rust(hold)).filter(|hold| {
+                let until = patience(history, window, hold.key, Some(hold.process));
+                hold.start > until && until < next
+            });
         for hold in waited.filter(|hold| hold.share < WRITER && !hold.key.starts_with("multi:")) {
             let text = format!("{}: {hold:?}", window.kind);
             found.push(Violation { rule: "waited too long", at: window.to, text });
@@ -421,8 +424,8 @@ fn growth(history: &History) -> Vec<Violation> {
 pub fn is_certain(history: &History, hold: &Hold) -> bool {
     let lease = history.lease_ns;
     let near = |window: &Window, by: u64| window.from <= hold.end + by && window.to + by >= hold.start;
-    if let Some(era) = history.eras.iter().find(|era| era.key == hold.key)
-        && hold.key.contains("semaphore")
+    if hold.key.contains("semaphore")
+        && let Some(era) = history.eras.iter().find(|era| era.key == hold.key)
         && is_spoilt(history, hold.key, era.began, hold.end)
     {
         return false;
