@@ -16,7 +16,7 @@ use crate::keys;
 use crate::options::{Options, Replication};
 use crate::script::{Reply, Request, Undecodable, Verb};
 use crate::sync::task::{self, JoinHandle};
-use crate::sync::time;
+use crate::sync::{select, time};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -196,7 +196,7 @@ impl Connection {
         let (mut by_source, mut dead, mut first) = (false, NONE, Some(started));
         loop {
             let unanswered = request.repeated;
-            let Live { epoch, life, node, link, .. } = match self.node.usable(dead) {
+            let live = match self.node.usable(dead) {
                 Ok(live) => live,
                 Err(_) => match self.up(dead, patience).await {
                     Ok(live) => {
@@ -209,9 +209,17 @@ impl Connection {
                     }
                 },
             };
+            let (epoch, life, node) = (live.epoch, live.life, live.node.clone());
             let fail = |cause| Err(Failure { node: node.clone(), cause, unanswered });
             let sent = first.take().unwrap_or_else(Moment::now);
-            let answer = link.exchange(request, by_source);
+            let exchange = live.link.clone().exchange(request, by_source);
+            let answer = async {
+                select! {
+                    biased;
+                    answer = exchange => Some(answer),
+                    () = live.ended() => None,
+                }
+            };
             // No timer in the hands of a caller: a connection that does not answer is ended by its heartbeat.
             let answer = if in_callers_hands() {
                 Ok(answer.await)
@@ -219,16 +227,20 @@ impl Connection {
                 time::timeout(self.response_timeout.min(until.remaining()), answer).await
             };
             let meaning = match answer {
-                Ok(Ok(Some(reply))) => return Ok(Answer { reply, sent, life }),
-                Ok(Ok(None)) => {
+                Ok(Some(Ok(Some(reply)))) => return Ok(Answer { reply, sent, life }),
+                Ok(Some(Ok(None))) => {
                     request.go_by_script();
                     continue;
                 }
-                Ok(Err(error)) => {
+                Ok(Some(Err(error))) => {
                     if error.is_unrecoverable_error() {
                         dead = epoch;
                     }
                     meaning(&error)
+                }
+                Ok(None) => {
+                    dead = epoch;
+                    Meaning::Unknown { reason: "the connection dropped".into() }
                 }
                 Err(_) => Meaning::Unknown { reason: "no answer".into() },
             };

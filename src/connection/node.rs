@@ -13,7 +13,7 @@ use crate::options::Options;
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{select, time};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, info, warn};
@@ -47,6 +47,24 @@ pub(super) struct Live {
     pub node: Arc<str>,
     pub link: Link,
     pub replicas: Arc<Replicas>,
+    end: Arc<End>,
+}
+
+/// That of a connection. What was handed to the redis crate at that very moment is never answered, not even with an error.
+#[derive(Debug, Default)]
+struct End {
+    came: AtomicBool,
+    told: Notify,
+}
+
+impl Live {
+    /// Ends when the connection has.
+    pub(super) async fn ended(&self) {
+        let told = self.end.told.notified();
+        if !self.end.came.load(Ordering::SeqCst) {
+            told.await;
+        }
+    }
 }
 
 /// What the nodes of one client share: numbers that are drawn once, and the news that some node went down or came up.
@@ -123,9 +141,18 @@ struct Up {
     live: Live,
 }
 
+impl Up {
+    /// Closes the socket, at the latest when it is not polled any more.
+    fn end(&self) {
+        self.driver.abort();
+        self.live.end.came.store(true, Ordering::SeqCst);
+        self.live.end.told.notify_waiters();
+    }
+}
+
 impl Drop for Up {
     fn drop(&mut self) {
-        self.driver.abort();
+        self.end();
     }
 }
 
@@ -161,7 +188,7 @@ impl Supervisor {
             warn!(node = %up.live.node, reason, "connection lost");
             self.tell(Status::Down { reason: reason.into() });
             // The socket is closed once the driver is gone.
-            up.driver.abort();
+            up.end();
             while !up.driver.is_finished() {
                 task::yield_now().await;
             }
@@ -204,7 +231,7 @@ impl Supervisor {
             match self.open().await {
                 Ok(up) => {
                     let Live { node, epoch, life, .. } = &up.live;
-                    info!(%node, epoch, life, "connected");
+                    info!(%node, epoch, life, "reconnected");
                     self.tell(Status::Up(up.live.clone()));
                     return up;
                 }
@@ -252,7 +279,8 @@ impl Supervisor {
             self.met = Some((server, life));
         }
         let (since, epoch) = (self.since, self.shared.draw());
-        let live = Live { epoch, life, since, node: address.node().into(), link, replicas };
+        let live =
+            Live { epoch, life, since, node: address.node().into(), link, replicas, end: Arc::default() };
         Up { driver, live }
     }
 }

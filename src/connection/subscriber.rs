@@ -1,7 +1,7 @@
 //! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
 //! subscriptions and replies to commands could be taken for each other.
 
-use super::Servers;
+use super::{Meaning, Servers, meaning};
 use crate::error::Result;
 use crate::options::Options;
 use crate::sync::time;
@@ -26,7 +26,7 @@ pub(crate) struct Messages(PubSubStream);
 pub(crate) enum Unsubscribed {
     /// The server refuses: the user may not.
     Refused,
-    /// The connection broke, or did not answer in time.
+    /// The connection broke, or did not answer in time, or the server can't for now: all is made anew.
     Broken,
 }
 
@@ -78,7 +78,7 @@ async fn within<T>(
 ) -> std::result::Result<T, Unsubscribed> {
     match time::timeout(limit, asked).await {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) if error.code().is_some() => Err(Unsubscribed::Refused),
+        Ok(Err(error)) if matches!(meaning(&error), Meaning::Refused { .. }) => Err(Unsubscribed::Refused),
         _ => Err(Unsubscribed::Broken),
     }
 }

@@ -2,8 +2,9 @@
 //! replies is in `lost_replies`.
 
 use crate::support::clock::monotonic_ns;
+use crate::support::proxy::{Way, Words};
 use crate::support::worker::Worker;
-use crate::support::{Server, eventually, setting};
+use crate::support::{Proxy, Server, eventually, setting, subscribers};
 use redisson_lock::{Client, ClientBuilder, Error, HoldState, LockGuard, LossReason};
 use rustix::process::Signal;
 use std::fs;
@@ -160,6 +161,33 @@ async fn a_server_that_is_not_ready_is_waited_for() {
     loading.join().unwrap().unwrap();
     held.unlock().await.unwrap();
     fs::remove_dir_all(directory).unwrap();
+}
+
+/// A busy server refuses subscriptions, too: for now, and not for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_a_busy_server_refuses_is_made_when_it_is_ready() {
+    let server = Server::with_args(&["--lua-time-limit", "50"]);
+    let guard = Client::connect(server.url()).await.unwrap().lock("n").lock().await.unwrap();
+    let proxy = Proxy::start(server.port()).await;
+    let client = builder().connect(proxy.url()).await.unwrap();
+    let link = proxy.link(1).await;
+    let subscribes =
+        |words: &Words| words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"subscribe"));
+    link.hold(Way::ToServer);
+    let waiting = tokio::spawn(async move { client.lock("n").lock().await.unwrap().unlock().await });
+    link.asked(1, subscribes).await;
+    let mut cli = server.cli();
+    let endless =
+        std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
+    eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
+    link.pass(Way::ToServer);
+    let answer = link.answered(1, subscribes).await;
+    assert!(answer.starts_with(b"-BUSY"), "{}", String::from_utf8_lossy(&answer));
+    run(&server, "SCRIPT KILL");
+    assert!(endless.join().unwrap().is_err());
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+    guard.unlock().await.unwrap();
+    waiting.await.unwrap().unwrap();
 }
 
 /// A folder for a server's files.

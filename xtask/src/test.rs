@@ -2,7 +2,9 @@
 //! more, without the way around Lua, and those of `tests/shuttle`.
 
 use std::env;
+use std::num::NonZero;
 use std::process::{Command, ExitCode, ExitStatus};
+use std::thread;
 
 use crate::setup;
 
@@ -24,6 +26,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     println!("test: cargo {}", options.join(" "));
     let mut tests = cargo();
     environment.tell(tests.args(&options));
+    wait_at_once(&mut tests);
     let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
     // Arguments choose a part of the tests above.
     if !status.success() || !cargo_arguments.is_empty() {
@@ -32,6 +35,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let mut scripts = cargo();
     scripts.args(["test", "--all-features", "--test", "it"]).env("REDISSON_LOCK_SCRIPTS_ONLY", "1");
     environment.tell(&mut scripts);
+    wait_at_once(&mut scripts);
     let mut random = cargo();
     schedules(&mut random, &["shuttled", "--show-output"]);
     let what =
@@ -53,6 +57,15 @@ pub fn schedules<'a>(cargo: &'a mut Command, arguments: &[&str]) -> &'a mut Comm
         .args(arguments)
         .env("RUSTFLAGS", format!("{} --cfg shuttle", env::var("RUSTFLAGS").unwrap_or_default()))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
+}
+
+/// The tests wait for most of their time, so twice as many run at once as there are processors; unless told otherwise.
+fn wait_at_once(tests: &mut Command) {
+    const SETTING: &str = "RUST_TEST_THREADS";
+    if env::var_os(SETTING).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        tests.env(SETTING, (2 * processors).to_string());
+    }
 }
 
 fn cargo() -> Command {

@@ -60,10 +60,17 @@ impl Server {
         loop {
             let info: String = redis::cmd("INFO").arg("replication").query(&mut cli).expect("INFO");
             if info.contains(&place) {
-                return replica;
+                break;
             }
             thread::sleep(Duration::from_millis(5));
         }
+        // It says for the first time what it has, up to a second after that.
+        let connected: Vec<redis::Value> = redis::cmd("ROLE").query(&mut cli).expect("ROLE");
+        let redis::Value::Array(replicas) = &connected[2] else { panic!("{connected:?}") };
+        redis::cmd("SET").arg(&["written", "", "PX", "1"]).exec(&mut cli).expect("SET");
+        let told: usize = redis::cmd("WAIT").arg(replicas.len()).arg(10_000).query(&mut cli).expect("WAIT");
+        assert_eq!(told, replicas.len());
+        replica
     }
 
     /// One that watches over `master` as `orders`, and with as many others as make `quorum` puts a replica in its place when
