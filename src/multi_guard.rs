@@ -84,7 +84,10 @@ impl MultiLockGuard {
         let errors: Vec<_> = done.into_iter().flatten().flatten().filter_map(Result::err).collect();
         let lost = errors.iter().filter(|error| error.is_lost()).count();
         let is_lost = ended != HoldState::Released || members - lost < needed;
-        let found = errors.into_iter().find(|error| error.is_lost() == is_lost);
+        // Of several the one that says what the whole was told before, if it was: a part may find out only now.
+        let told = ended != HoldState::Released;
+        let fitting = errors.into_iter().filter(|error| error.is_lost() == is_lost);
+        let found = fitting.min_by_key(|error| matches!(error, Error::NotHeld { .. }) != told);
         Err(found.unwrap_or_else(|| Error::NotHeld { name: self.name().to_owned(), holder: None }))
     }
 
