@@ -54,6 +54,33 @@ async fn a_watched_hold_whose_record_is_gone_is_told_by_the_next_renewal() {
     .await;
 }
 
+/// Nothing that is answered after it revives one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_was_frozen_past_the_lease_revives_no_hold_of_any_kind() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.has_lease()), |kind| async move {
+        let server = kind.server(NAME);
+        let client = watched(kind, &server).await;
+        let lock = kind.of(&client, NAME);
+        let guard = lock.lock().await.unwrap();
+        server.stop_signal();
+        let stopped = Instant::now();
+        let told = guard.lost().await;
+        assert!(guard.deadline() <= stopped + LEASE, "{kind}: the server lets go before we do");
+        assert!(
+            matches!(told, HoldState::Lost(LossReason::Unreachable | LossReason::Expired)),
+            "{kind}: {told:?}"
+        );
+        server.cont();
+        let next = lock.try_lock_for(LEASE * 6).await.unwrap().expect("nobody holds it");
+        assert_eq!(guard.state(), told, "{kind}");
+        assert!(guard.unlock().await.unwrap_err().is_lost(), "{kind}");
+        assert_eq!(next.state(), HoldState::Held, "{kind}");
+        next.unlock().await.unwrap();
+        only_strings_are_left(kind, &server, &client).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_whose_record_is_gone_is_told_by_its_release() {
     each(Kind::ALL.into_iter().filter(|kind| kind.has_long_leases()), |kind| async move {

@@ -388,6 +388,39 @@ async fn a_server_that_comes_back_empty_makes_no_second_holder() {
     }
 }
 
+/// A record lives by the time of day of its server. Where that jumps it is gone early, or stays; a majority has the lock all the
+/// same, and nobody else gets one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_clock_jumps_makes_no_second_holder() {
+    for jump in ["+3600s", "-3600s"] {
+        let file = std::env::temp_dir().join(format!("redisson-lock-clock-{}{jump}", std::process::id()));
+        std::fs::write(&file, "+0s").unwrap();
+        let servers = [Server::start(), Server::start(), Server::with_clock(file.to_str().unwrap())];
+        let (ours, others) = (clients(&servers).await, clients(&servers).await);
+        tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
+        let guard = patient(&ours).lock().await.unwrap();
+        assert_eq!(guard.members().len(), 3);
+        let time = |server: &Server| -> i64 {
+            let (seconds, _): (i64, i64) = redis::cmd("TIME").query(&mut server.cli()).unwrap();
+            seconds
+        };
+        let before = time(&servers[2]);
+        std::fs::write(&file, jump).unwrap();
+        assert!((time(&servers[2]) - before).abs() > 3500, "the clock did not jump");
+        assert_eq!(held(&servers[2]), jump.starts_with('-'));
+        let (other, started) = (patient(&others), Instant::now());
+        while started.elapsed() < LEASE * 2 {
+            let answer = other.with_owner(&Owner::unique()).try_lock().await;
+            assert!(!matches!(answer, Ok(Some(_))), "{jump}: two hold it: {guard:?}, {answer:?}");
+            assert_eq!(guard.state(), HoldState::Held, "{jump}");
+        }
+        guard.unlock().await.unwrap();
+        let next = other.try_lock_for(LEASE * 4).await.unwrap().expect("nobody has it");
+        next.unlock().await.unwrap();
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
 /// Dropped wherever `kinds_cancelled` does it, while one of the servers is another's: nothing of it is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_dropped_anywhere_leaves_nothing() {

@@ -52,9 +52,12 @@ impl Group {
 
     /// The replica takes the master's place.
     pub async fn promoted(&self) {
+        // The sentinel closes its connections when it is.
+        let role = |server: &Server| -> redis::RedisResult<Vec<redis::Value>> {
+            redis::cmd("ROLE").query(&mut server.cli())
+        };
         eventually(|| {
-            let role: Vec<redis::Value> = redis::cmd("ROLE").query(&mut self.replica.cli()).unwrap();
-            role[0] == redis::Value::BulkString(b"master".into())
+            role(&self.replica).is_ok_and(|role| role[0] == redis::Value::BulkString(b"master".into()))
         })
         .await;
     }

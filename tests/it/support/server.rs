@@ -45,6 +45,18 @@ impl Server {
         Self::launch(vec![super::setting(setting)], &[])
     }
 
+    /// Redis 8.6, whose time of day is moved by what is written to the file of that name, such as `+3600s`. (7.0 does not start
+    /// with a clock like that.)
+    pub fn with_clock(file: &str) -> Self {
+        let (program, library) =
+            (super::setting("REDISSON_LOCK_REDIS_8_6"), super::setting("REDISSON_LOCK_FAKETIME"));
+        let script = format!(
+            "export LD_PRELOAD={library} FAKETIME_TIMESTAMP_FILE={file} FAKETIME_NO_CACHE=1 \
+             FAKETIME_DONT_FAKE_MONOTONIC=1 && exec {program} --enable-debug-command local \"$@\""
+        );
+        Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), scripts_only())
+    }
+
     /// On which a client may take the way around Lua in any case.
     pub fn unrestricted() -> Self {
         Self::launch(vec![super::setting("REDISSON_LOCK_SERVER")], &[])
@@ -52,9 +64,11 @@ impl Server {
 
     /// With a copy of what `master` has, once that is under way.
     pub fn replica_of(master: &Self) -> Self {
+        // It has to know what its master is told.
+        let mut arguments: Vec<&str> = master.arguments.iter().map(String::as_str).collect();
         let port = master.port().to_string();
-        let of_master = ["--replicaof", "127.0.0.1", &port];
-        let replica = Self::launch(master.program.clone(), &[scripts_only(), &of_master].concat());
+        arguments.extend(["--replicaof", "127.0.0.1", &port]);
+        let replica = Self::launch(master.program.clone(), &arguments);
         let mut cli = master.cli();
         let place = format!("port={},state=online", replica.port());
         loop {
