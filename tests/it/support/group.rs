@@ -54,7 +54,7 @@ impl Group {
     pub async fn promoted(&self) {
         // The sentinel closes its connections when it is.
         let role = |server: &Server| -> redis::RedisResult<Vec<redis::Value>> {
-            redis::cmd("ROLE").query(&mut server.cli())
+            redis::cmd("ROLE").query(&mut redis::Client::open(server.url())?.get_connection()?)
         };
         eventually(|| {
             role(&self.replica).is_ok_and(|role| role[0] == redis::Value::BulkString(b"master".into()))
