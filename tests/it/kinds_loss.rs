@@ -65,7 +65,7 @@ async fn a_server_that_was_frozen_past_the_lease_revives_no_hold_of_any_kind() {
         server.stop_signal();
         let stopped = Instant::now();
         let told = guard.lost().await;
-        assert!(guard.deadline() <= stopped + LEASE, "{kind}: the server lets go before we do");
+        assert!(stopped.elapsed() < LEASE + TOLD, "{kind}: told after {:?}", stopped.elapsed());
         assert!(
             matches!(told, HoldState::Lost(LossReason::Unreachable | LossReason::Expired)),
             "{kind}: {told:?}"
