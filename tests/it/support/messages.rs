@@ -1,7 +1,5 @@
 //! Everything that is published on a server.
 
-use std::time::Duration;
-
 use super::Server;
 
 pub struct Messages {
@@ -16,8 +14,8 @@ const TRIAL: &str = "redisson-lock:nobody:";
 
 impl Messages {
     pub fn of(server: &Server) -> Self {
+        // Without a time limit of its own: that would be interrupted by signals, and what is waited for always comes.
         let mut all = server.cli();
-        all.set_read_timeout(Some(Duration::from_secs(20))).expect("the socket is open");
         redis::cmd("PSUBSCRIBE").arg("*").exec(&mut all).expect("PSUBSCRIBE");
         Self { all, server: server.cli() }
     }
