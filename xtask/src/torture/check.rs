@@ -437,8 +437,10 @@ pub fn is_certain(history: &History, hold: &Hold) -> bool {
     }
     if is_rust(hold) {
         let blind = if is_pipelined(hold) { lease } else { 0 };
+        // The answer that told of it may have been on its way while the record was freed; then its release is told so.
+        let told = if hold.is_lost() { hold.asked } else { hold.start };
         let crosses = |window: &Window| {
-            let follows = window.from <= hold.end && window.to + blind >= hold.start;
+            let follows = window.from <= hold.end && window.to + blind >= told;
             window.resets && follows && window.is_about(hold.key)
         };
         return hold.first == "Held" && hold.last == "Held" && !history.windows.iter().any(crosses);

@@ -87,6 +87,15 @@ fn holds_are_judged_within_one_life_of_the_data() {
 }
 
 #[test]
+fn an_answer_on_its_way_may_be_of_the_last_life() {
+    let refused = Hold { asked: 340 * MS, outcome: "Lost", ..hold("a", "k", 352, 500) };
+    let pair = |first: Hold| history(vec![first, hold("b", "k", 353, 400)], vec![reset(300, 350)]);
+    keeps(overlaps, &pair(refused.clone()));
+    breaks(overlaps, &pair(Hold { asked: 351 * MS, ..refused.clone() }));
+    breaks(overlaps, &pair(Hold { outcome: "Ok", ..refused }));
+}
+
+#[test]
 fn a_pipelined_hold_counts_a_lease_after_a_reset() {
     let holds = |odd, at| vec![hold("rust2", "k", at, at + 100), hold(odd, "k", at + 50, at + 150)];
     keeps(overlaps, &history(holds("rust1", 1000), vec![reset(300, 350)]));
