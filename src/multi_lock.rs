@@ -34,9 +34,9 @@ const LONGEST: Duration = Duration::from_millis(500);
 ///
 /// All or none, but not at one instant: while others are waited for, some are held already, in the order of their servers
 /// (as their URLs name them) and names. That is for 10 ms for each of the others (for half a second at most, where it has
-/// been waited for long already), and for a quarter of the lease at most. Then all are given back, and after a random
-/// pause of 2 to 64 ms it begins anew with the one that was missing. So multi locks that overlap do not block each other
-/// for ever, whatever the order in which Redisson's take them.
+/// been waited for long already); an answer of a server far away may take as long as the response timeout. It is a quarter of
+/// the lease at most. Then all are given back, and after a random pause of 2 to 64 ms it begins anew with the one that was
+/// missing. So multi locks that overlap do not block each other for ever, whatever the order in which Redisson's take them.
 ///
 /// No lock's lease is touched that is not the owner's. (Redisson's multi lock with a lease takes its locks for another time
 /// first, and then sets the expiry of every record, whoever has it by then.)
@@ -154,21 +154,24 @@ impl Round for InOrder {
         let started = Moment::now();
         let over = left.map(|left| started + left);
         let mut guards = Vec::with_capacity(self.members.locks().len());
-        let mut patience = None;
+        let mut in_hand = None;
         let order =
             std::iter::once(self.first).chain((0..self.members.locks().len()).filter(|&at| at != self.first));
         for at in order {
-            let wait = match (patience, over) {
-                (None, None) => Wait::Forever,
-                (None, Some(until)) if !once => Wait::For(until.remaining()),
-                (until, over) => {
-                    let left = until.into_iter().chain(over).min().map(Moment::remaining).unwrap_or_default();
-                    if once || at < self.first { Wait::Once(left) } else { Wait::For(left) }
+            let answer = match in_hand {
+                None => {
+                    let wait = match over.map(Moment::remaining) {
+                        None => Wait::Forever,
+                        Some(left) if once => Wait::Once(left),
+                        Some(left) => Wait::For(left),
+                    };
+                    self.ask(at, wait).await
                 }
+                Some(since) => self.ask_beside(at, once, since, over).await,
             };
-            let missed = match self.members.locks()[at].acquire_for(self.owner.clone(), wait).await {
+            let missed = match answer {
                 Ok(Some(guard)) => {
-                    patience.get_or_insert_with(|| self.patience());
+                    in_hand.get_or_insert_with(Moment::now);
                     guards.push(guard);
                     continue;
                 }
@@ -197,12 +200,40 @@ impl Round for InOrder {
 }
 
 impl InOrder {
-    /// Until when the first one may be held while the others are waited for.
-    fn patience(&self) -> Moment {
-        let (now, others) =
-            (Moment::now(), u32::try_from(self.members.locks().len() - 1).unwrap_or(u32::MAX));
-        let each = (now.since(self.began) / PART).clamp(PATIENCE, LONGEST);
-        now + each.saturating_mul(others).min(self.members.length() / 4)
+    async fn ask(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
+        self.members.locks()[at].acquire_for(self.owner.clone(), wait).await
+    }
+
+    /// With some in hand since then. An answer is waited for however far away the server is; a lock that is busy, only for as
+    /// long as it is fair to hold the others.
+    async fn ask_beside(
+        &self,
+        at: usize,
+        once: bool,
+        since: Moment,
+        over: Option<Moment>,
+    ) -> Result<Option<LockGuard>> {
+        let quarter = self.members.length() / 4;
+        let left = |most: Duration| {
+            let end = since + most;
+            over.map_or(end, |over| over.min(end)).remaining()
+        };
+        match self.ask(at, Wait::Once(left(self.members.response_timeout().min(quarter)))).await {
+            Ok(None) if !once && at > self.first => {
+                match self.ask(at, Wait::For(left(self.patience(since).min(quarter)))).await {
+                    // It was busy a moment ago.
+                    Err(Error::TimedOut { .. }) => Ok(None),
+                    told => told,
+                }
+            }
+            told => told,
+        }
+    }
+
+    /// How long some may be held while another is busy.
+    fn patience(&self, since: Moment) -> Duration {
+        let others = u32::try_from(self.members.locks().len() - 1).unwrap_or(u32::MAX);
+        (since.since(self.began) / PART).clamp(PATIENCE, LONGEST).saturating_mul(others)
     }
 
     async fn give_back(&self, guards: impl IntoIterator<Item = LockGuard>, over: Option<Moment>) {

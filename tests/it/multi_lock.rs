@@ -1,7 +1,7 @@
 //! All of several locks, or none.
 
 use crate::support::crossing::{Bench, Cut, LEASE as LEASE_THERE, NAME, Tally, cross, series, shut};
-use crate::support::proxy::Words;
+use crate::support::proxy::{Proxy, Way, Words};
 use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, subscribers, versions};
 use redisson_lock::{
     Client, Error, HoldState, Lock, LossReason, MultiLock, MultiLockGuard, Owner, blocking, redis,
@@ -12,6 +12,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
 const LEASE: Duration = Duration::from_millis(600);
+/// How long a server far away takes to answer.
+const FAR: Duration = Duration::from_millis(100);
 /// A wake-up by message is well below this; one by TTL would take 30 s.
 const WOKEN: Duration = Duration::from_millis(20);
 
@@ -112,6 +114,35 @@ async fn misuse_is_told_before_anything_is_sent() {
     assert!(matches!(multi.lock().await, Err(Error::WouldDeadlock { .. })));
     assert_eq!(keys(&server), ["n"]);
     held.unlock().await.unwrap();
+}
+
+/// A round trip may be longer than the time for which locks are held while another is busy.
+#[tokio::test]
+async fn servers_far_away_are_no_hindrance() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let near = Client::connect(server.url()).await.unwrap();
+    let far = Client::connect(proxy.url()).await.unwrap();
+    // Of two clients, as the record of one would be known to the other.
+    let multi = |client: &Client| of(client, &["a", "b", "c"]);
+    multi(&far).lock().await.unwrap().unlock().await.unwrap();
+    for link in proxy.open_links() {
+        link.delay(Way::ToClient, FAR);
+    }
+    for _ in 0..3 {
+        let guard = multi(&far).try_lock().await.unwrap().expect("nobody holds one");
+        guard.unlock().await.unwrap();
+    }
+    let started = Instant::now();
+    multi(&far).lock().await.unwrap().unlock().await.unwrap();
+    let taken = started.elapsed();
+    assert!(taken < 5 * FAR, "an answer for each, and one for the release: {taken:?}");
+
+    let held = near.lock("b").lock().await.unwrap();
+    assert!(multi(&far).try_lock().await.unwrap().is_none());
+    assert!(multi(&far).try_lock_for(10 * FAR).await.unwrap().is_none());
+    held.unlock().await.unwrap();
+    eventually(|| keys(&server).is_empty()).await;
 }
 
 /// Whoever fails has given back what it had when it says so.

@@ -389,9 +389,8 @@ fn out_of_the_blue(history: &History) -> Vec<Violation> {
     }
     for call in history.calls.iter().filter(|call| call.outcome.starts_with(|c: char| c.is_uppercase())) {
         let fine = ["Ok", "Lost", "NotHeld"].contains(&call.outcome);
-        // Those that end as they should when the server is too slow for them; who has one of several locks in hand gives
-        // it 10 ms for the next.
-        let short = call.limit_ms * 1_000_000 < 200_000_000 + call.delayed || call.what == "try_several_for";
+        // Those that end as they should when the server is too slow for them.
+        let short = call.limit_ms * 1_000_000 < 200_000_000 + call.delayed;
         let impatient = call.outcome == "TimedOut" && call.limit_ms > 0 && short;
         if !fine && !impatient && !excused(call.process, None, call.start, call.end) {
             let rule = "failed without a fault";

@@ -247,11 +247,7 @@ fn nothing_is_lost_or_fails_without_a_fault() {
     breaks(out_of_the_blue, &slow);
     slow.calls[0].delayed = 51 * MS;
     keeps(out_of_the_blue, &slow);
-    let mut several = failed("TimedOut", 1000);
-    several.calls[0].what = "try_several_for";
-    keeps(out_of_the_blue, &several);
-    several.calls[0].outcome = "Unavailable";
-    breaks(out_of_the_blue, &several);
+    breaks(out_of_the_blue, &failed("Unavailable", 20));
     keeps(out_of_the_blue, &failed("Ok", 1000));
 }
 

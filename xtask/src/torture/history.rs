@@ -50,6 +50,7 @@ impl Hold {
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     pub process: Word,
+    #[expect(dead_code, reason = "it is for whoever reads of a violation")]
     pub what: Word,
     pub start: u64,
     pub end: u64,
