@@ -15,6 +15,7 @@ use crate::owner::entered;
 use crate::permissions;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
 use crate::session::Session;
+use crate::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -34,12 +35,13 @@ impl Client {
     /// Connects with the default settings to `redis://[user:password@]host[:port][/database]`,
     /// `redis+unix:///path[?db=n&user=u&pass=p]`, or the master of that name that sentinels watch over:
     /// `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are those of
-    /// the master.
+    /// the master. With `rediss` in the place of `redis`: by TLS.
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
     /// [`Error::TimedOut`](crate::Error::TimedOut) if there is no server, [`Error::Refused`](crate::Error::Refused) if
-    /// it refuses the user, or to run scripts, or is too old (code `VERSION`).
+    /// it refuses the user, or to run scripts, or is too old (code `VERSION`), [`Error::Untrusted`](crate::Error::Untrusted) if
+    /// TLS fails.
     ///
     /// What may be meant and may not is a warning of [`tracing`]: commands or the channel that the user may not use, a
     /// server that may evict records, a replica.
@@ -259,6 +261,12 @@ impl ClientBuilder {
         self
     }
 
+    /// How servers are known, and this client to them, over TLS (`rediss://`). Default: [`Tls::new`].
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.options.tls = Some(tls);
+        self
+    }
+
     /// The uuid by which this client's holds are known. No two clients may share one. Default: a random one.
     pub fn client_id(mut self, id: Uuid) -> Self {
         self.id = Some(id);
@@ -275,7 +283,7 @@ impl ClientBuilder {
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
-        let servers = Servers::parse(url.as_ref())?;
+        let servers = Servers::parse(url.as_ref(), options.tls.as_ref())?;
         if servers.fail_over() {
             options.replication.get_or_insert(Replication::any());
         }

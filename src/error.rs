@@ -145,6 +145,13 @@ pub enum Error {
         /// Why, as far as known.
         reason: String,
     },
+    /// The server and this client do not trust each other over TLS, so there is no connection.
+    Untrusted {
+        /// The server.
+        node: String,
+        /// Why, and what to do about it.
+        reason: String,
+    },
     /// The server answered with an error. Nothing was done; an acquire that was sent before, and that the server may
     /// have carried out, is undone by the library.
     Refused {
@@ -235,6 +242,7 @@ impl fmt::Display for Error {
             Self::Unavailable { phase, node, reason } => {
                 write!(f, "{phase}: {node} is unavailable: {reason}")
             }
+            Self::Untrusted { node, reason } => write!(f, "connect: no trust in {node}: {reason}"),
             Self::Refused { phase, node, code, message } => {
                 write!(f, "{phase}: {node} refused: {code} {message}")
             }

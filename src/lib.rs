@@ -48,6 +48,7 @@ mod session;
 #[path = "../tests/shuttle/mod.rs"]
 mod shuttled;
 mod sync;
+mod tls;
 mod wakeup;
 mod watchdog;
 
@@ -65,3 +66,4 @@ pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use redis;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use tls::Tls;

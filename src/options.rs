@@ -1,6 +1,7 @@
 //! Every setting with its default and its unit.
 
 use crate::error::{Error, Result};
+use crate::tls::Tls;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -187,6 +188,7 @@ pub(crate) struct Options {
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
+    pub tls: Option<Tls>,
 }
 
 impl Default for Options {
@@ -203,6 +205,7 @@ impl Default for Options {
             fair_wait_timeout: Duration::from_secs(300),
             token_retention: None,
             name_mapper: None,
+            tls: None,
         }
     }
 }
@@ -258,6 +261,7 @@ impl fmt::Debug for Options {
             .field("fair_wait_timeout", &self.fair_wait_timeout)
             .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())
+            .field("tls", &self.tls)
             .finish()
     }
 }

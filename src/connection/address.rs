@@ -1,41 +1,59 @@
 //! Where the server is and how to get in.
 
+use super::secure::Connector;
 use super::{connect_error, socket};
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::time;
+use crate::tls::Tls;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
 pub(super) struct Address {
     info: ConnectionInfo,
+    /// How the connection is made a secure one, if it is to be.
+    secure: Option<Arc<Connector>>,
     node: String,
 }
 
 impl Address {
-    /// Understands what the redis crate does of `redis://` and unix-socket URLs.
-    pub(super) fn parse(url: &str) -> Result<Self> {
+    /// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs.
+    pub(super) fn parse(url: &str, tls: Option<&Tls>) -> Result<Self> {
         // Only the scheme goes into an error: the rest may hold a password.
-        let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-        match scheme {
-            Some("redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix") => {}
-            Some("rediss" | "valkeys") => {
-                return Err(Error::misuse("TLS is not supported yet: use redis:// or redis+unix://"));
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
+        };
+        // The crate is not told of TLS, as the stream that it gets is a secure one already.
+        let (secure, url) = match scheme {
+            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" if tls.is_none() => {
+                (None, url.to_owned())
             }
-            Some(other) => {
+            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {
                 return Err(Error::misuse(format!(
-                    "unknown URL scheme `{}`: use redis:// or redis+unix://",
+                    "settings for TLS, and a URL that is without it: use rediss:// in the place of {scheme}://"
+                )));
+            }
+            "rediss" | "valkeys" if rest.contains('#') => {
+                return Err(Error::misuse(
+                    "nothing may follow a `#` here: what `#insecure` means elsewhere is `Tls::danger_accept_any_certificate`",
+                ));
+            }
+            "rediss" | "valkeys" => {
+                let connector = Connector::new(tls.unwrap_or(&Tls::default()))?;
+                (Some(Arc::new(connector)), format!("redis://{rest}"))
+            }
+            other => {
+                return Err(Error::misuse(format!(
+                    "unknown URL scheme `{}`: use redis://, rediss:// or redis+unix://",
                     other.escape_debug()
                 )));
             }
-            None => {
-                return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
-            }
-        }
+        };
         let info = url
             .into_connection_info()
             .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))?;
@@ -43,7 +61,7 @@ impl Address {
         let redis =
             info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = info.addr().to_string();
-        Ok(Self { info: info.set_redis_settings(redis), node })
+        Ok(Self { info: info.set_redis_settings(redis), secure, node })
     }
 
     /// The server's address as text.
@@ -54,7 +72,7 @@ impl Address {
     /// Another server that is got into in the same way.
     pub(super) fn at(&self, host: String, port: u16) -> Self {
         let info = self.info.clone().set_addr(ConnectionAddr::Tcp(host, port));
-        Self { node: info.addr().to_string(), info }
+        Self { node: info.addr().to_string(), secure: self.secure.clone(), info }
     }
 
     /// A new connection for commands, and the future that drives it and ends when it drops.
@@ -63,7 +81,7 @@ impl Address {
         options: &Options,
     ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + 'static)> {
         self.within(options.connect_timeout, async {
-            let stream = socket::open(self.info.addr(), options).await?;
+            let stream = socket::open(self.info.addr(), self.secure.as_deref(), options).await?;
             // The response timeout is ours, so that a request can go on being waited for.
             let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
             MultiplexedConnection::new_with_config(self.info.redis_settings(), stream, config).await
@@ -75,7 +93,7 @@ impl Address {
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
         self.within(options.connect_timeout, async {
-            let stream = socket::open(self.info.addr(), options).await?;
+            let stream = socket::open(self.info.addr(), self.secure.as_deref(), options).await?;
             redis::aio::PubSub::new(self.info.redis_settings(), stream).await
         })
         .await
@@ -112,9 +130,9 @@ mod tests {
             "redis://:canary@",
             "redis://user:canary@host:99999",
             "redis://user:canary@host/notanumber",
-            "rediss://user:canary@host",
+            "rediss://user:canary@host#insecure",
         ] {
-            match Address::parse(bad) {
+            match Address::parse(bad, None) {
                 Err(error @ Error::Misuse { .. }) => {
                     assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
                 }
@@ -131,7 +149,7 @@ mod tests {
             "redis+unix:///tmp/x.sock",
             "unix:///tmp/x.sock?db=1&pass=canary",
         ] {
-            let address = Address::parse(good).unwrap();
+            let address = Address::parse(good, None).unwrap();
             assert!(!format!("{address:?} {}", address.node()).contains("canary"));
         }
     }

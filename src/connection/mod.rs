@@ -12,6 +12,8 @@ pub(crate) mod fuzzing;
 mod link;
 mod node;
 mod replicas;
+#[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
+mod secure;
 mod server;
 mod servers;
 mod shortcuts;
@@ -24,12 +26,16 @@ use address::Address;
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;
+#[cfg(all(test, shuttle))]
+pub(crate) use secure::Connector;
 pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
 use crate::sync::{random, time};
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What an error of the redis crate means for the request that got it.
@@ -99,8 +105,18 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
             code: "WRONGPASS".into(),
             message: error.detail().unwrap_or("user name or password refused").to_owned(),
         },
-        _ => Error::Unavailable { phase, node, reason: error.to_string() },
+        _ => match io_error(error).and_then(secure::distrust) {
+            Some(reason) => Error::Untrusted { node, reason },
+            None => Error::Unavailable { phase, node, reason: error.to_string() },
+        },
     }
+}
+
+/// That of the socket, if it is one.
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let source = std::error::Error::source(error)?;
+    let shared = source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
+    shared.map_or(source.downcast_ref(), |shared| shared.downcast_ref())
 }
 
 /// A delay that doubles from try to try, with a random half so that clients do not come back in step.

@@ -4,24 +4,28 @@ use super::Address;
 use super::finder::{Finder, Sentinel};
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::tls::Tls;
 use std::sync::Arc;
 
 /// The servers of a client. Debug shows neither user nor password.
 #[derive(Clone, Debug)]
 pub(crate) struct Servers(Finder);
 
-const SENTINEL: &str = "redis-sentinel://";
+/// After `redis`, or `rediss` for TLS.
+const SENTINEL: &str = "-sentinel://";
 
 impl Servers {
     /// From a URL: of one server, or `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where
-    /// user and password are the master's.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
-        let Some(rest) = url.strip_prefix(SENTINEL) else {
-            return Address::parse(url).map(|address| Self(Finder::At(address)));
+    /// user and password are the master's; `rediss-sentinel` where sentinels and servers are reached by TLS.
+    pub(crate) fn parse(url: &str, tls: Option<&Tls>) -> Result<Self> {
+        let (scheme, rest) = match url.split_once(SENTINEL) {
+            Some((scheme @ ("redis" | "rediss"), rest)) => (scheme, rest),
+            _ => return Address::parse(url, tls).map(|address| Self(Finder::At(address))),
         };
+        let parse = |rest: &str| Address::parse(&format!("{scheme}://{rest}"), tls);
         let bad = || {
             Error::misuse(format!(
-                "bad URL: use {SENTINEL}[user:password@]host[:port][,host[:port]..][/database]#master"
+                "bad URL: use redis{SENTINEL}[user:password@]host[:port][,host[:port]..][/database]#master"
             ))
         };
         let (rest, service) =
@@ -30,13 +34,13 @@ impl Servers {
         let (credentials, rest) = rest.rsplit_once('@').map_or(("", rest), |(before, rest)| (before, rest));
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
         let at = if credentials.is_empty() { "" } else { "@" };
-        let master = Address::parse(&format!("redis://{credentials}{at}sentinel/{database}"))?;
+        let master = parse(&format!("{credentials}{at}sentinel/{database}"))?;
         let sentinels = hosts
             .split(',')
             .map(|host| match host.rsplit_once(':') {
-                Some((_, port)) if !port.ends_with(']') => Address::parse(&format!("redis://{host}")),
+                Some((_, port)) if !port.ends_with(']') => parse(host),
                 _ if host.is_empty() => Err(bad()),
-                _ => Address::parse(&format!("redis://{host}:26379")),
+                _ => parse(&format!("{host}:26379")),
             })
             .collect::<Result<Vec<_>>>()?;
         let (service, name) = (service.to_owned(), format!("{service}@{}", sentinels[0].node()));

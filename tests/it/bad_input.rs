@@ -97,8 +97,7 @@ async fn a_bad_setting_or_url_is_misuse_and_nothing_is_connected_to() {
         format!("redis://user:{CANARY}@127.0.0.1:99999"),
         format!("http://user:{CANARY}@{address}"),
         // Must not fall back to a plain connection.
-        format!("rediss://user:{CANARY}@{address}"),
-        format!("valkeys://user:{CANARY}@{address}"),
+        format!("rediss://user:{CANARY}@{address}#insecure"),
     ] {
         misuse(Client::connect(&bad).await);
     }

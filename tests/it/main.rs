@@ -39,6 +39,7 @@ mod shortcuts;
 mod structure;
 mod support;
 mod threads;
+mod tls;
 mod truth_table;
 mod upstream;
 mod value_lock;

@@ -11,7 +11,7 @@ const RULE: &[(&str, &[&str])] = &[
     ("sync", &["shuttled"]),
     ("clock", &["sync"]),
     ("wakeup", &["sync"]),
-    ("options", &["error"]),
+    ("options", &["error", "tls"]),
     ("owner", &["error", "sync"]),
     ("keys", &["error"]),
     ("dump", &[]),
@@ -20,7 +20,8 @@ const RULE: &[(&str, &[&str])] = &[
     ("contend", &["error", "options", "owner", "script"]),
     ("entry", &["error", "keys", "latch", "lock", "semaphore"]),
     ("kinds", &["contend", "error", "keys", "options", "owner", "script", "sync"]),
-    ("connection", &["clock", "dump", "error", "in_place", "keys", "options", "script", "sync"]),
+    ("connection", &["clock", "dump", "error", "in_place", "keys", "options", "script", "sync", "tls"]),
+    ("tls", &[]),
     ("pubsub", &["clock", "connection", "options", "sync", "wakeup"]),
     ("permissions", &["connection", "error", "keys", "script"]),
     ("schedule", &["clock"]),
@@ -161,6 +162,7 @@ const RULE: &[(&str, &[&str])] = &[
             "permissions",
             "semaphore",
             "session",
+            "tls",
         ],
     ),
     ("blocking", &["error", "guard", "owner"]),
@@ -204,6 +206,7 @@ const PUBLIC: &[&str] = &[
     "Replication",
     "Semaphore",
     "SemaphorePermit",
+    "Tls",
 ];
 
 #[test]

@@ -17,7 +17,7 @@ fn who_is_confirmed_hears_every_message() {
     run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
         let serving = task::spawn(
-            pubsub.clone().serve(Servers::parse("redis://server").expect("a URL"), Options::default()),
+            pubsub.clone().serve(Servers::parse("redis://server", None).expect("a URL"), Options::default()),
         );
         let channel: Arc<str> = "channel".into();
         let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));

@@ -87,6 +87,19 @@ impl Server {
         replica
     }
 
+    /// One that is also reached by TLS, at a port of its own, with the certificate `chain` and its `key`; of its clients it wants
+    /// a certificate that `authority` signed if `asks`. All are PEM texts.
+    pub fn with_tls(authority: &str, chain: &str, key: &str, asks: bool) -> (Self, u16) {
+        let program = super::setting("REDISSON_LOCK_SERVER");
+        let (port, asks) = (free_port(), if asks { "yes" } else { "no" });
+        let script = format!(
+            "printf '%s' '{authority}' > ca && printf '%s' '{chain}' > chain && printf '%s' '{key}' > key && \
+             exec {program} --tls-port {port} --tls-ca-cert-file ca --tls-cert-file chain --tls-key-file key \
+             --tls-auth-clients {asks} \"$@\""
+        );
+        (Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), scripts_only()), port)
+    }
+
     /// One that watches over `master` as `orders`, and with as many others as make `quorum` puts a replica in its place when
     /// it has not answered for a second.
     pub fn sentinel(master: &Self, quorum: usize) -> Self {

@@ -1,0 +1,23 @@
+//! In the place of `secure` where the feature `tls` is off, and in the tests of `tests/shuttle`: there is no TLS.
+
+use super::socket::Stream;
+use crate::error::{Error, Result};
+use crate::tls::Tls;
+use std::io;
+
+pub(crate) enum Connector {}
+
+impl Connector {
+    pub(super) fn new(_: &Tls) -> Result<Self> {
+        Err(Error::misuse("TLS needs this crate's feature `tls`, which is off"))
+    }
+
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
+    pub(super) async fn secure<S: Stream + 'static>(&self, _: &str, _: S) -> io::Result<Box<dyn Stream>> {
+        match *self {}
+    }
+}
+
+pub(super) fn distrust(_: &io::Error) -> Option<String> {
+    None
+}

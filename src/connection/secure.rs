@@ -1,0 +1,174 @@
+//! TLS: the one place that names rustls.
+
+use super::socket::Stream;
+use crate::error::{Error, Result};
+use crate::tls::Tls;
+use std::io;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    self, AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
+    SignatureScheme,
+};
+use tracing::{debug, warn};
+
+/// Makes a plain stream a secure one.
+pub(crate) struct Connector {
+    connector: TlsConnector,
+    name: Option<ServerName<'static>>,
+    unverified: bool,
+}
+
+impl Connector {
+    pub(super) fn new(tls: &Tls) -> Result<Self> {
+        let bad = |what: &str, error: &dyn std::fmt::Display| Error::misuse(format!("TLS: {what}: {error}"));
+        let provider = Arc::new(ring::default_provider());
+        let config = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| bad("no version of the protocol", &error))?;
+        let config = if tls.unverified {
+            config.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider)))
+        } else {
+            let mut roots = RootCertStore::empty();
+            match &tls.authorities {
+                Some(pem) => {
+                    for certificate in certificates(pem, "the certificate authorities")? {
+                        roots.add(certificate).map_err(|error| bad("a certificate authority", &error))?;
+                    }
+                }
+                None => {
+                    let system = rustls_native_certs::load_native_certs();
+                    let (taken, _) = roots.add_parsable_certificates(system.certs);
+                    if taken == 0 {
+                        let why = system.errors.first().map_or("there are none".into(), ToString::to_string);
+                        return Err(bad("the operating system's certificate authorities", &why));
+                    }
+                    debug!(taken, "certificate authorities of the operating system");
+                }
+            }
+            config.with_root_certificates(roots)
+        };
+        let config = match &tls.identity {
+            None => config.with_no_client_auth(),
+            Some((chain, key)) => {
+                let chain = certificates(chain, "the client's certificate")?;
+                let key =
+                    PrivateKeyDer::from_pem_slice(key).map_err(|error| bad("the client's key", &error))?;
+                config
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|error| bad("the client's certificate", &error))?
+            }
+        };
+        let name = tls.server_name.clone().map(|name| {
+            ServerName::try_from(name).map_err(|_| Error::misuse("TLS: the server name is no name of a host"))
+        });
+        Ok(Self { connector: Arc::new(config).into(), name: name.transpose()?, unverified: tls.unverified })
+    }
+
+    pub(super) async fn secure<S: Stream + 'static>(
+        &self,
+        host: &str,
+        stream: S,
+    ) -> io::Result<Box<dyn Stream>> {
+        if self.unverified {
+            warn!(host, "the server's certificate is NOT verified: anybody may be at the other end");
+        }
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host.to_owned()).map_err(io::Error::other)?,
+        };
+        let mut stream = self.connector.connect(name, stream).await?;
+        // Only with its first answer does a server tell whether it trusts the client.
+        stream.write_all(b"PING\r\n").await?;
+        stream.flush().await?;
+        while stream.read_u8().await? != b'\n' {}
+        Ok(Box::new(stream))
+    }
+}
+
+fn certificates(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>> {
+    match CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>() {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(Error::misuse(format!("TLS: {what}: no certificate in it; is it PEM?"))),
+        Err(error) => Err(Error::misuse(format!("TLS: {what}: {error}"))),
+    }
+}
+
+/// Why the two sides do not trust each other, and what to do about it, if that is what `error` is about.
+pub(super) fn distrust(error: &io::Error) -> Option<String> {
+    use CertificateError as Certificate;
+    let error = error.get_ref()?.downcast_ref::<rustls::Error>()?;
+    let advice = match error {
+        rustls::Error::InvalidCertificate(certificate) => match certificate {
+            Certificate::Expired | Certificate::ExpiredContext { .. } => "renew the server's certificate",
+            Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
+                "compare the clocks of server and client"
+            }
+            Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
+                "connect by a name that the certificate is for, or give it by `Tls::server_name`"
+            }
+            // It is signed in the name of one that is trusted, but not by it.
+            Certificate::UnknownIssuer | Certificate::BadSignature => {
+                "give the authority that signed the server's certificate by `Tls::certificate_authorities`"
+            }
+            _ => "the server needs another certificate",
+        },
+        rustls::Error::AlertReceived(
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::HandshakeFailure,
+        ) => "the server wants a certificate of the client that it trusts: give it by `Tls::identity`",
+        rustls::Error::InvalidMessage(_) => "does the server speak TLS at this port? Else use redis://",
+        _ => "server and client do not agree on TLS",
+    };
+    Some(format!("{error}: {advice}"))
+}
+
+/// Takes any certificate, but does not let anybody show one of which he has no key.
+#[derive(Debug)]
+struct Anything(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anything {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

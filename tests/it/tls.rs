@@ -1,0 +1,162 @@
+//! Connections by TLS: that locks work over them, and that whatever keeps the two sides from trusting each other is told
+//! with what to do about it.
+
+use crate::support::{Java, Server, eventually, subscribers, versions};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use redisson_lock::{Client, Error, HoldState, Tls};
+use std::time::{Duration, Instant};
+
+const TIMEOUT: Duration = Duration::from_millis(1500);
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Who signs certificates.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+/// A certificate and its key.
+struct Identity {
+    chain: String,
+    key: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Self { issuer: Issuer::new(params, key), pem }
+    }
+
+    fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let mut params = CertificateParams::new(names).unwrap();
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let chain = params.signed_by(&key, &self.issuer).unwrap().pem();
+        Identity { chain, key: key.serialize_pem() }
+    }
+
+    fn serve(&self, server: &Identity, asks: bool) -> (Server, String) {
+        let (server, port) = Server::with_tls(&self.pem, &server.chain, &server.key, asks);
+        (server, format!("rediss://127.0.0.1:{port}"))
+    }
+
+    fn trusted(&self) -> Tls {
+        Tls::new().certificate_authorities(self.pem.clone())
+    }
+}
+
+async fn connect(url: &str, tls: Tls) -> Result<Client, Error> {
+    Client::builder().tls(tls).connect_timeout(TIMEOUT).connect(url).await
+}
+
+/// Why there is no trust.
+#[track_caller]
+fn untrusted(outcome: Result<Client, Error>) -> String {
+    match outcome {
+        Err(error @ Error::Untrusted { .. }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn locks_work_over_tls_beside_java_without() {
+    let authority = Authority::new("one");
+    let (server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
+    let client = connect(&url, authority.trusted()).await.unwrap();
+    for version in versions() {
+        let thread = Java::get(&version).client(&server, 0).await.thread("1");
+        let lock = client.lock("n");
+        let held = lock.lock().await.unwrap();
+        let theirs = thread.lock("plain", "n");
+        eventually(|| subscribers(&server, CHANNEL) > 0).await;
+        held.unlock().await.unwrap();
+        theirs.await.unwrap();
+        let ours = tokio::spawn(async move { lock.try_lock_for(WAIT).await });
+        eventually(|| subscribers(&server, CHANNEL) > 0).await;
+        let freed = Instant::now();
+        thread.unlock("plain", "n").await.unwrap();
+        let guard = ours.await.unwrap().unwrap().expect("it is free");
+        assert!(freed.elapsed() < WAIT / 10, "{version}: {:?}", freed.elapsed());
+        assert_eq!(guard.state(), HoldState::Held);
+        guard.unlock().await.unwrap();
+    }
+    // A connection that was cut is made anew, and a secure one.
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_to_be_trusted_is_told_with_the_remedy() {
+    let (authority, other, same) = (Authority::new("one"), Authority::new("two"), Authority::new("one"));
+    let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
+    for tls in [other.trusted(), same.trusted(), Tls::new()] {
+        let told = untrusted(connect(&url, tls).await);
+        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+    }
+
+    let expired = authority.sign(&["127.0.0.1"], |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let (_server, url) = authority.serve(&expired, false);
+    let told = untrusted(connect(&url, authority.trusted()).await);
+    assert!(told.contains("renew"), "{told}");
+
+    let (_server, url) = authority.serve(&authority.sign(&["redis.example.org"], |_| {}), false);
+    let told = untrusted(connect(&url, authority.trusted()).await);
+    assert!(told.contains("Tls::server_name") && told.contains("redis.example.org"), "{told}");
+    connect(&url, authority.trusted().server_name("redis.example.org")).await.unwrap();
+    connect(&url, Tls::new().danger_accept_any_certificate()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_wants_to_know_its_client_is_told_who_it_is() {
+    let (authority, other) = (Authority::new("one"), Authority::new("two"));
+    let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), true);
+    let known = authority.sign(&["client"], |_| {});
+    let tls = authority.trusted().identity(known.chain, known.key);
+    connect(&url, tls).await.unwrap().lock("n").lock().await.unwrap().unlock().await.unwrap();
+
+    let stranger = other.sign(&["client"], |_| {});
+    for tls in [authority.trusted(), authority.trusted().identity(stranger.chain, stranger.key)] {
+        let told = untrusted(connect(&url, tls).await);
+        assert!(told.contains("Tls::identity"), "{told}");
+    }
+}
+
+#[tokio::test]
+async fn one_side_with_tls_and_one_without_is_told_in_time() {
+    let authority = Authority::new("one");
+    let (server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
+    let plain = server.url().replace("redis://", "rediss://");
+    let began = Instant::now();
+    // The server waits for a line of its own protocol to end.
+    let error = connect(&plain, authority.trusted()).await;
+    assert!(matches!(error, Err(Error::TimedOut { .. })), "{error:?}");
+    let error = Client::builder().connect_timeout(TIMEOUT).connect(url.replace("rediss", "redis")).await;
+    assert!(matches!(error, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{error:?}");
+    assert!(began.elapsed() < 3 * TIMEOUT);
+}
+
+#[tokio::test]
+async fn bad_settings_are_told_before_anything_is_sent() {
+    // Nobody is there.
+    let url = "rediss://127.0.0.1:1";
+    let identity = Authority::new("one").sign(&["client"], |_| {});
+    for (bad, what) in [
+        (Tls::new().certificate_authorities("-----"), "authorities"),
+        (Tls::new().identity("", identity.key.clone()), "certificate"),
+        (Tls::new().identity(identity.chain.clone(), identity.chain.clone()), "key"),
+        (Tls::new().server_name("no host"), "server name"),
+    ] {
+        let shown = format!("{bad:?}");
+        assert!(!shown.contains("BEGIN"), "{shown}");
+        let error = connect(url, bad).await.unwrap_err();
+        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error}");
+    }
+    let error = connect("redis://127.0.0.1:1", Tls::new()).await.unwrap_err();
+    assert!(matches!(&error, Error::Misuse { message } if message.contains("rediss://")), "{error}");
+}
