@@ -95,7 +95,10 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
         // Of the same client too, as another owner.
         for client in [&one, &two] {
             let lock = waiter.of(client, NAME).with_owner(&Owner::unique());
+            let asked = Instant::now();
             assert!(lock.try_lock().await.unwrap().is_none(), "{waiter}");
+            let took = asked.elapsed();
+            assert!(took < Duration::from_secs(1), "{waiter}: {took:?} for a look");
             // Long enough that the server answers within it, also if this machine stands still for a moment.
             let wait = Duration::from_millis(400);
             let mut late = Vec::new();

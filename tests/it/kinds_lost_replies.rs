@@ -7,7 +7,7 @@ use redisson_lock::{Client, Error, HoldState, Owner};
 
 use crate::support::contender::{Contender, Held, Party};
 use crate::support::kind::{Kind, each, keys, nothing_is_left};
-use crate::support::proxy::{Link, Way, Words};
+use crate::support::proxy::{Link, Words};
 use crate::support::{Faulty, Messages, Proxy, Server, eventually, scripts};
 
 const NAME: &str = "n";
@@ -152,15 +152,15 @@ async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
 async fn an_acquire_that_comes_late_leaves_the_hold_of_each_kind_alone() {
     each(kinds(), |kind| async move {
         let mut bench = Bench::start(kind).await;
-        let guard = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+        let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
         let guard = if kind.numbers_requests() {
             // Nor does it take again what was given back.
             guard.unlock().await.unwrap();
-            bench.deliver().await;
+            bench.link.deliver(changes_record).await;
             bench.assert_freed(1).await;
             bench.lock.lock().await.unwrap()
         } else {
-            bench.deliver().await;
+            bench.link.deliver(changes_record).await;
             guard
         };
         bench.assert_held(&guard, 1);
@@ -178,16 +178,16 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_each_kind_alone() {
     each(cases, |(kind, held)| async move {
         let bench = Bench::start(kind).await;
         let guard = bench.lock.lock().await.unwrap();
-        bench.hold_and_cut(async { guard.unlock().await.unwrap() }).await;
+        bench.link.hold_and_cut(changes_record, async { guard.unlock().await.unwrap() }).await;
         if held {
             let next = bench.lock.lock().await.unwrap();
-            bench.deliver().await;
+            bench.link.deliver(changes_record).await;
             bench.assert_held(&next, 1);
             held_still(&next).await;
             next.unlock().await.unwrap();
         } else {
             bench.assert_gone().await;
-            bench.deliver().await;
+            bench.link.deliver(changes_record).await;
         }
         // A message more is the least that comes of it.
         bench.assert_gone().await;
@@ -287,10 +287,10 @@ async fn an_acquire_that_comes_late_to_a_free_lock_of_each_kind_is_undone_for_wh
     for (ghost, waits) in hashes() {
         let bench = Faulty::start().await;
         let lock = ghost.lock(&bench.client, NAME);
-        let guard = bench.hold_and_cut(async { lock.lock().await.unwrap() }).await;
+        let guard = bench.link.hold_and_cut(changes_record, async { lock.lock().await.unwrap() }).await;
         let text = guard.owner().to_owned();
         guard.unlock().await.unwrap();
-        bench.deliver().await;
+        bench.link.deliver(changes_record).await;
         assert!(bench.wire.run::<bool>(&["HEXISTS", NAME, &text]), "{ghost}: no ghost came");
         let lock = waits.lock(&bench.client, NAME);
         let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap();
@@ -308,9 +308,15 @@ async fn an_acquire_that_comes_late_to_a_queue_is_undone_for_who_waits() {
         let bench = Faulty::start().await;
         let (lock, far) =
             (kind.lock(&bench.client, NAME), Client::connect(bench.server.url()).await.unwrap());
-        bench.hold_and_cut(async { lock.lock().await.unwrap() }).await.unlock().await.unwrap();
+        bench
+            .link
+            .hold_and_cut(changes_record, async { lock.lock().await.unwrap() })
+            .await
+            .unlock()
+            .await
+            .unwrap();
         let others = kind.lock(&far, NAME).lock().await.unwrap();
-        bench.deliver().await;
+        bench.link.deliver(changes_record).await;
         let [queue, _] = &kind.keys_of_a_waiter(NAME)[..] else { unreachable!() };
         assert_eq!(bench.wire.run::<u64>(&["LLEN", queue]), 1, "{kind}: no ghost came");
         others.unlock().await.unwrap();
@@ -361,25 +367,6 @@ impl Bench {
             Loss::Cut => self.link.cut_at_reply_to(changes_record),
             Loss::Silence => self.link.lose_reply_to(changes_record),
         }
-    }
-
-    /// Does `call` with its first request held back and its connection cut, so that it is repeated on another.
-    /// [`deliver`](Self::deliver) has the server read the first one, later.
-    async fn hold_and_cut<T>(&self, call: impl Future<Output = T>) -> T {
-        let asked = self.link.count(changes_record);
-        self.link.hold(Way::ToServer);
-        let cut = async {
-            self.link.asked(asked + 1, changes_record).await;
-            self.link.cut_client();
-        };
-        let (done, ()) = tokio::join!(call, cut);
-        done
-    }
-
-    async fn deliver(&self) {
-        let count = self.link.count(changes_record);
-        self.link.pass(Way::ToServer);
-        self.link.answered(count, changes_record).await;
     }
 
     fn record(&self) -> BTreeMap<String, String> {

@@ -262,12 +262,12 @@ async fn a_lost_reply_counts_once_and_a_late_request_not_at_all() {
         let bench = Faulty::start().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(count).await.unwrap();
-        bench.hold_and_cut(async { latch.count_down().await.unwrap() }).await;
+        bench.link.hold_and_cut(changes, async { latch.count_down().await.unwrap() }).await;
         if count == 1 {
             latch.try_set_count(1).await.unwrap();
         }
         assert_eq!(bench.wire.value(), Some(1));
-        bench.deliver().await;
+        bench.link.deliver(changes).await;
         assert_eq!(bench.wire.value(), Some(1), "{count}");
     }
 }

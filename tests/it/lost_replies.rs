@@ -258,13 +258,13 @@ async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
     let bench = Bench::start().await;
     let guard = bench.lock.lock().await.unwrap();
     let text = guard.owner().to_owned();
-    bench.hold_and_cut(async { guard.unlock().await.unwrap() }).await;
+    bench.link.hold_and_cut(changes_record, async { guard.unlock().await.unwrap() }).await;
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 
     let guard = bench.lock.lock().await.unwrap();
     assert_eq!(guard.owner(), format!("{text}~1"));
     let before = bench.record();
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), before);
     assert_eq!(before, one(&guard, 1));
     // The ghost of a transaction says so to those who listen, who look and go on waiting.
@@ -277,10 +277,10 @@ async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
 #[tokio::test]
 async fn an_acquire_that_comes_late_leaves_the_hold_alone() {
     let bench = Bench::start().await;
-    let guard = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+    let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let before = bench.record();
     assert_eq!(before, one(&guard, 1));
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), before);
     guard.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
@@ -290,10 +290,10 @@ async fn an_acquire_that_comes_late_leaves_the_hold_alone() {
 #[tokio::test]
 async fn an_acquire_that_comes_late_to_a_free_lock_is_undone_for_who_waits() {
     let bench = Bench::start().await;
-    let guard = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+    let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let ghost = guard.owner().to_owned();
     guard.unlock().await.unwrap();
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), HashMap::from([(ghost.clone(), 1)]));
     let guard = bench.lock.try_lock_for(Duration::from_secs(2)).await.unwrap().expect("the ghost is let be");
     assert_ne!(guard.owner(), ghost);
@@ -307,12 +307,12 @@ async fn a_renewal_that_comes_late_does_not_touch_the_next_hold() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_millis(900))).await;
     let guard = bench.lock.lock().await.unwrap();
     let deadline = guard.deadline();
-    bench.hold_and_cut(async {}).await;
+    bench.link.hold_and_cut(changes_record, async {}).await;
     crate::support::eventually(|| guard.deadline() > deadline).await;
     guard.unlock().await.unwrap();
     let lock = bench.lock.with_lease(Duration::from_millis(400));
     let guard = lock.lock().await.unwrap();
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
     assert!(left <= 400, "{left} ms");
     assert_eq!(bench.record(), one(&guard, 1));
@@ -349,11 +349,11 @@ async fn a_partial_release_that_comes_late_does_not_spoil_the_count() {
     let bench = Bench::start().await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.lock.lock().await.unwrap();
-    bench.hold_and_cut(async { inner.unlock().await.unwrap() }).await;
+    bench.link.hold_and_cut(changes_record, async { inner.unlock().await.unwrap() }).await;
     assert_eq!(bench.record(), one(&outer, 1));
     let inner = bench.lock.lock().await.unwrap();
     assert_eq!(bench.record(), one(&outer, 2));
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     // Whatever the record says now: what the holder does next must work, and the lock end free.
     let third = bench.lock.lock().await.unwrap();
     third.unlock().await.unwrap();
@@ -368,11 +368,11 @@ async fn a_partial_release_that_comes_late_does_not_spoil_the_count() {
 async fn a_re_entry_that_comes_late_does_not_spoil_the_count() {
     let bench = Bench::start().await;
     let outer = bench.lock.lock().await.unwrap();
-    let inner = bench.hold_and_cut(async { bench.lock.lock().await.unwrap() }).await;
+    let inner = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     assert_eq!(bench.record(), one(&outer, 2));
     inner.unlock().await.unwrap();
     assert_eq!(bench.record(), one(&outer, 1));
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     let inner = bench.lock.lock().await.unwrap();
     inner.unlock().await.unwrap();
     assert_eq!(outer.state(), HoldState::Held);
@@ -393,7 +393,8 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
     // The waiter is in the queue once it has been polled, and needs no trip for that.
     tokio::task::yield_now().await;
     let second = bench
-        .hold_and_cut(async {
+        .link
+        .hold_and_cut(changes_record, async {
             guard.unlock().await.unwrap();
             waiting.await.unwrap()
         })
@@ -403,7 +404,7 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
     second.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
     let third = a.lock().await.unwrap();
-    bench.deliver().await;
+    bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), one(&third, 1));
     assert_eq!(third.state(), HoldState::Held);
     third.unlock().await.unwrap();
@@ -465,8 +466,8 @@ impl Bench {
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
         scripts::load(&server);
+        // Without a time limit of its own: that would be interrupted by signals, and what is waited for always comes.
         let mut subscriber = server.cli();
-        subscriber.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut subscriber).unwrap();
         let proxy = Proxy::start(server.port()).await;
         let client = builder.response_timeout(response).connect(proxy.url()).await.unwrap();
@@ -478,25 +479,6 @@ impl Bench {
 
     fn record(&self) -> HashMap<String, u64> {
         redis::cmd("HGETALL").arg(NAME).query(&mut self.server.cli()).unwrap()
-    }
-
-    /// Does `call` with its first request held back and its connection cut, so that it is repeated on another.
-    /// [`deliver`](Self::deliver) has the server read the first one, later.
-    async fn hold_and_cut<T>(&self, call: impl Future<Output = T>) -> T {
-        let asked = self.link.count(changes_record);
-        self.link.hold(Way::ToServer);
-        let cut = async {
-            self.link.asked(asked + 1, changes_record).await;
-            self.link.cut_client();
-        };
-        let (done, ()) = tokio::join!(call, cut);
-        done
-    }
-
-    async fn deliver(&self) {
-        let count = self.link.count(changes_record);
-        self.link.pass(Way::ToServer);
-        self.link.answered(count, changes_record).await;
     }
 
     /// How many messages were published on the lock's channel since the last call. One of our own tells where to

@@ -70,12 +70,12 @@ async fn an_attempt_that_was_in_vain_takes_nothing_when_it_comes_late() {
     let other = Client::connect(bench.server.url()).await.unwrap().semaphore(NAME);
     bench.wire.messages();
     let permit = other.acquire().await.unwrap();
-    let outcome = bench.hold_and_cut(semaphore.try_acquire()).await.unwrap();
+    let outcome = bench.link.hold_and_cut(changes, semaphore.try_acquire()).await.unwrap();
     assert!(outcome.is_none());
     // What it does after the answer, it has done when the next is answered.
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     permit.release().await.unwrap();
-    bench.deliver().await;
+    bench.link.deliver(changes).await;
     assert_eq!(bench.wire.value(), Some(1));
     assert_eq!(bench.wire.told(CHANNEL), ["1"]);
 }

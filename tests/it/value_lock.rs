@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redisson_lock::{Client, Error, Lock, LossReason};
 
-use crate::support::wire::NAME;
+use crate::support::wire::{NAME, changes};
 use crate::support::{Faulty, Server, Wire, eventually};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -72,10 +72,10 @@ async fn a_token_that_is_set_late_is_deleted_for_who_waits() {
     let bench = Faulty::start().await;
     let lock = bench.client.value_lock(NAME);
     let others = another(&bench.server).await.lock().await.unwrap();
-    let told = bench.hold_and_cut(lock.try_lock()).await;
+    let told = bench.link.hold_and_cut(changes, lock.try_lock()).await;
     assert!(matches!(told, Ok(None)), "{told:?}");
     others.unlock().await.unwrap();
-    bench.deliver().await;
+    bench.link.deliver(changes).await;
     let ghost = bench.wire.run::<String>(&["GET", NAME]);
     let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("the ghost is let be");
     assert_ne!(guard.owner(), ghost);

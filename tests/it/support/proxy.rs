@@ -319,6 +319,26 @@ impl Link {
         self.0.client_open.send_replace(false);
     }
 
+    /// Does `call` with its first request that `which` accepts held back and the socket to the client closed, so that the
+    /// request is repeated on another link. [`deliver`](Self::deliver) has the server read the first one, later.
+    pub async fn hold_and_cut<T>(&self, which: fn(&Words) -> bool, call: impl Future<Output = T>) -> T {
+        let asked = self.count(which);
+        self.hold(Way::ToServer);
+        let cut = async {
+            self.asked(asked + 1, which).await;
+            self.cut_client();
+        };
+        let (done, ()) = tokio::join!(call, cut);
+        done
+    }
+
+    /// Lets what was held back go on to the server, and ends when all that `which` accepts has been answered.
+    pub async fn deliver(&self, which: fn(&Words) -> bool) {
+        let count = self.count(which);
+        self.pass(Way::ToServer);
+        self.answered(count, which).await;
+    }
+
     /// Loses the reply to the first request from now on that `which` accepts, and all that follows it.
     pub fn lose_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
         self.0.log.send_modify(|log| log.lose = Some(Lose { which: Box::new(which), cut: false }));

@@ -8,7 +8,7 @@ use std::time::Duration;
 use redis::FromRedisValue;
 use redisson_lock::{Client, ClientBuilder};
 
-use super::proxy::{Link, Way, Words};
+use super::proxy::{Link, Words};
 use super::{Proxy, Server, scripts};
 
 /// What is tried in all of these tests goes by this name.
@@ -23,8 +23,8 @@ pub struct Wire {
 impl Wire {
     /// Hears every message from now on. (It subscribes to a pattern, so that channels are told of no subscriber.)
     pub fn of(server: &Server) -> Self {
+        // Without a time limit of its own: that would be interrupted by signals, and what is waited for always comes.
         let mut messages = server.cli();
-        messages.set_read_timeout(Some(Duration::from_secs(20))).expect("the socket is open");
         let listen = redis::cmd("PSUBSCRIBE").arg("*").get_packed_command();
         // By hand, because `as_pubsub` would end the subscription when it is dropped.
         messages.send_packed_command(&listen).expect("the socket is open");
@@ -165,26 +165,6 @@ impl Faulty {
         } else {
             self.link.lose_reply_to(changes);
         }
-    }
-
-    /// Does `call` with its first request held back and its connection cut, so that it is repeated on another.
-    /// [`deliver`](Self::deliver) has the server read the first one, later.
-    pub async fn hold_and_cut<T>(&self, call: impl Future<Output = T>) -> T {
-        let asked = self.link.count(changes);
-        self.link.hold(Way::ToServer);
-        let cut = async {
-            self.link.asked(asked + 1, changes).await;
-            self.link.cut_client();
-        };
-        let (done, ()) = tokio::join!(call, cut);
-        done
-    }
-
-    /// Returns when the server has read what was held back.
-    pub async fn deliver(&self) {
-        let count = self.link.count(changes);
-        self.link.pass(Way::ToServer);
-        self.link.answered(count, changes).await;
     }
 }
 

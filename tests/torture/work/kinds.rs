@@ -142,19 +142,9 @@ impl Work {
         let permits = if self.random.between(0, 4) == 0 { 2 } else { 1 };
         let key = Key::permits(format!("{name}:{era}"), permits);
         let semaphore = self.client.semaphore(&key.record);
-        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 300)));
         let tale = Tale::new(&key, "permits", Duration::ZERO);
-        let permit = match way {
-            0 => self.call("try_acquire", RESPONSE, semaphore.try_acquire_many(permits)).await.flatten(),
-            1..3 => match tokio::time::timeout(wait / 50, semaphore.acquire_many(permits)).await {
-                Ok(outcome) => self.unlimited("acquire", tale.asked, outcome).await,
-                Err(_) => None,
-            },
-            _ => self.call("try_acquire_for", wait, semaphore.try_acquire_for(permits, wait)).await.flatten(),
-        };
-        if let Some(permit) = permit {
-            self.hold(permit, tale, stay).await;
-        }
+        let (once, unlimited) = (semaphore.try_acquire_many(permits), semaphore.acquire_many(permits));
+        self.permit(tale, stay, once, unlimited, |wait| semaphore.try_acquire_for(permits, wait)).await;
     }
 
     async fn leased_permits(&mut self, stay: Duration) {
@@ -162,7 +152,6 @@ impl Work {
         let permits = if self.random.between(0, 4) == 0 { 2 } else { 1 };
         let key = Key::permits(format!("expirable:{era}"), permits);
         let semaphore = self.client.expirable_semaphore(&key.record);
-        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 300)));
         let (lease, stay) = match self.random.between(0, 19) {
             0 => (Duration::from_millis(30), Duration::from_millis(50)),
             1..4 => (Duration::from_millis(self.random.between(200, self.lease.as_millis() as u64)), stay),
@@ -170,16 +159,27 @@ impl Work {
         };
         let semaphore = if lease.is_zero() { semaphore } else { semaphore.with_lease(lease) };
         let tale = Tale::new(&key, "leased permits", lease);
+        let within = |wait| semaphore.try_acquire_for(permits, wait);
+        self.permit(tale, stay, within(Duration::ZERO), semaphore.acquire_many(permits), within).await;
+    }
+
+    /// A permit in one of the ways to ask for it.
+    async fn permit<P: Hand, W: Future<Output = Result<Option<P>, Error>>>(
+        &mut self,
+        tale: Tale,
+        stay: Duration,
+        once: impl Future<Output = Result<Option<P>, Error>>,
+        unlimited: impl Future<Output = Result<P, Error>>,
+        within: impl FnOnce(Duration) -> W,
+    ) {
+        let (way, wait) = (self.random.between(0, 9), Duration::from_millis(self.random.between(1, 300)));
         let permit = match way {
-            0 => self
-                .call("try_acquire", RESPONSE, semaphore.try_acquire_for(permits, Duration::ZERO))
-                .await
-                .flatten(),
-            1..3 => match tokio::time::timeout(wait / 50, semaphore.acquire_many(permits)).await {
+            0 => self.call("try_acquire", RESPONSE, once).await.flatten(),
+            1..3 => match tokio::time::timeout(wait / 50, unlimited).await {
                 Ok(outcome) => self.unlimited("acquire", tale.asked, outcome).await,
                 Err(_) => None,
             },
-            _ => self.call("try_acquire_for", wait, semaphore.try_acquire_for(permits, wait)).await.flatten(),
+            _ => self.call("try_acquire_for", wait, within(wait)).await.flatten(),
         };
         if let Some(permit) = permit {
             self.hold(permit, tale, stay).await;

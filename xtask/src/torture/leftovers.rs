@@ -68,3 +68,106 @@ fn wall_clock_ms() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     now.as_millis().to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::env;
+    use std::io::{BufRead, Write};
+    use std::path::Path;
+
+    use super::*;
+
+    /// With every permission, as the clients of the campaign.
+    const USER: [&str; 7] = ["ACL", "SETUSER", "torture", "on", "nopass", "+@all", "&*"];
+
+    fn server() -> Server {
+        let program = env::var_os("REDISSON_LOCK_SERVER").expect("`cargo xtask test` names it");
+        Server::start(Path::new(&program), &[]).unwrap()
+    }
+
+    fn run(server: &Server, commands: &[&str]) {
+        for command in commands {
+            server.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_may_stay_is_not_found() {
+        let server = server();
+        run(
+            &server,
+            &[
+                "SET {semaphore:1}:redisson-lock:id 7 PX 60000",
+                "SET semaphore:1 3",
+                "SET javasemaphore:1 3",
+                "SET expirable:1 3",
+                "ZADD {expirable:1}:timeout 1 ended",
+                "SET redisson_lock_token:{fenced:hot} 7",
+            ],
+        );
+        assert_eq!(find(&server, None), Vec::<String>::new());
+    }
+
+    #[test]
+    fn whatever_else_is_left_is_found() {
+        for (command, found) in [
+            ("HSET hot:0 owner 1", "hot:0: -1"),
+            ("HSET readwrite:hot mode read", "readwrite:hot: -1"),
+            ("SET {semaphore:1}:redisson-lock:id 7", "{semaphore:1}:redisson-lock:id: -1"),
+            ("ZADD {expirable:1}:timeout 99999999999999 held", "{expirable:1}:timeout: held"),
+            ("RPUSH redisson_lock_queue:{fair:hot} id:1", "redisson_lock_queue:{fair:hot}: id:1"),
+            ("ZADD redisson_lock_timeout:{fair:hot} 1 id:1", "redisson_lock_timeout:{fair:hot}: id:1"),
+            ("SET redisson_unlock_latch:{hot:0}:id 1", "redisson_unlock_latch:{hot:0}:id: -1"),
+        ] {
+            let server = server();
+            run(&server, &[command]);
+            assert_eq!(find(&server, None), [found]);
+        }
+    }
+
+    #[test]
+    fn what_java_leaves_is_its_own() {
+        let server = server();
+        run(
+            &server,
+            &[
+                "RPUSH redisson_lock_queue:{fair:hot} java:1 ours:1",
+                "ZADD redisson_lock_timeout:{fair:hot} 1 java:1",
+                "SET redisson_unlock_latch:{hot:0}:id 1",
+            ],
+        );
+        assert_eq!(find(&server, Some("java")), ["redisson_lock_queue:{fair:hot}: ours:1"]);
+    }
+
+    #[test]
+    fn a_subscription_of_ours_is_found() {
+        let server = server();
+        server.ask(&USER, PATIENCE).unwrap();
+        let subscribe = |user: &str| {
+            let mut subscriber = server.request(&["AUTH", user, ""]).unwrap();
+            subscriber.get_mut().write_all(b"SUBSCRIBE redisson_lock__channel:{hot:0}\r\n").unwrap();
+            // It is confirmed by an array, and after the password.
+            for kind in ["+OK", "*3"] {
+                let mut line = String::new();
+                subscriber.read_line(&mut line).unwrap();
+                assert_eq!(line.trim_end(), kind);
+            }
+            subscriber
+        };
+        let others = subscribe("default");
+        assert_eq!(find(&server, None), Vec::<String>::new());
+        let ours = subscribe("torture");
+        assert_eq!(find(&server, None).len(), 1);
+        drop((others, ours));
+    }
+
+    #[test]
+    fn permits_are_those_that_are_free_and_those_that_have_ended() {
+        let server = server();
+        run(&server, &["SET semaphore:1 2", "SET expirable:1 1", "ZADD {expirable:1}:timeout 1 a 2 b"]);
+        let mut permits = permits(&server).unwrap();
+        permits.sort_by(|one, other| one.key.cmp(&other.key));
+        let permits: Vec<_> = permits.iter().map(|permits| (&*permits.key, permits.free)).collect();
+        assert_eq!(permits, [("expirable:1", 3), ("semaphore:1", 2)]);
+    }
+}
