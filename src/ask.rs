@@ -43,7 +43,7 @@ impl Driver {
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
         let before = self.lane.signal.mark();
         let length = self.session.length(attempt.lease);
-        let partner = self.partner(&attempt);
+        let partner = self.partner(&*attempt.kind, &attempt.owner);
         let (text, waiting) = self.present(&attempt);
         let mut request =
             attempt.kind.acquire(&Ask { text: &text, lease_ms: millis(length), waiting, partner });
@@ -100,11 +100,18 @@ impl Driver {
     }
 
     /// What the owner holds beside it, as the record names it.
-    fn partner(&self, Attempt { kind, owner, .. }: &Attempt) -> Option<Arc<str>> {
+    fn partner(&self, kind: &dyn Contend, owner: &OwnerId) -> Option<Arc<str>> {
         let lane = self.session.existing_lane(&kind.partner(owner)?)?;
         let work = lane.work();
         let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
         held.map(|current| current.hold.text.clone())
+    }
+
+    /// Whether the owner has what it holds beside it in hand.
+    fn has_partner(&self, kind: &dyn Contend, owner: &OwnerId) -> bool {
+        let lane = kind.partner(owner).and_then(|key| self.session.existing_lane(&key));
+        let in_hand = lane.and_then(|lane| lane.work().in_hand());
+        in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
     /// The text under which the lock is asked for, and what Redis knows of it.
@@ -165,7 +172,11 @@ impl Driver {
                 self.session.retire_texts();
                 ttl
             }
-            Ok(Acquired::Own) => return self.tell(ticket, Outcome::Failed(would_deadlock(&*kind))),
+            Ok(Acquired::Own(_)) if self.has_partner(&*kind, &owner) => {
+                return self.tell(ticket, Outcome::Failed(would_deadlock(&*kind)));
+            }
+            // It is on its way to somebody, or back.
+            Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
                 let error = self.session.connection.strange(Phase::Acquire);
                 return self.tell(ticket, Outcome::Failed(error));

@@ -248,6 +248,15 @@ impl Work {
         self.releasing || !self.releases.is_empty()
     }
 
+    /// The hold that somebody has a level of which is not on its way back.
+    pub(crate) fn in_hand(&self) -> Option<Arc<Hold>> {
+        let Current { hold, levels, .. } = self.current.as_ref()?;
+        let returned =
+            |release: &&Release| matches!(release, Release::Level(level) if Arc::ptr_eq(&level.hold, hold));
+        let returned = self.releases.iter().filter(returned).count() as u64;
+        (*levels > returned).then(|| hold.clone())
+    }
+
     /// The ticket of the last one who came.
     pub(crate) fn newest(&self) -> u64 {
         self.waiters.back().map_or(0, |waiter| waiter.ticket)

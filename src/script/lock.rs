@@ -19,7 +19,7 @@ pub(crate) enum Acquired {
     Busy(Option<Duration>),
     Stale(Option<Duration>),
     /// The owner holds it in a way that does not go together with what it asks for.
-    Own,
+    Own(Option<Duration>),
 }
 
 /// The first hold of `owner`.
@@ -34,7 +34,7 @@ pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
         Status::Done(n @ 1..) => Ok(Acquired::Taken(n.unsigned_abs())),
         Status::Not(b"BUSY", Some(ms)) => Ok(Acquired::Busy(ttl(ms))),
         Status::Not(b"STALE", Some(ms)) => Ok(Acquired::Stale(ttl(ms))),
-        Status::Not(b"OWN", Some(_)) => Ok(Acquired::Own),
+        Status::Not(b"OWN", Some(ms)) => Ok(Acquired::Own(ttl(ms))),
         _ => Err(Undecodable),
     }
 }

@@ -7,7 +7,7 @@ use redisson_lock::{Client, Error, HoldState, Owner};
 
 use crate::support::contender::{Contender, Held, Party};
 use crate::support::kind::{Kind, each, keys, nothing_is_left};
-use crate::support::proxy::{Link, Words};
+use crate::support::proxy::{Link, Way, Words};
 use crate::support::{Faulty, Messages, Proxy, Server, eventually, scripts};
 
 const NAME: &str = "n";
@@ -427,4 +427,38 @@ fn names_record(words: &Words) -> bool {
 
 fn subscribes(words: &Words) -> bool {
     words[0] == b"SUBSCRIBE"
+}
+
+/// What an owner asked for in vain, or has given back, is not what it holds: it may still be in the record when the same
+/// owner asks for the other side.
+#[tokio::test]
+async fn a_reader_on_its_way_does_not_keep_its_owner_from_writing() {
+    let server = Server::start();
+    scripts::load(&server);
+    let proxy = Proxy::start(server.port()).await;
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let link = proxy.open_links().into_iter().find(|link| !link.subscribes()).expect("it is connected");
+    let (sides, owner) = (client.read_write_lock(NAME), Owner::unique());
+    let (reading, writing) = (sides.read().with_owner(&owner), sides.write().with_owner(&owner));
+    let asks = |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == NAME.as_bytes());
+
+    link.hold(Way::ToClient);
+    let tried = reading.try_lock_for(Duration::from_millis(50)).await;
+    assert!(matches!(tried, Err(Error::TimedOut { .. })), "{tried:?}");
+    let behind = async {
+        link.asked(2, asks).await;
+        link.pass(Way::ToClient);
+    };
+    let (guard, ()) = tokio::join!(writing.lock(), behind);
+    let guard = guard.unwrap();
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+
+    // Dropped, a reader is given back while its owner goes on.
+    for _ in 0..50 {
+        drop(reading.lock().await.unwrap());
+        writing.lock().await.unwrap().unlock().await.unwrap();
+    }
+    let _reads = reading.lock().await.unwrap();
+    assert!(matches!(writing.lock().await, Err(Error::WouldDeadlock { .. })));
 }

@@ -390,7 +390,8 @@ fn out_of_the_blue(history: &History) -> Vec<Violation> {
     for call in history.calls.iter().filter(|call| call.outcome.starts_with(|c: char| c.is_uppercase())) {
         let fine = ["Ok", "Lost", "NotHeld"].contains(&call.outcome);
         // Those that end as they should when the server is too slow for them.
-        let short = call.limit_ms * 1_000_000 < 200_000_000 + call.delayed;
+        let stalled = stalled(history, call.process, call.start, call.end);
+        let short = call.limit_ms * 1_000_000 < 200_000_000 + call.delayed + stalled;
         let impatient = call.outcome == "TimedOut" && call.limit_ms > 0 && short;
         if !fine && !impatient && !excused(call.process, None, call.start, call.end) {
             let rule = "failed without a fault";

@@ -247,6 +247,11 @@ fn nothing_is_lost_or_fails_without_a_fault() {
     breaks(out_of_the_blue, &slow);
     slow.calls[0].delayed = 51 * MS;
     keeps(out_of_the_blue, &slow);
+    (slow.calls[0].delayed, slow.calls[0].end) = (0, 250 * MS);
+    slow.stalls.push(stall("b", 100, 151));
+    breaks(out_of_the_blue, &slow);
+    slow.stalls.push(stall("a", 100, 151));
+    keeps(out_of_the_blue, &slow);
     breaks(out_of_the_blue, &failed("Unavailable", 20));
     keeps(out_of_the_blue, &failed("Ok", 1000));
 }
