@@ -25,6 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Node {
     /// As errors name it while there is no connection.
     pub name: Arc<str>,
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub finder: Arc<Finder>,
     status: watch::Receiver<Status>,
     doubted: Arc<Notify>,

@@ -22,6 +22,7 @@ pub(crate) struct Place {
     pub(super) at: At,
 }
 
+#[cfg_attr(all(test, shuttle), allow(dead_code))]
 pub(super) enum At {
     Anywhere(Servers),
     Master(Shard),

@@ -129,6 +129,7 @@ impl Servers {
     }
 
     /// Where to listen for messages, the likeliest first.
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn listening(&self, options: &Options) -> Result<Vec<Address>> {
         match self {
             Self::One(finder) => Ok(vec![finder.find(options).await?]),
