@@ -5,6 +5,7 @@
 -- ARGV[1] owner
 -- ARGV[2] ms for which it counted beyond the one before it
 -- ARGV[3] channel of the first waiter, without that owner
+-- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   1 it has left | 0 it was not there
 local score = redis.call('zscore', KEYS[3], ARGV[1])
 if redis.call('lrem', KEYS[2], 0, ARGV[1]) == 0 and not score then
@@ -23,6 +24,6 @@ if score then
 end
 local head = redis.call('lindex', KEYS[2], 0)
 if head and redis.call('exists', KEYS[1]) == 0 then
-    redis.call('publish', ARGV[3] .. ':' .. head, '0')
+    redis.call(ARGV[4] or 'publish', ARGV[3] .. ':' .. head, '0')
 end
 return 1

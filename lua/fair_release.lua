@@ -6,6 +6,7 @@
 -- KEYS[3] timeouts (zset: owner -> when it counts as gone if it is first by then, in ms since the epoch)
 -- ARGV[1] owner
 -- ARGV[2] channel of the first waiter, without that owner
+-- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held and redis.call('exists', KEYS[1]) == 1 then
@@ -23,7 +24,7 @@ while true do
     redis.call('zrem', KEYS[3], head)
     redis.call('lpop', KEYS[2])
 end
-local told = head and redis.call('publish', ARGV[2] .. ':' .. head, '0') or 0
+local told = head and redis.call(ARGV[3] or 'publish', ARGV[2] .. ':' .. head, '0') or 0
 if not held then
     return {'GONE'}
 end

@@ -8,6 +8,7 @@
 -- ARGV[4] ms that the token is kept from now on, 0 for ever
 -- ARGV[5] channel
 -- ARGV[6] '1' if an earlier send of this request went unanswered, else '0'
+-- ARGV[7] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   {n, number} moved, the channel has n subscriptions, -1 where that cannot be known
 --         | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH'} another count
 local held = redis.call('hget', KEYS[1], ARGV[1])
@@ -29,5 +30,5 @@ if ARGV[4] ~= '0' then
 end
 redis.call('pexpire', KEYS[1], ARGV[3])
 -- Behind the writes: before Redis 5 none may follow it.
-local reply = redis.pcall('pubsub', 'numsub', ARGV[5])
+local reply = redis.pcall('pubsub', ARGV[7] and 'shardnumsub' or 'numsub', ARGV[5])
 return {reply.err and -1 or tonumber(reply[2]), number}

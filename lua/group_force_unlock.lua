@@ -2,6 +2,7 @@
 -- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
 -- ARGV[1] values, of 22 bytes each
 -- ARGV[2] channel
+-- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   1 freed | 0 nobody held one
 local freed = 0
 for at = 1, #ARGV[1], 22 do
@@ -9,7 +10,7 @@ for at = 1, #ARGV[1], 22 do
     local owner = redis.call('hget', KEYS[1], value)
     if owner then
         if freed == 0 then
-            redis.call('publish', ARGV[2], '0')
+            redis.call(ARGV[3] or 'publish', ARGV[2], '0')
         end
         freed = 1
         local held = value .. ':' .. owner

@@ -8,6 +8,7 @@
 -- ARGV[4] number of the request that took them, if that may not have taken effect, else '0'
 -- ARGV[5] values, of 22 bytes each
 -- ARGV[6] channel
+-- ARGV[7] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n given back, and n subscribers were told, 0 if it was done before | {'GONE'} one of them was not held
 --         any more
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
@@ -21,7 +22,7 @@ local told, lived = 0, true
 redis.call('pexpire', KEYS[2], ARGV[2])
 if ARGV[4] == '0' or done == tonumber(ARGV[4]) then
     -- Before the values: were the channel forbidden, nothing would change.
-    told = redis.call('publish', ARGV[6], '0')
+    told = redis.call(ARGV[7] or 'publish', ARGV[6], '0')
     for at = 1, #ARGV[5], 22 do
         local value = string.sub(ARGV[5], at, at + 21)
         local mine = value .. ':' .. ARGV[3]

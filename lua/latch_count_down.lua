@@ -5,6 +5,7 @@
 -- ARGV[1] number of this request
 -- ARGV[2] ms that the mark is kept
 -- ARGV[3] channel
+-- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n done, and n subscribers were told
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
@@ -22,7 +23,7 @@ if not count then
 end
 local told = 0
 if tonumber(count) == 1 then
-    told = redis.pcall('publish', ARGV[3], '0')
+    told = redis.pcall(ARGV[4] or 'publish', ARGV[3], '0')
     if type(told) == 'table' then
         -- The channel is forbidden: then nothing is done.
         redis.call('set', KEYS[2], done, 'px', ARGV[2])

@@ -5,6 +5,7 @@
 -- ARGV[3] lease in ms of the new owner
 -- ARGV[4] channel
 -- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
+-- ARGV[6] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n moved, and the channel has n subscriptions, -1 where that cannot be known
 --         | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH'} another count
 local held = redis.call('hget', KEYS[1], ARGV[1])
@@ -21,5 +22,5 @@ if held and ARGV[1] ~= ARGV[2] then
 end
 redis.call('pexpire', KEYS[1], ARGV[3])
 -- Behind the writes: before Redis 5 none may follow it.
-local reply = redis.pcall('pubsub', 'numsub', ARGV[4])
+local reply = redis.pcall('pubsub', ARGV[6] and 'shardnumsub' or 'numsub', ARGV[4])
 return reply.err and -1 or tonumber(reply[2])

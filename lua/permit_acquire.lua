@@ -8,6 +8,7 @@
 -- ARGV[3] lease in ms, 0 for ever
 -- ARGV[4] channel
 -- ARGV[5] ids, of 16 bytes each
+-- ARGV[6] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   1 taken | {'BUSY', ms} there are fewer, and the next lease ends in ms, -1 if none does | {'STALE', -1} a later
 --         request has taken effect
 local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
@@ -26,7 +27,7 @@ if #expired > 0 then
     redis.call('zrem', KEYS[2], unpack(expired))
     free = redis.call('incrby', KEYS[1], #expired)
     if free > 0 then
-        redis.call('publish', ARGV[4], free)
+        redis.call(ARGV[6] or 'publish', ARGV[4], free)
     end
 end
 if not free or tonumber(free) < permits then

@@ -2,6 +2,7 @@
 -- KEYS[1] record (integer: permits that are free)
 -- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
 -- ARGV[1] channel
+-- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   permits that are free
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
@@ -15,7 +16,7 @@ if #expired > 0 then
     redis.call('zremrangebyscore', KEYS[2], 0, now)
     free = redis.call('incrby', KEYS[1], #expired)
     if free > 0 then
-        redis.call('publish', ARGV[1], free)
+        redis.call(ARGV[2] or 'publish', ARGV[1], free)
     end
 end
 return tonumber(free or 0)

@@ -7,6 +7,7 @@
 -- ARGV[2] ms that the mark is kept
 -- ARGV[3] channel
 -- ARGV[4] ids, of 16 bytes each
+-- ARGV[5] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n given back, and n subscribers were told | {'GONE'} one of them was not held any more
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
@@ -30,7 +31,7 @@ if tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
 end
 local told = 0
 if #found > 0 then
-    told = redis.call('publish', ARGV[3], string.format('%.0f', (free or 0) + #found))
+    told = redis.call(ARGV[5] or 'publish', ARGV[3], string.format('%.0f', (free or 0) + #found))
     redis.call('incrby', KEYS[1], #found)
     redis.call('zrem', KEYS[2], unpack(found))
 end

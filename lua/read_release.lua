@@ -7,6 +7,7 @@
 -- ARGV[2] channel
 -- ARGV[3] what precedes an owner in the name of a timeout
 -- ARGV[4] what follows it, and precedes the number of the hold
+-- ARGV[5] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
@@ -24,7 +25,7 @@ end
 local told = 0
 -- Readers whose holds have all lapsed do not count. A writer that is left goes by the record alone.
 if longest == 0 and not (writes and #fields > 4) then
-    told = redis.call('publish', ARGV[2], '0')
+    told = redis.call(ARGV[5] or 'publish', ARGV[2], '0')
     redis.call('del', KEYS[1], KEYS[2])
 else
     redis.call('hdel', KEYS[1], ARGV[1])

@@ -132,13 +132,13 @@ impl Place<'_> {
         let busy = match held_here {
             // For an owner who holds the lock it is not busy. A hold of no level was on its way to who has just left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && self.session.connection.down().is_none(),
+            None => heard && self.session.connection.down(&self.lane.record).is_none(),
         };
         if !once && busy {
             return Some(Ok(None));
         }
         let (phase, node) = (Phase::Acquire, self.session.connection.node().into());
-        Some(Err(match self.session.connection.down() {
+        Some(Err(match self.session.connection.down(&self.lane.record) {
             Some(reason) => Error::Unavailable { phase, node, reason },
             None => Error::TimedOut { phase, node, waited: now.since(started) },
         }))

@@ -35,7 +35,8 @@ impl Client {
     /// Connects with the default settings to `redis://[user:password@]host[:port][/database]`,
     /// `redis+unix:///path[?db=n&user=u&pass=p]`, or the master of that name that sentinels watch over:
     /// `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are those of
-    /// the master. With `rediss` in the place of `redis`: by TLS.
+    /// the master; or a cluster, some of whose nodes are `redis-cluster://[user:password@]host[:port][,host[:port]..]`. With
+    /// `rediss` in the place of `redis`: by TLS.
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
@@ -273,6 +274,15 @@ impl ClientBuilder {
         self
     }
 
+    /// Whether the messages of a cluster are sharded: sent with `SPUBLISH` to the nodes of the lock's slot alone, and not with
+    /// `PUBLISH` to each node. All clients of one cluster must do the same, or they don't hear of each other's releases:
+    /// it is Redisson's `shardedSubscriptionMode`. Default: sharded where the cluster can (Redis or Valkey 7.0 up), as
+    /// Redisson does from 3.29 on. Not used but in a cluster.
+    pub fn sharded_messages(mut self, on: bool) -> Self {
+        self.options.sharded = Some(on);
+        self
+    }
+
     /// Connects. See [`Client::connect`].
     ///
     /// # Errors
@@ -295,7 +305,7 @@ impl ClientBuilder {
         }
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
         let session = Session::connect(servers, options, drive).await?;
-        if let Ok(keys) = LockKeys::new(session.options.map(&keys::nobodys())) {
+        if let Ok(keys) = session.keys(&keys::nobodys()) {
             permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
         }
         Ok(Client { session })

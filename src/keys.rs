@@ -17,6 +17,8 @@ const MAX_BYTES: usize = 512 * 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct LockKeys {
     record: Arc<str>,
+    /// All that there is of a lock has to be in the slot of its record.
+    clustered: bool,
     /// Made when it is needed: a lock that is only held has no use for it.
     channel: OnceLock<Arc<str>>,
 }
@@ -46,7 +48,14 @@ impl LockKeys {
                 name.len()
             )));
         }
-        Ok(Self { record: name.into(), channel: OnceLock::new() })
+        Ok(Self { record: name.into(), clustered: false, channel: OnceLock::new() })
+    }
+
+    /// The same in a cluster, where a name can be one that Redisson's rules lead into several slots.
+    pub(crate) fn in_cluster(self) -> Result<Self> {
+        let beside = [prefix("", &self.record), suffix(&self.record, "")];
+        one_slot(&self.record, &beside)?;
+        Ok(Self { clustered: true, ..self })
     }
 
     /// The key of the record: the lock's name itself.
@@ -130,8 +139,12 @@ impl PermitKeys {
     }
 
     /// A latch's channel has braces round any name.
-    pub(crate) fn latch(LockKeys { record, .. }: LockKeys, client: Uuid) -> Self {
-        Self::told_by(format!("{LATCH}{{{record}}}"), record, client)
+    pub(crate) fn latch(LockKeys { record, clustered, .. }: LockKeys, client: Uuid) -> Result<Self> {
+        let channel = format!("{LATCH}{{{record}}}");
+        if clustered {
+            one_slot(&record, &[channel.as_str()])?;
+        }
+        Ok(Self::told_by(channel, record, client))
     }
 
     fn told_by(channel: String, record: Arc<str>, client: Uuid) -> Self {
@@ -177,9 +190,38 @@ pub(crate) fn hash(value: &[u8]) -> String {
     STANDARD_NO_PAD.encode(hash.map(u64::to_be_bytes).concat())
 }
 
+/// How many slots a cluster has.
+pub(crate) const SLOTS: u16 = 16384;
+
+/// The slot of a key or channel, as Redis' cluster specification has it: the checksum of what stands between the first `{` and
+/// the next `}`, if anything does, else of all of it.
+pub(crate) fn slot(key: &str) -> u16 {
+    const CHECKSUM: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
+    let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+    let counted = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    CHECKSUM.checksum(counted.as_bytes()) % SLOTS
+}
+
+fn one_slot(record: &str, names: &[impl AsRef<str>]) -> Result<()> {
+    match names.iter().all(|name| slot(name.as_ref()) == slot(record)) {
+        true => Ok(()),
+        false => Err(Error::misuse(format!(
+            "in a cluster, what belongs to `{}` would be in another slot than the record: choose a name without braces, or, \
+             but for a latch, with a `{{tag}}`",
+            record.escape_debug()
+        ))),
+    }
+}
+
 /// A key beside `record` that is of no use to anybody.
 pub(crate) fn written(record: &str) -> Arc<str> {
     suffix(record, &format!("{MARK}:written")).into()
+}
+
+/// A key in that slot that is of no use to anybody.
+pub(crate) fn of_slot(wanted: u16) -> Arc<str> {
+    let of = |n: u32| format!("{MARK}:written:{n}");
+    (0..).map(of).find(|key| slot(key) == wanted).unwrap_or_default().into()
 }
 
 /// The name of a lock that nobody has, to try out what a user may do.
@@ -200,6 +242,47 @@ fn suffix(name: &str, suffix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By `CLUSTER KEYSLOT` of Redis 7.0.
+    #[test]
+    fn slots_are_redis() {
+        let slots = [
+            ("orders", 105),
+            ("redisson_lock__channel:{orders}", 105),
+            ("a{b}c", 3300),
+            ("{x}", 16287),
+            ("a{", 14311),
+            ("}{", 12793),
+            ("{}x", 10595),
+            ("a}", 5921),
+            ("foo{bar}{zap}", 5061),
+            ("foo{{bar}}zap", 4015),
+            ("schloß", 1537),
+            ("", 0),
+        ];
+        for (key, expected) in slots {
+            assert_eq!(slot(key), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn names_that_lead_into_several_slots_are_refused_in_a_cluster() {
+        let latch = |name: &str| {
+            let keys = LockKeys::new(name.into()).and_then(LockKeys::in_cluster)?;
+            PermitKeys::latch(keys, Uuid::nil())
+        };
+        for good in ["orders", "two words", "a{b}c", "{x}", "schloß", "{a}{"] {
+            assert!(LockKeys::new(good.into()).unwrap().in_cluster().is_ok(), "{good}");
+            assert_eq!(latch(good).is_ok(), !good.contains('{'), "{good}");
+        }
+        for bad in ["a{", "}{", "{}x", "a}", "}"] {
+            let keys = LockKeys::new(bad.into()).unwrap();
+            let slots = [&**keys.record(), keys.channel(), &keys.token()].map(slot);
+            assert_ne!([slots[0]; 3], slots, "{bad}");
+            assert!(matches!(keys.in_cluster(), Err(Error::Misuse { .. })), "{bad}");
+            assert!(latch(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn the_channel_of_a_name_is_redissons() {

@@ -4,7 +4,7 @@ use crate::acquire::{self, Wait};
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::guard::give_back;
-use crate::keys::{LockKeys, PermitKeys};
+use crate::keys::PermitKeys;
 use crate::kinds::Latch;
 use crate::lane::{Level, Terms};
 use crate::options::Lease;
@@ -26,8 +26,8 @@ pub struct CountDownLatch {
 
 impl CountDownLatch {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = LockKeys::new(session.options.map(name));
-        let keys = keys.map(|keys| Arc::new(PermitKeys::latch(keys, session.mark)));
+        let keys = session.keys(name);
+        let keys = keys.and_then(|keys| PermitKeys::latch(keys, session.mark)).map(Arc::new);
         Self { session, keys }
     }
 

@@ -52,7 +52,7 @@ impl Lock {
         name: &str,
         kind: impl FnOnce(LockKeys) -> Result<K>,
     ) -> Self {
-        let kind = LockKeys::new(session.options.map(name)).and_then(kind);
+        let kind = session.keys(name).and_then(kind);
         let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn Contend>);
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }

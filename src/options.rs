@@ -189,6 +189,8 @@ pub(crate) struct Options {
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
     pub tls: Option<Tls>,
+    /// Each message is for the nodes of its slot alone. In a cluster only; what nobody said is asked there.
+    pub sharded: Option<bool>,
 }
 
 impl Default for Options {
@@ -206,6 +208,7 @@ impl Default for Options {
             token_retention: None,
             name_mapper: None,
             tls: None,
+            sharded: None,
         }
     }
 }
@@ -262,6 +265,7 @@ impl fmt::Debug for Options {
             .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())
             .field("tls", &self.tls)
+            .field("sharded", &self.sharded)
             .finish()
     }
 }

@@ -6,14 +6,15 @@
 //!    messages never awaits anything else.
 
 use crate::clock::Moment;
-use crate::connection::{Backoff, Messages, Servers, Subscriber, Unsubscribed};
+use crate::connection::{Backoff, Messages, Place, Places, Subscriber, Unsubscribed};
 use crate::options::Options;
+use crate::sync::task::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard, select, time};
 use crate::wakeup::Signal;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 /// Channels in one SUBSCRIBE or UNSUBSCRIBE.
@@ -27,13 +28,15 @@ pub(crate) struct PubSub(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     channels: Mutex<HashMap<Arc<str>, Channel>>,
-    changed: Notify,
+    changed: watch::Sender<()>,
 }
 
 #[derive(Debug)]
 struct Channel {
     listeners: Vec<Arc<Signal>>,
     state: State,
+    /// The node that was asked for it, or is about to be.
+    at: Option<Arc<str>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,40 +62,62 @@ impl PubSub {
     /// `signal` hears of the channel's messages from its confirmation on, which is itself a look-again.
     pub(crate) fn subscribe(&self, channel: &Arc<str>, signal: &Arc<Signal>) -> Subscription {
         let mut channels = self.lock();
-        let entry = channels
-            .entry(channel.clone())
-            .or_insert_with(|| Channel { listeners: Vec::new(), state: State::Wanted });
+        let entry = channels.entry(channel.clone()).or_insert_with(|| Channel {
+            listeners: Vec::new(),
+            state: State::Wanted,
+            at: None,
+        });
         entry.listeners.push(signal.clone());
         signal.set_confirmed(entry.state == State::Confirmed);
         drop(channels);
-        self.0.changed.notify_one();
+        self.0.changed.send_replace(());
         Subscription { pubsub: self.clone(), channel: channel.clone(), signal: signal.clone() }
     }
 
     /// Serves for ever; meant for a task of its own.
-    pub(crate) async fn serve(self, servers: Servers, options: Options) {
+    pub(crate) async fn serve(self, mut places: Places, options: Options) {
+        if let Some(place) = places.only() {
+            return self.serve_at(place, options).await;
+        }
+        let mut serving = HashMap::new();
+        loop {
+            let now = places.now();
+            serving.retain(|name, _| now.iter().any(|place| place.name == *name));
+            for place in now {
+                let name = place.name.clone();
+                let serve = || Serving(task::spawn(self.clone().serve_at(place, options.clone())));
+                serving.entry(name).or_insert_with(serve);
+            }
+            // What one of them had may be another's now.
+            self.0.changed.send_replace(());
+            places.changed().await;
+        }
+    }
+
+    async fn serve_at(self, place: Place, options: Options) {
         let mut backoff = Backoff::new(options.reconnect_min, options.reconnect_max);
         let mut reconnect = false;
         loop {
-            match Subscriber::open(&servers, &options).await {
+            match Subscriber::open(&place, &options).await {
                 Ok((subscriber, messages)) => {
                     let opened = Moment::now();
                     if reconnect {
-                        info!(node = servers.name(), channels = self.lock().len(), "resubscribing");
+                        info!(node = %place.name, channels = self.lock().len(), "resubscribing");
                     }
-                    let node: Arc<str> = subscriber.node().into();
+                    let node = subscriber.node().clone();
+                    let forgetting = Forget(&self, node.clone());
                     select! {
                         () = self.serve_over(subscriber, messages) => {}
-                        () = servers.moved(&node, &options) => {}
+                        () = place.moved(&node, &options) => {}
                     }
                     warn!(%node, "subscriptions lost");
                     if Moment::now().since(opened) >= HEARTBEAT {
                         backoff.reset();
                     }
-                    self.forget();
+                    drop(forgetting);
                     reconnect = true;
                 }
-                Err(error) => debug!(node = servers.name(), %error, "could not connect for subscriptions"),
+                Err(error) => debug!(node = %place.name, %error, "could not connect for subscriptions"),
             }
             backoff.wait().await;
         }
@@ -115,19 +140,25 @@ impl PubSub {
         }
     }
 
-    /// Brings the server's subscriptions into line with what is wanted, until the connection breaks.
+    /// Brings the server's subscriptions into line with what is wanted of it, until the connection breaks.
     async fn keep_subscribed(&self, mut subscriber: Subscriber) {
+        let mut changed = self.0.changed.subscribe();
+        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         loop {
-            let leaving = self.collect(|entry| {
+            changed.borrow_and_update();
+            let leaving = self.claim(&subscriber, |entry| {
                 let leave = entry.listeners.is_empty() && entry.state != State::Leaving;
                 if leave {
                     entry.state = State::Leaving;
                 }
                 leave
             });
-            let wanted = self.collect(|entry| entry.state == State::Wanted && !entry.listeners.is_empty());
+            let wanted =
+                self.claim(&subscriber, |entry| entry.state == State::Wanted && !entry.listeners.is_empty());
             if leaving.is_empty() && wanted.is_empty() {
-                self.0.changed.notified().await;
+                if changed.changed().await.is_err() {
+                    return;
+                }
                 continue;
             }
             for chunk in leaving.chunks(CHUNK) {
@@ -145,16 +176,21 @@ impl PubSub {
                     }
                 }
             }
+            let mut moved = false;
             for chunk in wanted.chunks(CHUNK) {
                 match subscriber.subscribe(chunk).await {
                     Ok(()) => self.settle(chunk, State::Confirmed),
                     Err(Unsubscribed::Broken) => return,
                     // One of them is refused: which?
-                    Err(Unsubscribed::Refused) => {
+                    Err(Unsubscribed::Refused | Unsubscribed::Elsewhere) => {
                         for channel in chunk.chunks(1) {
                             match subscriber.subscribe(channel).await {
                                 Ok(()) => self.settle(channel, State::Confirmed),
                                 Err(Unsubscribed::Broken) => return,
+                                Err(Unsubscribed::Elsewhere) => {
+                                    moved = true;
+                                    self.settle(channel, State::Wanted);
+                                }
                                 Err(Unsubscribed::Refused) => {
                                     warn!(channel = ?channel, "the server refuses the subscription");
                                     self.settle(channel, State::Refused);
@@ -164,32 +200,56 @@ impl PubSub {
                     }
                 }
             }
+            if moved {
+                // Until it is known where to.
+                backoff.wait().await;
+            } else {
+                backoff.reset();
+            }
         }
     }
 
+    /// `Wanted` is what is wanted of another node.
     fn settle(&self, chunk: &[Arc<str>], state: State) {
         let mut channels = self.lock();
         for channel in chunk {
             if let Some(entry) = channels.get_mut(channel) {
                 entry.state = state;
-                if state == State::Confirmed {
-                    entry.listeners.iter().for_each(|listener| listener.set_confirmed(true));
+                match state {
+                    State::Confirmed => {
+                        entry.listeners.iter().for_each(|listener| listener.set_confirmed(true));
+                    }
+                    State::Wanted => entry.at = None,
+                    _ => {}
                 }
             }
         }
     }
 
-    fn collect(&self, mut which: impl FnMut(&mut Channel) -> bool) -> Vec<Arc<str>> {
-        self.lock().iter_mut().filter_map(|(name, entry)| which(entry).then(|| name.clone())).collect()
+    /// Those for which that subscriber is to do something, which nobody else does then.
+    fn claim(&self, subscriber: &Subscriber, mut which: impl FnMut(&mut Channel) -> bool) -> Vec<Arc<str>> {
+        let node = subscriber.node();
+        let claim = |(name, entry): (&Arc<str>, &mut Channel)| {
+            let here = entry.at.as_ref().map_or_else(|| subscriber.hears(name), |at| at == node);
+            (here && which(entry)).then(|| {
+                entry.at = Some(node.clone());
+                name.clone()
+            })
+        };
+        self.lock().iter_mut().filter_map(claim).collect()
     }
 
-    /// The connection is gone, and with it every subscription.
-    fn forget(&self) {
+    /// The connection to that node is gone, and with it every subscription there.
+    fn forget(&self, node: &Arc<str>) {
         self.lock().retain(|_, entry| {
-            entry.state = State::Wanted;
+            if entry.at.as_ref() != Some(node) {
+                return true;
+            }
+            (entry.at, entry.state) = (None, State::Wanted);
             entry.listeners.iter().for_each(|listener| listener.set_confirmed(false));
             !entry.listeners.is_empty()
         });
+        self.0.changed.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Channel>> {
@@ -213,7 +273,25 @@ impl Drop for Subscription {
         }
         drop(channels);
         self.signal.set_confirmed(false);
-        self.pubsub.0.changed.notify_one();
+        self.pubsub.0.changed.send_replace(());
+    }
+}
+
+/// A place that is listened to, for as long as this lives.
+struct Serving(JoinHandle<()>);
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// However a connection to that node ends, also with its task.
+struct Forget<'a>(&'a PubSub, Arc<str>);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.forget(&self.1);
     }
 }
 

@@ -218,7 +218,8 @@ impl Driver {
 
     /// How many of the channel's subscriptions are others'. Not known: taken for one.
     pub(crate) fn others_among(&self, subscriptions: Option<u64>) -> u64 {
-        subscriptions.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
+        let known = subscriptions.filter(|_| self.session.connection.knows_listeners());
+        known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
     }
 
     /// Frees the record, and stays away for a little if others were told.
@@ -243,6 +244,12 @@ impl Driver {
         }
         match script::released(&answer.reply) {
             Ok(Released::Freed(told)) => {
+                // Where nobody counts those who were told, somebody was while the lock went from hand to hand.
+                let told = if self.session.connection.knows_listeners() {
+                    told
+                } else {
+                    own + u64::from(run.count > 0)
+                };
                 self.session.connection.report_replicas(&self.lane.record, answer.life).await;
                 self.told = None;
                 if let Some(busy) = &mut self.lane.work().busy {

@@ -4,7 +4,7 @@ use crate::acquire::{self, Wait};
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
-use crate::keys::{LockKeys, PermitKeys};
+use crate::keys::PermitKeys;
 use crate::kinds::{ID, Leased, Permits};
 use crate::lane::{Level, Terms};
 use crate::options::{Lease, check_lease, millis};
@@ -31,7 +31,7 @@ pub struct Semaphore {
 
 impl Semaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = LockKeys::new(session.options.map(name));
+        let keys = session.keys(name);
         let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.mark)));
         Self { session, keys }
     }
@@ -230,7 +230,7 @@ pub struct ExpirableSemaphore {
 
 impl ExpirableSemaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = LockKeys::new(session.options.map(name));
+        let keys = session.keys(name);
         let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.mark)));
         Self { session, keys, lease: Lease::Watchdog }
     }

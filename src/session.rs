@@ -8,6 +8,7 @@ use crate::connection::{Connection, Servers};
 use crate::contend::Contend;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
+use crate::keys::LockKeys;
 use crate::lane::{Lane, Work};
 use crate::options::{ENDLESS, Lease, Options};
 use crate::owner::{OwnerId, entered};
@@ -66,7 +67,9 @@ impl Session {
             connection,
             options,
         });
-        session.spawn(session.pubsub.clone().serve(servers, session.options.clone()));
+        session.spawn(
+            session.pubsub.clone().serve(session.connection.places(&servers), session.options.clone()),
+        );
         session.spawn(session.watchdog.clone().serve(session.connection.clone()));
         Ok(session)
     }
@@ -78,6 +81,12 @@ impl Session {
             task.await;
         });
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
+    }
+
+    /// The names of what users know by `name`.
+    pub(crate) fn keys(&self, name: &str) -> Result<LockKeys> {
+        let keys = LockKeys::new(self.options.map(name))?;
+        if self.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
     }
 
     /// Refuses to work in a fork: two processes must not be one client.

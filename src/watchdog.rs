@@ -126,9 +126,9 @@ impl Watchdog {
             });
             // Whatever becomes of the request, the deadline is kept.
             self.plan(&due, |_, standing| standing.deadline);
-            if !(everyone && connection.down().is_some()) {
-                self.renew(due, everyone, &connection);
-            }
+            // What can't be reached is asked for when that changes.
+            due.retain(|hold| !everyone || connection.down(hold.record()).is_none());
+            self.renew(due, everyone, &connection);
         }
     }
 
@@ -142,8 +142,12 @@ impl Watchdog {
         });
         for renewal in Renewal::ALL {
             let mut due: Vec<_> = due.extract_if(.., |hold| hold.kind.manner().renewal == renewal).collect();
-            while !due.is_empty() {
-                let batch = due.split_off(due.len().saturating_sub(BATCH));
+            due.sort_by_key(|hold| connection.slot(hold.record()));
+            for batch in due
+                .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
+                .flat_map(|slot| slot.chunks(BATCH))
+            {
+                let batch = batch.to_vec();
                 let span = debug_span!("renew", holds = batch.len());
                 let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
                 task::spawn(renewing.instrument(span));

@@ -7,10 +7,15 @@ use crate::options::Options;
 use crate::sync::time;
 use crate::tls::Tls;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion};
+use redis::{
+    AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
+    RedisConnectionInfo,
+};
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
 
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
@@ -75,16 +80,46 @@ impl Address {
         Self { node: info.addr().to_string(), secure: self.secure.clone(), info }
     }
 
+    /// As it is looked for; empty where it is a file.
+    pub(super) fn host(&self) -> &str {
+        match self.info.addr() {
+            ConnectionAddr::Tcp(host, _) => host,
+            _ => "",
+        }
+    }
+
     /// A new connection for commands, and the future that drives it and ends when it drops.
     pub(super) async fn open(
         &self,
         options: &Options,
     ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + 'static)> {
+        self.multiplexed(options, self.info.redis_settings(), AsyncConnectionConfig::new()).await
+    }
+
+    /// The same in RESP3: what the server says unasked goes to `sender`.
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
+    pub(super) async fn open_pushed(
+        &self,
+        options: &Options,
+        sender: UnboundedSender<PushInfo>,
+    ) -> Result<(MultiplexedConnection, Pin<Box<dyn Future<Output = ()> + Send>>)> {
+        let settings = self.info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let config = AsyncConnectionConfig::new().set_push_sender(sender);
+        let (connection, driver) = self.multiplexed(options, &settings, config).await?;
+        Ok((connection, Box::pin(driver)))
+    }
+
+    async fn multiplexed(
+        &self,
+        options: &Options,
+        settings: &RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+    ) -> Result<(MultiplexedConnection, impl Future<Output = ()> + 'static)> {
         self.within(options.connect_timeout, async {
             let stream = socket::open(self.info.addr(), self.secure.as_deref(), options).await?;
             // The response timeout is ours, so that a request can go on being waited for.
-            let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
-            MultiplexedConnection::new_with_config(self.info.redis_settings(), stream, config).await
+            let config = config.set_response_timeout(None).set_connection_timeout(None);
+            MultiplexedConnection::new_with_config(settings, stream, config).await
         })
         .await
     }

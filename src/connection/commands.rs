@@ -5,10 +5,12 @@
 //!    ([`Request::repeated`]).
 //! 6. Every call ends by its deadline, whatever the connection does.
 
-use super::node::{Live, Node, Shared};
+use super::cluster::Redirect;
+use super::node::{Live, Shared};
+use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
-use super::{Backoff, Meaning, meaning};
+use super::{Backoff, Meaning, Places, meaning};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::in_place::{self, in_callers_hands};
@@ -28,7 +30,8 @@ const NONE: u64 = 0;
 /// A connection to the server that outlives its sockets. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
-    node: Node,
+    nodes: Nodes,
+    name: Arc<str>,
     changes: watch::Receiver<()>,
     response_timeout: Duration,
     replication: Replication,
@@ -105,13 +108,14 @@ impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(servers: &Servers, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let shared = Shared::new();
-        let (node, supervisor) = Node::connect(servers.finder().clone(), options, &shared).await?;
+        let (nodes, keeper) = Nodes::connect(servers, options, &shared).await?;
         let (response_timeout, replication) = (options.response_timeout, options.replication());
-        Ok((Self { node, changes: shared.changes(), response_timeout, replication }, supervisor))
+        let (name, changes) = (servers.name().into(), shared.changes());
+        Ok((Self { nodes, name, changes, response_timeout, replication }, keeper))
     }
 
     pub(crate) fn node(&self) -> &str {
-        &self.node.name
+        &self.name
     }
 
     /// How long a single answer is waited for.
@@ -119,14 +123,33 @@ impl Connection {
         self.response_timeout
     }
 
-    /// Why there is no connection, while there is none.
-    pub(crate) fn down(&self) -> Option<String> {
-        self.node.usable(NONE).err().map(|reason| reason.to_string())
+    /// Why there is no connection to the server of that record, while there is none.
+    pub(crate) fn down(&self, record: &str) -> Option<String> {
+        self.nodes.usable(Target::Key(record), NONE).err().map(|absent| absent.reason.to_string())
+    }
+
+    /// Where the messages are heard of the nodes that `servers` leads to.
+    pub(crate) fn places(&self, servers: &Servers) -> Places {
+        self.nodes.places(servers)
+    }
+
+    /// Whether what a message's sender is told, and what there is at the server, counts everyone who listens.
+    pub(crate) fn knows_listeners(&self) -> bool {
+        self.nodes.know_listeners()
+    }
+
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.nodes.is_cluster()
+    }
+
+    /// What is asked for in one request has to be of one slot: 0 where there are none.
+    pub(crate) fn slot(&self, record: &str) -> u16 {
+        if self.nodes.is_cluster() { keys::slot(record) } else { 0 }
     }
 
     /// Since when the server has lost nothing, as far as can be told, if it is in that life of its data.
     pub(crate) fn unbroken_since(&self, life: u64) -> Option<Moment> {
-        self.node.usable(NONE).ok().filter(|live| live.life == life).map(|live| live.since)
+        self.nodes.living(life).map(|live| live.since)
     }
 
     /// Ends when the connection has gone down or come up again since the last call on this clone.
@@ -150,16 +173,25 @@ impl Connection {
             let (phase, node, reason) = (Phase::Acquire, node.to_owned(), reason.to_owned());
             Err(Error::Unavailable { phase, node, reason })
         };
-        let Some(live) = self.node.usable(NONE).ok().filter(|live| live.life == life) else {
+        let Some(live) = self.nodes.living(life) else {
             return unknown(self.node(), "it was gone before its replicas were known to have the lock");
         };
-        match live.replicas.reached(keys::written(record)).await {
+        let mut reached = live.replicas.reached(keys::written(record)).await;
+        if reached == Reached::Elsewhere
+            && let Some(slot) = self.nodes.slot_beside(&live, record)
+        {
+            // The record's slot is on its way to another master, and nothing new is written there any more, or not yet.
+            reached = live.replicas.reached(keys::of_slot(slot)).await;
+        }
+        match reached {
             Reached::Enough => Ok(()),
             Reached::TooFew { acknowledged, needed } => {
                 let (node, waited) = (live.node.to_string(), self.replication.within);
                 Err(Error::NotReplicated { node, acknowledged, needed, waited })
             }
-            Reached::Unknown => unknown(&live.node, "it does not say which replicas have the lock"),
+            Reached::Elsewhere | Reached::Unknown => {
+                unknown(&live.node, "it does not say which replicas have the lock")
+            }
         }
     }
 
@@ -194,25 +226,32 @@ impl Connection {
         }
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         let (mut by_source, mut dead, mut first) = (false, NONE, Some(started));
+        let (key, mut asked, mut redirects) = (request.place().clone(), None::<Redirect>, 0);
         loop {
             let unanswered = request.repeated;
-            let live = match self.node.usable(dead) {
+            // Where it has moved to may be gone by now, and the slot at a third.
+            let target = match &asked {
+                Some(to) if to.ask || self.nodes.usable(Target::Asked(to), NONE).is_ok() => Target::Asked(to),
+                _ => Target::Key(&key),
+            };
+            let live = match self.nodes.usable(target, dead) {
                 Ok(live) => live,
-                Err(_) => match self.up(dead, patience).await {
+                Err(_) => match self.up(target, dead, patience).await {
                     Ok(live) => {
                         first = None;
                         live
                     }
-                    Err(reason) => {
-                        let node = self.node.name.clone();
-                        return Err(Failure { node, cause: Cause::Unreachable { reason }, unanswered });
+                    Err(Absent { node, reason }) => {
+                        let cause = Cause::Unreachable { reason: reason.to_string() };
+                        return Err(Failure { node, cause, unanswered });
                     }
                 },
             };
             let (epoch, life, node) = (live.epoch, live.life, live.node.clone());
             let fail = |cause| Err(Failure { node: node.clone(), cause, unanswered });
             let sent = first.take().unwrap_or_else(Moment::now);
-            let exchange = live.link.clone().exchange(request, by_source);
+            let asking = matches!(target, Target::Asked(to) if to.ask);
+            let exchange = live.link.clone().exchange(request, by_source, asking);
             let answer = async {
                 select! {
                     biased;
@@ -244,7 +283,32 @@ impl Connection {
                 }
                 Err(_) => Meaning::Unknown { reason: "no answer".into() },
             };
+            if !matches!(meaning, Meaning::NoScript) {
+                asked = None;
+            }
             match meaning {
+                Meaning::Elsewhere(mut redirect) => {
+                    if redirect.host.is_empty() {
+                        // It does not know by what name we reach the others.
+                        redirect.host = live.address.host().to_owned();
+                    }
+                    let Redirect { slot, host, port, .. } = redirect.clone();
+                    if !self.nodes.redirect(redirect.clone()) {
+                        let message = format!(
+                            "slot {slot} is at {host}:{port}: it is a node of a cluster; name it by redis-cluster://"
+                        );
+                        return fail(Cause::Refused { code: "MOVED".into(), message });
+                    }
+                    in_place::settle().await;
+                    // A node may send us on that is not told yet of what it is sent for.
+                    if redirects > 0 && time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
+                        let message = format!("slot {slot} is at {host}:{port}");
+                        return fail(Cause::NotNow { code: "MOVED".into(), message });
+                    }
+                    redirects += 1;
+                    asked = Some(redirect);
+                    dead = NONE;
+                }
                 Meaning::NoScript => {
                     if let Verb::Script(script) = request.verb() {
                         debug!(script = script.name, "not known to the server: sending its source");
@@ -255,8 +319,8 @@ impl Connection {
                     return fail(Cause::Refused { code, message });
                 }
                 Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
-                    if code == "READONLY" {
-                        self.node.doubt();
+                    if code == "READONLY" || code == "CLUSTERDOWN" {
+                        self.nodes.doubt();
                     }
                     in_place::settle().await;
                     if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
@@ -279,18 +343,19 @@ impl Connection {
     }
 
     /// Waits for a connection other than the one of epoch `dead`.
-    async fn up(&self, dead: u64, until: Moment) -> Result<Live, String> {
+    async fn up(&self, target: Target<'_>, dead: u64, until: Moment) -> Result<Live, Absent> {
         in_place::settle().await;
-        let mut status = self.node.watch();
+        let mut changes = self.changes.clone();
         loop {
-            let reason = match self.node.usable(dead) {
+            changes.borrow_and_update();
+            let absent = match self.nodes.usable(target, dead) {
                 Ok(live) => return Ok(live),
-                Err(reason) => reason.to_string(),
+                Err(absent) => absent,
             };
-            match time::timeout(until.remaining(), status.changed()).await {
+            match time::timeout(until.remaining(), changes.changed()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err("the client is closed".into()),
-                Err(_) => return Err(reason),
+                Ok(Err(_)) => return Err(Absent { reason: "the client is closed".into(), ..absent }),
+                Err(_) => return Err(absent),
             }
         }
     }

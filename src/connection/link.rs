@@ -18,17 +18,19 @@ use redis::{Cmd, RedisError, Value};
 pub(super) struct Link {
     pub connection: MultiplexedConnection,
     shortcuts: Shortcuts,
+    /// Each message is for the nodes of its slot alone.
+    sharded: bool,
 }
 
 /// A new one, the server at its end, and the task that drives it.
 pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
-    let until = Moment::now() + options.connect_timeout;
+    let (until, sharded) = (Moment::now() + options.connect_timeout, options.sharded == Some(true));
     let (connection, driver) = address.open(options).await?;
     let mut driver = Box::pin(driver);
     let meeting = async {
         let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
         let nobody = keys::nobodys();
-        let probing = Shortcuts::probe(connection.clone(), &nobody);
+        let probing = Shortcuts::probe(connection.clone(), &nobody, sharded);
         let shortcuts = time::timeout(until.remaining(), probing).await.unwrap_or_default();
         Ok::<_, Error>((server, shortcuts))
     };
@@ -39,25 +41,32 @@ pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, 
             return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
         }
     };
-    Ok((Link { connection, shortcuts }, server, task::spawn(driver)))
+    Ok((Link { connection, shortcuts, sharded }, server, task::spawn(driver)))
 }
 
 impl Link {
-    /// Sends `request` once. `None` if its shortcut did nothing.
+    /// Sends `request` once; `asking` what the node is about to get. `None` if its shortcut did nothing.
     pub(super) async fn exchange(
         mut self,
         request: &Request,
         by_source: bool,
+        asking: bool,
     ) -> Result<Option<Reply>, RedisError> {
+        if asking {
+            let mut both = redis::pipe();
+            both.cmd("ASKING").add_command(encode(request, by_source, self.sharded));
+            let mut answers = self.connection.send_packed_commands(&both, 1, 1).await?;
+            return told(Ok(answers.pop().unwrap_or(Value::Nil))).map(|value| Some(decode(value)));
+        }
         if let Some(shortcut) = request.shortcut() {
             return self.shortcuts.take(shortcut, &mut self.connection, &request.keys()[0]).await;
         }
-        let command = encode(request, by_source);
+        let command = encode(request, by_source, self.sharded);
         told(self.connection.send_packed_command(&command).await).map(|value| Some(decode(value)))
     }
 }
 
-fn encode(request: &Request, by_source: bool) -> Cmd {
+fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
     let mut command = match request.verb() {
         Verb::Command(name) => redis::cmd(name),
         Verb::Script(script) => {
@@ -76,13 +85,19 @@ fn encode(request: &Request, by_source: bool) -> Cmd {
             Arg::Literal(text) => command.arg(*text),
         };
     }
+    if sharded
+        && let Verb::Script(script) = request.verb()
+        && let Some(word) = script.sharded()
+    {
+        command.arg(word);
+    }
     command
 }
 
 /// As it is written to the socket.
 #[cfg(measuring)]
 pub(crate) fn packed(request: &Request) -> Vec<u8> {
-    encode(request, false).get_packed_command()
+    encode(request, false, false).get_packed_command()
 }
 
 pub(super) fn decode(value: Value) -> Reply {

@@ -5,17 +5,22 @@
 //! a `link` is one socket.
 
 mod address;
+mod cluster;
 mod commands;
 mod finder;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod link;
 mod node;
+mod nodes;
+mod places;
 mod replicas;
 #[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
 mod secure;
 mod server;
 mod servers;
+#[cfg_attr(all(test, shuttle), allow(dead_code))]
+mod sharded;
 mod shortcuts;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/socket.rs")]
 mod socket;
@@ -26,6 +31,7 @@ use address::Address;
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;
+pub(crate) use places::{Place, Places};
 #[cfg(all(test, shuttle))]
 pub(crate) use secure::Connector;
 pub(crate) use servers::Servers;
@@ -33,6 +39,7 @@ pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
 use crate::sync::{random, time};
+use cluster::Redirect;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::io;
 use std::sync::Arc;
@@ -42,6 +49,8 @@ use std::time::Duration;
 enum Meaning {
     /// The server does not know the digest: send the source.
     NoScript,
+    /// The request did not run, and may at another node.
+    Elsewhere(Redirect),
     /// The request did not run, and may do so a little later.
     NotNow { code: String, message: String },
     /// The server refused for good; nothing was written.
@@ -59,6 +68,13 @@ fn meaning(error: &RedisError) -> Meaning {
     const NOT_PERMITTED: [&str; 2] = ["The user executing the script", "ACL failure in script"];
     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
         return Meaning::NoScript;
+    }
+    if let Some((address, slot)) = error.redirect_node()
+        && let Some((host, port)) = address.rsplit_once(':')
+        && let Ok(port) = port.parse()
+    {
+        let ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
+        return Meaning::Elsewhere(Redirect { slot, host: host.to_owned(), port, ask });
     }
     let Some(code) = error.code() else {
         return Meaning::Unknown { reason: error.to_string() };

@@ -25,6 +25,8 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Node {
     /// As errors name it while there is no connection.
     pub name: Arc<str>,
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
+    pub finder: Arc<Finder>,
     status: watch::Receiver<Status>,
     doubted: Arc<Notify>,
 }
@@ -45,6 +47,7 @@ pub(super) struct Live {
     /// The server may have lost what was written before, and not what was written since.
     pub since: Moment,
     pub node: Arc<str>,
+    pub address: Arc<Address>,
     pub link: Link,
     pub replicas: Arc<Replicas>,
     end: Arc<End>,
@@ -79,6 +82,10 @@ impl Shared {
         Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()) }
     }
 
+    pub(super) fn changed(&self) {
+        self.changes.send_replace(());
+    }
+
     pub(super) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
@@ -101,6 +108,23 @@ impl Node {
         Ok((supervisor.node(), task::spawn(async move { supervisor.run(up).await })))
     }
 
+    /// Starts the supervisor on the current runtime, which then connects. The server is an `heir` if it may have come in for
+    /// another whose data it has.
+    pub(super) fn start(
+        finder: Finder,
+        options: &Options,
+        shared: &Shared,
+        heir: bool,
+    ) -> (Self, JoinHandle<()>) {
+        let mut supervisor = Supervisor { heir, ..Supervisor::new(finder, options, shared) };
+        let node = supervisor.node();
+        let keeping = async move {
+            let up = supervisor.reopen().await;
+            supervisor.run(up).await;
+        };
+        (node, task::spawn(keeping))
+    }
+
     /// The connection, if it is another than the one of epoch `dead`; or why there is none.
     pub(super) fn usable(&self, dead: u64) -> Result<Live, Arc<str>> {
         match &*self.status.borrow() {
@@ -114,13 +138,6 @@ impl Node {
     pub(super) fn doubt(&self) {
         self.doubted.notify_one();
     }
-
-    /// Of which the changes to come are told.
-    pub(super) fn watch(&self) -> watch::Receiver<Status> {
-        let mut status = self.status.clone();
-        status.borrow_and_update();
-        status
-    }
 }
 
 /// Keeps a node connected.
@@ -133,6 +150,8 @@ struct Supervisor {
     /// Who answered last, in which life of its data.
     met: Option<(Server, u64)>,
     since: Moment,
+    /// It may not have all that another had before, however long it has been running.
+    heir: bool,
 }
 
 /// A connection that is up, and the task that drives it.
@@ -166,12 +185,14 @@ impl Supervisor {
             doubted: Arc::default(),
             met: None,
             since: Moment::now(),
+            heir: false,
         }
     }
 
     fn node(&self) -> Node {
         Node {
             name: self.finder.name().into(),
+            finder: Arc::new(self.finder.clone()),
             status: self.status.subscribe(),
             doubted: self.doubted.clone(),
         }
@@ -260,7 +281,7 @@ impl Supervisor {
         let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options);
         let life = match &self.met {
             None => {
-                self.since = Moment::now() - server.uptime;
+                self.since = if self.heir { Moment::now() } else { Moment::now() - server.uptime };
                 self.shared.draw()
             }
             Some((met, life)) if known && met.run_id == server.run_id => *life,
@@ -279,8 +300,16 @@ impl Supervisor {
             self.met = Some((server, life));
         }
         let (since, epoch) = (self.since, self.shared.draw());
-        let live =
-            Live { epoch, life, since, node: address.node().into(), link, replicas, end: Arc::default() };
+        let live = Live {
+            epoch,
+            life,
+            since,
+            node: address.node().into(),
+            address: Arc::new(address.clone()),
+            link,
+            replicas,
+            end: Arc::default(),
+        };
         Up { driver, live }
     }
 }

@@ -4,7 +4,7 @@
 //! Everyone who wants to know at one time shares one `WAIT` (a group commit). It counts what its own connection wrote, so
 //! each first writes a key that is gone at once; the replicas that have that have all that was written before it.
 
-use super::{Address, link, told};
+use super::{Address, Meaning, link, meaning, told};
 use crate::clock::Moment;
 use crate::options::{Options, Replication, millis};
 use crate::sync::task::{self, JoinHandle};
@@ -54,6 +54,8 @@ pub(super) enum Reached {
         acknowledged: u32,
         needed: u32,
     },
+    /// The key is another server's, or about to be.
+    Elsewhere,
     /// The server could not be asked.
     Unknown,
 }
@@ -147,8 +149,12 @@ impl Replicas {
             true => Reached::Enough,
             false => Reached::TooFew { acknowledged, needed },
         };
-        let of = |written: &Value| {
-            if matches!(written, Value::ServerError(_)) { Reached::Unknown } else { reached }
+        let of = |written: &Value| match written {
+            Value::ServerError(error) => match meaning(&error.clone().into()) {
+                Meaning::Elsewhere(_) => Reached::Elsewhere,
+                _ => Reached::Unknown,
+            },
+            _ => reached,
         };
         Some(written.iter().map(of).collect())
     }

@@ -22,6 +22,8 @@ struct Permitted {
     set: AtomicBool,
     transactions: AtomicBool,
     delete_if: Option<DeleteIf>,
+    /// What sends a message.
+    publish: &'static str,
 }
 
 /// How the server deletes a string that has a given value.
@@ -45,7 +47,7 @@ impl DeleteIf {
 impl Shortcuts {
     /// Tries the ways without doing anything: an empty transaction, because one that is not permitted would run in
     /// part; and at `nobody`, a key that there is not, `RESTORE` of what it cannot read, and what deletes nothing.
-    pub(super) async fn probe(mut connection: MultiplexedConnection, nobody: &str) -> Self {
+    pub(super) async fn probe(mut connection: MultiplexedConnection, nobody: &str, sharded: bool) -> Self {
         let mut tries = redis::pipe();
         tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(0).arg("");
         DeleteIf::DelIfEq.put(&mut tries, nobody, "");
@@ -71,6 +73,7 @@ impl Shortcuts {
             set: true.into(),
             transactions: transactions.into(),
             delete_if,
+            publish: if sharded { "SPUBLISH" } else { "PUBLISH" },
         }))
     }
 
@@ -118,7 +121,7 @@ impl Shortcuts {
                             }
                         }
                     }
-                    commands.cmd("PUBLISH").arg(channel.as_bytes()).arg("0").cmd("EXEC");
+                    commands.cmd(self.0.publish).arg(channel.as_bytes()).arg("0").cmd("EXEC");
                     commands
                 });
                 match connection.send_packed_commands(commands, 0, 4).await?.as_slice() {
@@ -150,7 +153,7 @@ impl Shortcuts {
     /// A refusal that is not of the moment is final.
     fn refused(&self, permitted: &AtomicBool, error: RedisError) -> Result<Option<Reply>, RedisError> {
         let code = match meaning(&error) {
-            Meaning::Unknown { .. } => return Err(error),
+            Meaning::Unknown { .. } | Meaning::Elsewhere(_) => return Err(error),
             Meaning::Refused { code, .. } => code,
             Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
         };

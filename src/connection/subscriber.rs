@@ -1,8 +1,10 @@
 //! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
 //! subscriptions and replies to commands could be taken for each other.
 
-use super::{Meaning, Servers, meaning};
-use crate::error::Result;
+use super::places::{At, Place, Shard};
+use super::sharded::{self, ShardSink, ShardStream};
+use super::{Meaning, meaning};
+use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sync::time;
 use redis::aio::{PubSubSink, PubSubStream};
@@ -14,41 +16,85 @@ use tokio_stream::StreamExt;
 #[derive(Clone)]
 pub(crate) struct Subscriber {
     node: Arc<str>,
-    sink: PubSubSink,
+    sink: Sink,
     timeout: Duration,
 }
 
+#[derive(Clone)]
+enum Sink {
+    Plain(PubSubSink),
+    Sharded(Box<(ShardSink, Shard)>),
+}
+
 /// The side that listens. Dropping it closes the connection.
-pub(crate) struct Messages(PubSubStream);
+pub(crate) struct Messages(Stream);
+
+enum Stream {
+    Plain(PubSubStream),
+    Sharded(ShardStream),
+}
 
 /// Why a subscription was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsubscribed {
     /// The server refuses: the user may not.
     Refused,
+    /// Its messages are heard at another place by now.
+    Elsewhere,
     /// The connection broke, or did not answer in time, or the server can't for now: all is made anew.
     Broken,
 }
 
 impl Subscriber {
-    pub(crate) async fn open(servers: &Servers, options: &Options) -> Result<(Self, Messages)> {
-        let address = servers.finder().find(options).await?;
-        Ok(Self::split(address.open_subscriber(options).await?, address.node(), options.response_timeout))
+    pub(crate) async fn open(place: &Place, options: &Options) -> Result<(Self, Messages)> {
+        let timeout = options.response_timeout;
+        match &place.at {
+            At::Anywhere(servers) => {
+                let mut problem = Error::misuse("no server is named");
+                for address in servers.listening(options).await? {
+                    match address.open_subscriber(options).await {
+                        Ok(connection) => return Ok(Self::split(connection, address.node(), timeout)),
+                        Err(error) => problem = error,
+                    }
+                }
+                Err(problem)
+            }
+            At::Master(shard) => {
+                let address = shard.node.finder.find(options).await?;
+                let (sink, stream) = sharded::open(&address, options).await?;
+                let (node, sink) = (place.name.clone(), Sink::Sharded(Box::new((sink, shard.clone()))));
+                Ok((Self { node, sink, timeout }, Messages(Stream::Sharded(stream))))
+            }
+        }
     }
 
     pub(super) fn split(connection: redis::aio::PubSub, node: &str, timeout: Duration) -> (Self, Messages) {
         let (sink, stream) = connection.split();
-        (Self { node: node.into(), sink, timeout }, Messages(stream))
+        (Self { node: node.into(), sink: Sink::Plain(sink), timeout }, Messages(Stream::Plain(stream)))
     }
 
-    pub(crate) fn node(&self) -> &str {
+    pub(crate) fn node(&self) -> &Arc<str> {
         &self.node
+    }
+
+    /// Whether messages of that channel are heard here, as far as is known.
+    pub(crate) fn hears(&self, channel: &str) -> bool {
+        match &self.sink {
+            Sink::Plain(_) => true,
+            Sink::Sharded(sharded) => sharded.1.has(channel),
+        }
     }
 
     /// Ends once the server has confirmed every channel.
     pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
-        within(self.timeout, self.sink.subscribe(names)).await
+        match &mut self.sink {
+            Sink::Plain(sink) => within(self.timeout, sink.subscribe(names), None).await,
+            Sink::Sharded(sharded) => {
+                let (sink, shard) = &mut **sharded;
+                within(self.timeout, sink.subscribe(channels), Some(shard)).await
+            }
+        }
     }
 
     pub(crate) async fn unsubscribe(
@@ -56,29 +102,53 @@ impl Subscriber {
         channels: &[Arc<str>],
     ) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
-        within(self.timeout, self.sink.unsubscribe(names)).await
+        match &mut self.sink {
+            Sink::Plain(sink) => within(self.timeout, sink.unsubscribe(names), None).await,
+            Sink::Sharded(sharded) => {
+                let (sink, shard) = &mut **sharded;
+                within(self.timeout, sink.unsubscribe(channels), Some(shard)).await
+            }
+        }
     }
 
     /// A half-open link is found by nothing else.
     pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
-        within(self.timeout, self.sink.ping::<redis::Value>()).await.map(drop)
+        match &mut self.sink {
+            Sink::Plain(sink) => within(self.timeout, sink.ping::<redis::Value>(), None).await.map(drop),
+            Sink::Sharded(sharded) => {
+                let (sink, shard) = &mut **sharded;
+                within(self.timeout, sink.ping(), Some(shard)).await
+            }
+        }
     }
 }
 
 impl Messages {
     /// The channel of the next message; `None` once the connection has dropped.
     pub(crate) async fn next(&mut self) -> Option<String> {
-        self.0.next().await.map(|message| message.get_channel_name().to_owned())
+        match &mut self.0 {
+            Stream::Plain(stream) => stream.next().await.map(|message| message.get_channel_name().to_owned()),
+            Stream::Sharded(stream) => stream.next().await,
+        }
     }
 }
 
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = redis::RedisResult<T>>,
+    shard: Option<&Shard>,
 ) -> std::result::Result<T, Unsubscribed> {
-    match time::timeout(limit, asked).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) if matches!(meaning(&error), Meaning::Refused { .. }) => Err(Unsubscribed::Refused),
+    let error = match time::timeout(limit, asked).await {
+        Ok(Ok(value)) => return Ok(value),
+        Ok(Err(error)) => error,
+        Err(_) => return Err(Unsubscribed::Broken),
+    };
+    match (meaning(&error), shard) {
+        (Meaning::Refused { .. }, _) => Err(Unsubscribed::Refused),
+        (Meaning::Elsewhere(redirect), Some(shard)) => {
+            shard.cluster.redirects.meet(redirect);
+            Err(Unsubscribed::Elsewhere)
+        }
         _ => Err(Unsubscribed::Broken),
     }
 }

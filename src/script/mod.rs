@@ -29,6 +29,7 @@ pub(crate) struct Script {
     pub name: &'static str,
     pub source: &'static str,
     sha: OnceLock<String>,
+    tells: OnceLock<bool>,
 }
 
 impl Script {
@@ -36,12 +37,23 @@ impl Script {
     pub(crate) fn sha(&self) -> &str {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.source).digest().to_string())
     }
+
+    /// What is said behind all arguments to a script that has to do with messages, where each of them is for the nodes of its
+    /// slot alone: the command that sends such a message.
+    pub(crate) fn sharded(&self) -> Option<&'static str> {
+        self.tells.get_or_init(|| self.source.contains("'spublish'")).then_some("spublish")
+    }
 }
 
 macro_rules! scripts {
     ($($ident:ident = $name:literal;)*) => {
         $(pub(crate) static $ident: Script =
-            Script { name: $name, source: include_str!(concat!("../../lua/", $name, ".lua")), sha: OnceLock::new() };)*
+            Script {
+                name: $name,
+                source: include_str!(concat!("../../lua/", $name, ".lua")),
+                sha: OnceLock::new(),
+                tells: OnceLock::new(),
+            };)*
         /// All of them, for what must hold for every script.
         #[cfg(test)]
         pub(crate) static ALL: &[&Script] = &[$(&$ident),*];
@@ -229,6 +241,14 @@ impl Request {
         &self.asked.keys
     }
 
+    /// What says which node it is for: its first key, or what a script without keys is told first.
+    pub(crate) fn place(&self) -> &Arc<str> {
+        match (&*self.asked.keys, &*self.asked.args) {
+            ([key, ..], _) | ([], [Arg::Text(key), ..]) => key,
+            _ => unreachable!("a request is about something"),
+        }
+    }
+
     /// The arguments for the next send.
     pub(crate) fn args(&self) -> impl Iterator<Item = &Arg> {
         let flagged = self.repeated && self.asked.repeat == Repeat::Flagged;
@@ -408,7 +428,8 @@ mod tests {
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());
-            assert_eq!([request.keys().len(), request.args().count()], used, "{}", script.name);
+            let said = request.args().count() + usize::from(script.sharded().is_some());
+            assert_eq!([request.keys().len(), said], used, "{}", script.name);
         }
     }
 

@@ -5,6 +5,7 @@ mod bad_input;
 mod cancellation;
 mod cancelled_calls;
 mod cancelled_tasks;
+mod cluster;
 mod examples;
 mod expirable_semaphores;
 mod faults;

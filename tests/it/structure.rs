@@ -50,6 +50,7 @@ const RULE: &[(&str, &[&str])] = &[
             "contend",
             "error",
             "in_place",
+            "keys",
             "lane",
             "options",
             "owner",

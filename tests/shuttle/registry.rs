@@ -3,7 +3,7 @@
 use super::run::{Pace, run};
 use super::server::server;
 use super::sync::{atomic, below, task, time};
-use crate::connection::Servers;
+use crate::connection::{Places, Servers};
 use crate::options::Options;
 use crate::pubsub::PubSub;
 use crate::wakeup::Signal;
@@ -16,9 +16,8 @@ use std::time::Duration;
 fn who_is_confirmed_hears_every_message() {
     run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
-        let serving = task::spawn(
-            pubsub.clone().serve(Servers::parse("redis://server", None).expect("a URL"), Options::default()),
-        );
+        let servers = Servers::parse("redis://server", None).expect("a URL");
+        let serving = task::spawn(pubsub.clone().serve(Places::Anywhere(servers), Options::default()));
         let channel: Arc<str> = "channel".into();
         let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));
         let listeners: Vec<_> = (0..3)

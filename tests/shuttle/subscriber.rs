@@ -1,6 +1,6 @@
 //! In the place of `src/connection/subscriber.rs`: subscriptions at the server of these tests.
 
-use super::Servers;
+use super::Place;
 use crate::error::Result;
 use crate::options::Options;
 use crate::shuttled::server::{self, Link};
@@ -8,7 +8,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 #[derive(Clone)]
-pub(crate) struct Subscriber(Arc<Link>);
+pub(crate) struct Subscriber {
+    node: Arc<str>,
+    link: Arc<Link>,
+}
 
 pub(crate) struct Messages(mpsc::UnboundedReceiver<String>);
 
@@ -16,32 +19,38 @@ pub(crate) struct Messages(mpsc::UnboundedReceiver<String>);
 pub(crate) enum Unsubscribed {
     #[allow(dead_code)]
     Refused,
+    #[allow(dead_code)]
+    Elsewhere,
     Broken,
 }
 
 impl Subscriber {
-    pub(crate) async fn open(_servers: &Servers, _options: &Options) -> Result<(Self, Messages)> {
+    pub(crate) async fn open(_place: &Place, _options: &Options) -> Result<(Self, Messages)> {
         let (link, messages) = server::listen().await;
-        Ok((Self(Arc::new(link)), Messages(messages)))
+        Ok((Self { node: "server".into(), link: Arc::new(link) }, Messages(messages)))
     }
 
-    pub(crate) fn node(&self) -> &str {
-        "server"
+    pub(crate) fn node(&self) -> &Arc<str> {
+        &self.node
+    }
+
+    pub(crate) fn hears(&self, _channel: &str) -> bool {
+        true
     }
 
     pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
-        self.0.subscribe(channels).await.ok_or(Unsubscribed::Broken)
+        self.link.subscribe(channels).await.ok_or(Unsubscribed::Broken)
     }
 
     pub(crate) async fn unsubscribe(
         &mut self,
         channels: &[Arc<str>],
     ) -> std::result::Result<(), Unsubscribed> {
-        self.0.unsubscribe(channels).await.ok_or(Unsubscribed::Broken)
+        self.link.unsubscribe(channels).await.ok_or(Unsubscribed::Broken)
     }
 
     pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
-        self.0.is_up().await.then_some(()).ok_or(Unsubscribed::Broken)
+        self.link.is_up().await.then_some(()).ok_or(Unsubscribed::Broken)
     }
 }
 

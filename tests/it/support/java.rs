@@ -107,6 +107,11 @@ impl Java {
         self.connect(address, watchdog_ms, &[]).await.unwrap_or_else(|error| panic!("Java threw {error}"))
     }
 
+    /// The same with settings of Redisson's.
+    pub async fn client_in(self: &Arc<Self>, address: &str, settings: &[&str]) -> JavaClient {
+        self.connect(address, 0, settings).await.unwrap_or_else(|error| panic!("Java threw {error}"))
+    }
+
     async fn connect(
         self: &Arc<Self>,
         address: &str,

@@ -4,6 +4,7 @@
 #![allow(dead_code)]
 
 pub mod clock;
+pub mod cluster;
 pub mod contender;
 pub mod crossing;
 pub mod group;

@@ -149,6 +149,10 @@ impl Server {
         drop(self.running.take());
     }
 
+    pub fn lives(&self) -> bool {
+        self.running.is_some()
+    }
+
     /// Kills the server unless it is dead, and starts an empty one on the same port.
     pub fn restart(&mut self) {
         self.kill();

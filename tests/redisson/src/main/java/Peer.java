@@ -586,6 +586,18 @@ public final class Peer {
                     }
                 }
             }
+            for (Object target : List.of(config, server)) {
+                for (Method setter : target.getClass().getMethods()) {
+                    if (setter.getName().equals(method) && setter.getParameterTypes()[0].isEnum()) {
+                        for (Object constant : setter.getParameterTypes()[0].getEnumConstants()) {
+                            if (constant.toString().equals(value)) {
+                                call(target, method, constant);
+                                return;
+                            }
+                        }
+                    }
+                }
+            }
             throw new UnsupportedOperationException("this Redisson has no setting " + key);
         }
 

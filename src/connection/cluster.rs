@@ -1,0 +1,380 @@
+//! The masters of a cluster, and which of them has which slot.
+//!
+//! One task, the keeper, owns it all: it asks the nodes who has what, keeps each master connected, and follows the redirects
+//! that requests meet. Others see a snapshot ([`Layout`]), and tell the keeper what they met ([`Redirects`]).
+
+use super::finder::Finder;
+use super::node::{Node, Shared};
+use super::servers::Known;
+use super::{Address, connect_error, told};
+use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
+use crate::keys::SLOTS;
+use crate::options::Options;
+use crate::sync::task::JoinHandle;
+use crate::sync::{Mutex, select, time};
+use redis::Value;
+use redis::aio::MultiplexedConnection;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tracing::{debug, info};
+
+/// How often the nodes are asked who has what, as long as nothing seems to have changed.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often at most.
+const GAP: Duration = Duration::from_millis(50);
+/// For how long a node without slots is kept that is being given its first.
+const GUEST: Duration = Duration::from_secs(60);
+
+/// Who has what, at one time.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    /// For each slot its master.
+    slots: Vec<Option<Node>>,
+    masters: HashMap<Arc<str>, Node>,
+}
+
+/// What requests met that the layout does not say.
+#[derive(Debug, Default)]
+pub(super) struct Redirects {
+    met: Mutex<Vec<Redirect>>,
+    notify: Notify,
+}
+
+/// A slot is, or is about to be, at that node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    pub slot: u16,
+    pub host: String,
+    pub port: u16,
+    /// Only what is asked for there expressly.
+    pub ask: bool,
+}
+
+impl Redirects {
+    /// The layout is out of date.
+    pub(super) fn doubt(&self) {
+        self.notify.notify_one();
+    }
+
+    pub(super) fn meet(&self, redirect: Redirect) {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner).push(redirect);
+        self.notify.notify_one();
+    }
+
+    fn take(&self) -> Vec<Redirect> {
+        std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Layout {
+    pub(super) fn master_of(&self, slot: u16) -> Option<&Node> {
+        self.slots[usize::from(slot)].as_ref()
+    }
+
+    pub(super) fn at(&self, host: &str, port: u16) -> Option<&Node> {
+        self.masters.get(format!("{host}:{port}").as_str())
+    }
+
+    pub(super) fn masters(&self) -> impl Iterator<Item = &Node> {
+        self.masters.values()
+    }
+}
+
+/// What one node says.
+#[derive(Debug)]
+struct Told {
+    ranges: Vec<Range>,
+    /// It knows messages for the nodes of one slot alone.
+    sharded: bool,
+}
+
+/// A range of slots and its master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    first: u16,
+    last: u16,
+    host: String,
+    port: u16,
+}
+
+pub(super) struct Keeper {
+    known: Arc<Known>,
+    options: Options,
+    shared: Shared,
+    layout: watch::Sender<Arc<Layout>>,
+    redirects: Arc<Redirects>,
+    supervisors: HashMap<Arc<str>, Supervised>,
+    /// Those to which requests were sent on, and when last.
+    guests: HashMap<Arc<str>, Moment>,
+    /// The first layout is there: what comes in has taken something over.
+    running: bool,
+}
+
+/// Ends with this.
+struct Supervised(JoinHandle<()>);
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What the others have of a keeper.
+#[derive(Clone, Debug)]
+pub(super) struct Cluster {
+    pub layout: watch::Receiver<Arc<Layout>>,
+    pub redirects: Arc<Redirects>,
+    /// Each message is for the nodes of its slot alone.
+    pub sharded: bool,
+}
+
+impl Keeper {
+    /// Learns of the cluster from the first seed that answers. Ends once its masters are connected.
+    pub(super) async fn connect(
+        known: Arc<Known>,
+        options: &Options,
+        shared: &Shared,
+    ) -> Result<(Self, Cluster)> {
+        let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
+        let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
+        let (told, at) = ask_any(&known.nodes(), options).await?;
+        let sharded = options.sharded.unwrap_or(told.sharded);
+        debug!(sharded, "the messages of the cluster");
+        let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
+        let mut keeper = Self {
+            known,
+            options: Options { sharded: Some(sharded), ..options.clone() },
+            shared: shared.clone(),
+            layout,
+            redirects,
+            supervisors: HashMap::new(),
+            guests: HashMap::new(),
+            running: false,
+        };
+        keeper.install(told.ranges, &at);
+        keeper.running = true;
+        keeper.connected().await?;
+        Ok((keeper, cluster))
+    }
+
+    /// Waits until most of the masters are connected to.
+    async fn connected(&self) -> Result<()> {
+        let limit = self.options.connect_timeout;
+        let mut changes = self.shared.changes();
+        let layout = self.layout.borrow().clone();
+        let all = async {
+            loop {
+                changes.borrow_and_update();
+                if layout.masters().all(|node| node.usable(0).is_ok()) || changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        let _ = time::timeout(limit, all).await;
+        let down: Vec<_> =
+            layout.masters().filter_map(|node| Some((node.name.clone(), node.usable(0).err()?))).collect();
+        match down.first() {
+            Some((node, reason)) if down.len() * 2 >= layout.masters.len() => Err(Error::Unavailable {
+                phase: Phase::Connect,
+                node: node.to_string(),
+                reason: format!(
+                    "{} of the {} masters of the cluster can't be reached; of this one: {reason}",
+                    down.len(),
+                    layout.masters.len()
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Serves for ever; meant for a task of its own.
+    pub(super) async fn run(mut self) {
+        let mut asking = JoinSet::new();
+        let mut changes = self.shared.changes();
+        let (mut next, mut soon) = (Moment::now() + LOOK, Moment::now());
+        let mut turn = 0;
+        loop {
+            select! {
+                () = self.redirects.notify.notified() => next = soon,
+                _ = changes.changed() => next = soon,
+                () = time::sleep(next.remaining()), if asking.is_empty() => {
+                    turn += 1;
+                    let layout = self.layout.borrow().clone();
+                    asking.spawn(look(layout, turn, self.known.clone(), self.options.clone()));
+                }
+                Some(answer) = asking.join_next() => {
+                    soon = Moment::now() + GAP;
+                    let broken = match answer {
+                        Ok(Ok((told, at))) => {
+                            self.install(told.ranges, &at);
+                            self.layout.borrow().masters().any(|node| node.usable(0).is_err())
+                        }
+                        Ok(Err(error)) => {
+                            debug!(%error, "no node says who has what");
+                            true
+                        }
+                        Err(_) => true,
+                    };
+                    next = if broken { soon } else { soon + LOOK };
+                }
+            }
+            self.follow();
+        }
+    }
+
+    /// Takes redirects at their word, at once: whoever met one waits for that.
+    fn follow(&mut self) {
+        let met = self.redirects.take();
+        if met.is_empty() {
+            return;
+        }
+        let mut layout = (**self.layout.borrow()).clone();
+        for Redirect { slot, host, port, ask } in met {
+            let node = self.node(&mut layout, &self.known.seeds[0].at(host, port));
+            match ask {
+                true => _ = self.guests.insert(node.name.clone(), Moment::now()),
+                false => layout.slots[usize::from(slot)] = Some(node),
+            }
+        }
+        self.publish(layout);
+    }
+
+    fn node(&mut self, layout: &mut Layout, address: &Address) -> Node {
+        let name: Arc<str> = address.node().into();
+        if let Some(node) = layout.masters.get(&name) {
+            return node.clone();
+        }
+        let (node, supervisor) =
+            Node::start(Finder::At(address.clone()), &self.options, &self.shared, self.running);
+        self.supervisors.insert(name.clone(), Supervised(supervisor));
+        layout.masters.insert(name, node.clone());
+        node
+    }
+
+    /// `at` is who said so.
+    fn install(&mut self, ranges: Vec<Range>, at: &Address) {
+        let old = self.layout.borrow().clone();
+        let mut found = Vec::new();
+        let mut new = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
+        for Range { first, last, host, port } in ranges {
+            let host = if host.is_empty() { at.host().to_owned() } else { host };
+            let address = at.at(host, port);
+            if let Some(node) = old.masters.get(address.node()) {
+                new.masters.insert(address.node().into(), node.clone());
+            }
+            let node = self.node(&mut new, &address);
+            found.push(address);
+            for slot in first..=last {
+                new.slots[usize::from(slot)] = Some(node.clone());
+            }
+        }
+        self.known.find(found);
+        self.guests.retain(|_, met| Moment::now().since(*met) < GUEST);
+        for name in self.guests.keys() {
+            if let Some(node) = old.masters.get(name) {
+                new.masters.entry(name.clone()).or_insert_with(|| node.clone());
+            }
+        }
+        self.supervisors.retain(|name, _| new.masters.contains_key(name));
+        let slots = |layout: &Layout| {
+            layout.slots.iter().map(|node| node.as_ref().map(|n| n.name.clone())).collect::<Vec<_>>()
+        };
+        let same = new.masters.len() == old.masters.len()
+            && new.masters.keys().all(|name| old.masters.contains_key(name));
+        if !same || slots(&new) != slots(&old) {
+            info!(masters = new.masters.len(), "the cluster's slots are laid out anew");
+            self.publish(new);
+        }
+    }
+
+    fn publish(&self, layout: Layout) {
+        self.layout.send_replace(Arc::new(layout));
+        self.shared.changed();
+    }
+}
+
+/// Who has what by the word of the first node that answers, and that node.
+async fn ask_any(nodes: &[Address], options: &Options) -> Result<(Told, Address)> {
+    let mut problem = Error::misuse("no node of the cluster is named");
+    for node in nodes {
+        let asking = async {
+            let (connection, driver) = node.open(options).await?;
+            select! {
+                told = ask(connection, node.node(), options) => told,
+                () = driver => Err(unavailable(node.node(), "the connection dropped")),
+            }
+        };
+        match asking.await {
+            Ok(told) => return Ok((told, node.clone())),
+            Err(error) => problem = error,
+        }
+    }
+    Err(problem)
+}
+
+/// The same of the nodes that are connected to, of another at each `turn`: one may be cut off from the rest. Of the seeds where
+/// none is.
+async fn look(
+    layout: Arc<Layout>,
+    turn: usize,
+    known: Arc<Known>,
+    options: Options,
+) -> Result<(Told, Address)> {
+    let first = turn % layout.masters.len().max(1);
+    for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
+        if let Ok(live) = node.usable(0)
+            && let Ok(told) = ask(live.link.connection, &live.node, &options).await
+        {
+            return Ok((told, (*live.address).clone()));
+        }
+    }
+    ask_any(&known.nodes(), &options).await
+}
+
+async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Options) -> Result<Told> {
+    let mut commands = redis::pipe();
+    commands.cmd("CLUSTER").arg("SLOTS").cmd("PUBSUB").arg("SHARDNUMSUB");
+    let answers = connection.send_packed_commands(&commands, 0, 2);
+    match time::timeout(options.response_timeout, answers).await {
+        Ok(Ok(answers)) => {
+            let mut answers = answers.into_iter();
+            let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
+            let ranges = read(ranges.map_err(|error| connect_error(&error, node))?)
+                .ok_or_else(|| unavailable(node, "its answer about the slots is not understood"))?;
+            Ok(Told { ranges, sharded: matches!(answers.next(), Some(Value::Array(_))) })
+        }
+        Ok(Err(error)) => Err(connect_error(&error, node)),
+        Err(_) => {
+            let (phase, node, waited) = (Phase::Connect, node.to_owned(), options.response_timeout);
+            Err(Error::TimedOut { phase, node, waited })
+        }
+    }
+}
+
+fn unavailable(node: &str, reason: &str) -> Error {
+    Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason: reason.to_owned() }
+}
+
+/// Ranges, each with its master first. A master without a name of its own is the one that was asked.
+fn read(answer: Value) -> Option<Vec<Range>> {
+    let Value::Array(ranges) = answer else { return None };
+    let range = |range: Value| {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), Value::Array(master), ..] = parts.as_slice() else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = master.as_slice() else { return None };
+        let host = match host {
+            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
+            Value::Nil => String::new(),
+            _ => return None,
+        };
+        let slot = |n: &i64| u16::try_from(*n).ok().filter(|slot| *slot < SLOTS);
+        Some(Range { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
+    };
+    ranges.into_iter().map(range).collect()
+}

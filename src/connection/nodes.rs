@@ -1,0 +1,135 @@
+//! Which node a request goes to.
+
+use super::cluster::{Cluster, Keeper, Redirect};
+use super::node::{Live, Node, Shared};
+use super::{Places, Servers};
+use crate::error::Result;
+use crate::keys;
+use crate::options::Options;
+use crate::sync::task::{self, JoinHandle};
+use std::sync::Arc;
+
+/// The nodes of a client, each kept connected to. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) enum Nodes {
+    One(Node),
+    Cluster(Cluster),
+}
+
+/// Where to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'a> {
+    /// To the master of that key.
+    Key(&'a str),
+    /// To where a master sent us.
+    Asked(&'a Redirect),
+}
+
+/// Why there is no connection, and to whom.
+pub(super) struct Absent {
+    pub node: Arc<str>,
+    pub reason: Arc<str>,
+}
+
+impl Nodes {
+    /// Connects, and starts the task that stays connected on the current runtime.
+    pub(super) async fn connect(
+        servers: &Servers,
+        options: &Options,
+        shared: &Shared,
+    ) -> Result<(Self, JoinHandle<()>)> {
+        match servers {
+            Servers::One(finder) => {
+                let options = Options { sharded: None, ..options.clone() };
+                let (node, supervisor) = Node::connect(finder.clone(), &options, shared).await?;
+                Ok((Self::One(node), supervisor))
+            }
+            Servers::Cluster(known) => {
+                let (keeper, cluster) = Keeper::connect(known.clone(), options, shared).await?;
+                Ok((Self::Cluster(cluster), task::spawn(keeper.run())))
+            }
+        }
+    }
+
+    /// The connection there, if it is another than the one of epoch `dead`.
+    pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Live, Absent> {
+        fn at(node: &Node, dead: u64) -> std::result::Result<Live, Absent> {
+            node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
+        }
+        match (self, target) {
+            (Self::One(node), _) => at(node, dead),
+            (Self::Cluster(cluster), target) => {
+                let layout = cluster.layout.borrow();
+                let (node, nobody) = match target {
+                    Target::Key(key) => {
+                        let slot = keys::slot(key);
+                        (layout.master_of(slot), format!("no master has slot {slot}, that of the key"))
+                    }
+                    Target::Asked(Redirect { host, port, .. }) => {
+                        (layout.at(host, *port), format!("{host}:{port} is not connected to yet"))
+                    }
+                };
+                match node {
+                    Some(node) => at(node, dead),
+                    None => Err(Absent { node: "the cluster".into(), reason: nobody.into() }),
+                }
+            }
+        }
+    }
+
+    /// The connection with that life of its server's data.
+    pub(super) fn living(&self, life: u64) -> Option<Live> {
+        let alive = |node: &Node| node.usable(0).ok().filter(|live| live.life == life);
+        match self {
+            Self::One(node) => alive(node),
+            Self::Cluster(cluster) => cluster.layout.borrow().masters().find_map(alive),
+        }
+    }
+
+    /// Another slot than that of `key` which that master has.
+    pub(super) fn slot_beside(&self, live: &Live, key: &str) -> Option<u16> {
+        let Self::Cluster(cluster) = self else { return None };
+        let (layout, own) = (cluster.layout.borrow(), keys::slot(key));
+        let its = |slot: &u16| layout.master_of(*slot).is_some_and(|node| node.name == live.node);
+        (0..keys::SLOTS).filter(|slot| *slot != own).find(its)
+    }
+
+    /// The master of `key` may be another by now.
+    pub(super) fn doubt(&self) {
+        match self {
+            Self::One(node) => node.doubt(),
+            Self::Cluster(cluster) => cluster.redirects.doubt(),
+        }
+    }
+
+    /// False where a redirect makes no sense.
+    pub(super) fn redirect(&self, met: Redirect) -> bool {
+        match self {
+            Self::One(_) => false,
+            Self::Cluster(cluster) => {
+                cluster.redirects.meet(met);
+                true
+            }
+        }
+    }
+
+    /// Where the messages are heard of the nodes that `servers` leads to.
+    pub(super) fn places(&self, servers: &Servers) -> Places {
+        match self {
+            Self::Cluster(cluster) if cluster.sharded => Places::Masters(cluster.clone()),
+            _ => Places::Anywhere(servers.clone()),
+        }
+    }
+
+    /// Whether the node that sends a message knows everyone who hears it.
+    pub(super) fn know_listeners(&self) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Cluster(cluster) => cluster.sharded,
+        }
+    }
+
+    pub(super) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+}

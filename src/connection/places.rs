@@ -1,0 +1,88 @@
+//! Where messages are heard: all of them at any node; or, in a cluster that sends each to the nodes of its slot alone, at the
+//! master of that slot.
+
+use super::Servers;
+use super::cluster::Cluster;
+use super::node::Node;
+use crate::keys;
+use crate::options::Options;
+use std::sync::Arc;
+
+/// The places at which all messages together are heard.
+pub(crate) enum Places {
+    #[allow(private_interfaces)]
+    Anywhere(Servers),
+    #[allow(private_interfaces)]
+    Masters(Cluster),
+}
+
+/// One of them.
+pub(crate) struct Place {
+    pub name: Arc<str>,
+    pub(super) at: At,
+}
+
+#[cfg_attr(all(test, shuttle), allow(dead_code))]
+pub(super) enum At {
+    Anywhere(Servers),
+    Master(Shard),
+}
+
+/// One master, and what the others have.
+#[derive(Clone)]
+#[cfg_attr(all(test, shuttle), allow(dead_code))]
+pub(super) struct Shard {
+    pub node: Node,
+    pub cluster: Cluster,
+}
+
+impl Places {
+    /// The one that there is ever.
+    pub(crate) fn only(&self) -> Option<Place> {
+        match self {
+            Self::Anywhere(servers) => {
+                Some(Place { name: servers.name().into(), at: At::Anywhere(servers.clone()) })
+            }
+            Self::Masters(_) => None,
+        }
+    }
+
+    pub(crate) fn now(&mut self) -> Vec<Place> {
+        let Self::Masters(cluster) = self else { return self.only().into_iter().collect() };
+        let layout = cluster.layout.borrow_and_update().clone();
+        let place = |node: &Node| Place {
+            name: node.name.clone(),
+            at: At::Master(Shard { node: node.clone(), cluster: cluster.clone() }),
+        };
+        layout.masters().map(place).collect()
+    }
+
+    /// Ends when there may be others, or others of them have a channel.
+    pub(crate) async fn changed(&mut self) {
+        if let Self::Masters(cluster) = self
+            && cluster.layout.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+impl Place {
+    /// Ends when what `node` says is not all that is to be heard here any more.
+    pub(crate) async fn moved(&self, node: &str, options: &Options) {
+        match &self.at {
+            At::Anywhere(servers) => servers.moved(node, options).await,
+            At::Master(_) => std::future::pending().await,
+        }
+    }
+}
+
+impl Shard {
+    /// Whether messages of that channel are heard here, as far as is known.
+    #[cfg_attr(all(test, shuttle), allow(dead_code))]
+    pub(super) fn has(&self, channel: &str) -> bool {
+        let layout = self.cluster.layout.borrow();
+        layout.master_of(keys::slot(channel)).is_some_and(|node| node.name == self.node.name)
+    }
+}

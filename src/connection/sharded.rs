@@ -1,0 +1,135 @@
+//! A connection for messages that are for the nodes of their slot alone. It speaks RESP3, in which the redis crate knows them.
+//!
+//! A server that gives a slot away ends the subscriptions of its channels, which nobody asked for, and the redis crate takes
+//! that for the answer to what was asked last. So every answer is looked at, and such a connection is of no further use: its
+//! channels are subscribed anew, each where its slot is by then.
+
+use super::Address;
+use crate::error::Result;
+use crate::options::Options;
+use crate::sync::task::{self, JoinHandle};
+use crate::sync::{Mutex, MutexGuard};
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, RedisError, Value};
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError};
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+
+/// The side that subscribes.
+#[derive(Clone)]
+pub(super) struct ShardSink {
+    connection: MultiplexedConnection,
+    channels: Channels,
+}
+
+/// The side that listens. Dropping it closes the connection.
+pub(super) struct ShardStream {
+    pushes: UnboundedReceiver<PushInfo>,
+    channels: Channels,
+    driver: JoinHandle<()>,
+}
+
+/// What is subscribed, or on its way to be.
+#[derive(Clone, Default)]
+struct Channels(Arc<Mutex<HashSet<Arc<str>>>>);
+
+pub(super) async fn open(address: &Address, options: &Options) -> Result<(ShardSink, ShardStream)> {
+    let (sender, pushes) = mpsc::unbounded_channel();
+    let (connection, driver) = address.open_pushed(options, sender).await?;
+    let channels = Channels::default();
+    let sink = ShardSink { connection, channels: channels.clone() };
+    Ok((sink, ShardStream { pushes, channels, driver: task::spawn(driver) }))
+}
+
+impl ShardSink {
+    pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Result<(), RedisError> {
+        self.channels.lock().extend(channels.iter().cloned());
+        self.ask("SSUBSCRIBE", &PushKind::SSubscribe, channels).await
+    }
+
+    pub(super) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> Result<(), RedisError> {
+        for channel in channels {
+            self.channels.lock().remove(channel);
+        }
+        self.ask("SUNSUBSCRIBE", &PushKind::SUnsubscribe, channels).await
+    }
+
+    pub(super) async fn ping(&mut self) -> Result<(), RedisError> {
+        match self.connection.send_packed_command(&redis::cmd("PING")).await? {
+            Value::SimpleString(pong) if pong == "PONG" => Ok(()),
+            other => Err(out_of_step(&other)),
+        }
+    }
+
+    /// One command a channel: those of one command would have to be of one slot.
+    async fn ask(
+        &mut self,
+        command: &str,
+        confirmation: &PushKind,
+        channels: &[Arc<str>],
+    ) -> Result<(), RedisError> {
+        let mut commands = redis::pipe();
+        for channel in channels {
+            commands.cmd(command).arg(channel.as_bytes());
+        }
+        let answers = self.connection.send_packed_commands(&commands, 0, channels.len()).await?;
+        let mut refused = None;
+        for (channel, answer) in channels.iter().zip(answers) {
+            match answer {
+                Value::Push { kind, data } if kind == *confirmation && names(&data, channel) => {}
+                Value::ServerError(error) => {
+                    self.channels.lock().remove(channel);
+                    refused = Some(error.into());
+                }
+                other => return Err(out_of_step(&other)),
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+impl ShardStream {
+    /// The channel of the next message; `None` once the connection is of no use.
+    pub(super) async fn next(&mut self) -> Option<String> {
+        loop {
+            let PushInfo { kind, data } = self.pushes.recv().await?;
+            let channel = || match data.first() {
+                Some(Value::BulkString(name)) => String::from_utf8(name.clone()).ok(),
+                _ => None,
+            };
+            match kind {
+                PushKind::SMessage => match channel() {
+                    Some(channel) => return Some(channel),
+                    None => continue,
+                },
+                PushKind::SUnsubscribe
+                    if channel().is_some_and(|name| self.channels.lock().contains(name.as_str())) =>
+                {
+                    return None;
+                }
+                PushKind::Disconnection => return None,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for ShardStream {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Channels {
+    fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn names(data: &[Value], channel: &str) -> bool {
+    matches!(data.first(), Some(Value::BulkString(name)) if name == channel.as_bytes())
+}
+
+fn out_of_step(answer: &Value) -> RedisError {
+    std::io::Error::other(format!("an answer to something else: {answer:?}")).into()
+}

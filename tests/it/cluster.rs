@@ -1,0 +1,419 @@
+//! A cluster: each lock is at the master of its name's slot, wherever that is by now. Messages are sharded or not.
+
+use crate::support::cluster::{Cluster, say, slot};
+use crate::support::contender::Party;
+use crate::support::kind::{Kind, in_time};
+use crate::support::{Java, Server, eventually, median, since, versions};
+use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LossReason, Owner};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+
+/// Whether messages are sharded.
+const MODES: [bool; 2] = [true, false];
+/// A wake-up by message is well below this, and one by a look after so much waiting well above.
+const WOKEN: Duration = Duration::from_millis(20);
+const LOOKED: Duration = Duration::from_millis(85);
+const LEASE: Duration = Duration::from_secs(10);
+
+fn builder(sharded: bool) -> ClientBuilder {
+    Client::builder().watchdog_timeout(LEASE).sharded_messages(sharded)
+}
+
+async fn connect(cluster: &Cluster, sharded: bool) -> Client {
+    builder(sharded).connect(cluster.url()).await.unwrap()
+}
+
+fn channel(name: &str) -> String {
+    format!("redisson_lock__channel:{{{name}}}")
+}
+
+/// Who waits for that lock, and tells when it had it.
+fn waiter(client: &Client, name: &str) -> JoinHandle<Instant> {
+    let lock = client.lock(name);
+    tokio::spawn(async move {
+        let guard = lock.lock().await.unwrap();
+        let had = Instant::now();
+        guard.unlock().await.unwrap();
+        had
+    })
+}
+
+/// Ends when one waits for that lock by its message.
+async fn waited_for(cluster: &Cluster, name: &str) {
+    eventually(|| cluster.subscriptions(&channel(name)) == 1).await;
+    tokio::time::sleep(LOOKED).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_are_at_their_masters_and_exclude() {
+    let cluster = Cluster::start(3, 0);
+    for sharded in MODES {
+        let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
+        let (mut used, mut took) = ([false; 3], Vec::new());
+        for n in 0..20 {
+            let name = format!("orders:{n}");
+            let at = cluster.master_of(&name);
+            used[at] = true;
+            let guard = client.lock(&name).lock().await.unwrap();
+            let there: bool = redis::cmd("EXISTS").arg(&name).query(&mut cluster.masters[at].cli()).unwrap();
+            assert!(there, "{name}");
+            assert!(other.lock(&name).try_lock().await.unwrap().is_none());
+            let waiting = waiter(&other, &name);
+            waited_for(&cluster, &name).await;
+            let released = Instant::now();
+            guard.unlock().await.unwrap();
+            let had = in_time("a turn", waiting).await.unwrap();
+            took.push(u64::try_from(had.saturating_duration_since(released).as_nanos()).unwrap());
+        }
+        assert_eq!(used, [true; 3]);
+        let median = median(&mut took);
+        println!("sharded {sharded}: median {median:?}");
+        assert!(median < WOKEN, "sharded {sharded}: {median:?}");
+    }
+}
+
+/// All but the red lock, whose servers are to be independent.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_kind_works_on_a_cluster() {
+    let cluster = Cluster::start(3, 0);
+    for sharded in MODES {
+        let client = Party::from(connect(&cluster, sharded).await);
+        let other = Party::from(connect(&cluster, sharded).await);
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Red) {
+            let name = format!("{kind}:{sharded}");
+            kind.make(cluster.at(&name), &name);
+            let owner = Owner::new("o").unwrap();
+            let (lock, rival) = (kind.of(&client, &name).with_owner(&owner), kind.rival().of(&other, &name));
+            let held = lock.lock().await.unwrap();
+            let again = if kind.is_reentrant() { Some(lock.lock().await.unwrap()) } else { None };
+            assert!(rival.try_lock().await.unwrap().is_none(), "{name}");
+            let waiting = {
+                let rival = rival.clone();
+                tokio::spawn(async move { rival.lock().await })
+            };
+            tokio::time::sleep(LOOKED).await;
+            assert!(!waiting.is_finished(), "{name}");
+            if let Some(again) = again {
+                again.unlock().await.unwrap();
+            }
+            assert_eq!(held.state(), HoldState::Held);
+            held.unlock().await.unwrap();
+            let theirs = in_time("a turn", waiting).await.unwrap().unwrap();
+            assert!(kind.rival().of(&client, &name).try_lock().await.unwrap().is_none(), "{name}");
+            theirs.unlock().await.unwrap();
+        }
+        // What stays is a semaphore's own, a fenced lock's number, and marks that expire.
+        let made = |key: &String| {
+            ["semaphore", "permit", "redisson_lock_token", "redisson-lock:"]
+                .iter()
+                .any(|stays| key.contains(stays))
+        };
+        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !made(key)).collect();
+        assert!(left.is_empty(), "{left:?}");
+
+        let latch = client.count_down_latch(format!("latch:{sharded}"));
+        assert!(latch.try_set_count(1).await.unwrap());
+        let waiting = {
+            let latch = other.count_down_latch(format!("latch:{sharded}"));
+            tokio::spawn(async move { latch.wait().await })
+        };
+        tokio::time::sleep(LOOKED).await;
+        assert!(!waiting.is_finished());
+        latch.count_down().await.unwrap();
+        in_time("an open latch", waiting).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_at_all_masters_are_renewed_and_losses_told() {
+    const SHORT: Duration = Duration::from_millis(1500);
+    let cluster = Cluster::start(3, 0);
+    let client = Client::builder().watchdog_timeout(SHORT).connect(cluster.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for n in 0..30 {
+        let name = format!("orders:{n}");
+        guards.push((client.lock(&name).lock().await.unwrap(), name));
+    }
+    let renewed = Instant::now() + SHORT * 2;
+    eventually(|| {
+        assert!(guards.iter().all(|(guard, _)| guard.state() == HoldState::Held));
+        Instant::now() > renewed
+    })
+    .await;
+    for (guard, name) in guards {
+        redis::cmd("DEL").arg(&name).exec(&mut cluster.at(&name).cli()).unwrap();
+        assert_eq!(in_time("a loss", guard.lost()).await, HoldState::Lost(LossReason::Gone), "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_has_moved_is_followed() {
+    let cluster = Cluster::start(3, 0);
+    for (sharded, name) in MODES.into_iter().zip(["orders", "payments"]) {
+        let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
+        let guard = client.lock(name).lock().await.unwrap();
+        let waiting = waiter(&other, name);
+        waited_for(&cluster, name).await;
+        let migration = cluster.migrate(name, &[name]);
+        let to = migration.to.port();
+        migration.finish();
+        assert!(connect(&cluster, sharded).await.lock(name).try_lock().await.unwrap().is_none());
+        // Heard where the slot is by now.
+        waited_for(&cluster, name).await;
+        let released = Instant::now();
+        guard.unlock().await.unwrap();
+        let had = in_time("a turn", waiting).await.unwrap();
+        let took = had.saturating_duration_since(released);
+        println!("sharded {sharded}: {took:?}");
+        // Not by the end of its lease.
+        assert!(took < Duration::from_secs(1), "sharded {sharded}: {took:?}");
+        let guard = client.lock(name).lock().await.unwrap();
+        let at = cluster.masters.iter().find(|master| master.port() == to).unwrap();
+        let there: bool = redis::cmd("EXISTS").arg(name).query(&mut at.cli()).unwrap();
+        assert!(there);
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// What is there yet, and what is gone already; and what is neither, because its keys are here and there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_is_moving_is_asked_for_at_both_its_masters() {
+    let cluster = Cluster::start(3, 0);
+    for sharded in MODES {
+        let client = connect(&cluster, sharded).await;
+        let (gone, stays) = (format!("{{m{sharded}}}gone"), format!("{{m{sharded}}}stays"));
+        let (first, second) =
+            (client.lock(&gone).lock().await.unwrap(), client.lock(&stays).lock().await.unwrap());
+        let fair = client.fair_lock(format!("{{m{sharded}}}fair"));
+        let queued = fair.lock().await.unwrap();
+        let waiting = {
+            let fair = connect(&cluster, sharded).await.fair_lock(format!("{{m{sharded}}}fair"));
+            tokio::spawn(async move { fair.lock().await.unwrap().unlock().await })
+        };
+        let queue = format!("redisson_lock_queue:{{m{sharded}}}fair");
+        let master = cluster.at(&gone);
+        eventually(|| redis::cmd("LLEN").arg(&queue).query::<u64>(&mut master.cli()).unwrap() == 1).await;
+
+        let migration = cluster.migrate(&gone, &[&gone, &queue]);
+        second.unlock().await.unwrap();
+        first.unlock().await.unwrap();
+        let fresh = client.lock(format!("{{m{sharded}}}fresh")).lock().await.unwrap();
+        let there: u64 = redis::cmd("CLUSTER")
+            .arg(&["COUNTKEYSINSLOT", &migration.slot])
+            .query(&mut migration.to.cli())
+            .unwrap();
+        assert_eq!(there, 2, "the queue, and the fresh one");
+        let again = client.lock(&gone).lock().await.unwrap();
+        again.unlock().await.unwrap();
+
+        let releasing = tokio::spawn(async move { queued.unlock().await });
+        // It is told to try again, until the rest is there.
+        tokio::time::sleep(LOOKED).await;
+        assert!(!releasing.is_finished());
+        migration.finish();
+        in_time("a release", releasing).await.unwrap().unwrap();
+        in_time("a turn", waiting).await.unwrap().unwrap();
+        fresh.unlock().await.unwrap();
+        // What replicas are asked by may be there for a millisecond yet.
+        let written = |key: &String| key.ends_with(":redisson-lock:written");
+        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !written(key)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_down_is_waited_for_within_a_calls_limit() {
+    let cluster = Cluster::start(3, 0);
+    let limit = Duration::from_secs(1);
+    let client = Client::builder().response_timeout(limit).connect(cluster.url()).await.unwrap();
+    let patient = connect(&cluster, true).await;
+    let of = |key: &str| slot(key).to_string();
+    // One slot that nobody has.
+    let (lost, name) = ("payments", "orders");
+    assert_ne!(of(lost), of(name));
+    for master in &cluster.masters {
+        say(master, &["DELSLOTS", &of(lost)]);
+    }
+    eventually(|| {
+        let answer = redis::cmd("GET").arg(name).query::<Option<String>>(&mut cluster.at(name).cli());
+        answer.is_err_and(|error| error.code() == Some("CLUSTERDOWN"))
+    })
+    .await;
+    let started = Instant::now();
+    match client.lock(name).try_lock().await {
+        // Whichever comes first: the last answer, or the end of the wait.
+        Err(Error::Refused { code, .. }) if code == "CLUSTERDOWN" => {}
+        Err(Error::TimedOut { .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!((limit / 2..limit * 2).contains(&started.elapsed()), "{:?}", started.elapsed());
+
+    let waiting = waiter(&patient, name);
+    let unserved = waiter(&patient, lost);
+    tokio::time::sleep(LOOKED).await;
+    assert!(!waiting.is_finished() && !unserved.is_finished());
+    say(cluster.at(lost), &["ADDSLOTS", &of(lost)]);
+    in_time("a cluster", waiting).await.unwrap();
+    in_time("a slot", unserved).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_and_its_waiters_outlive_a_failover() {
+    for sharded in MODES {
+        let mut cluster = Cluster::start(3, 1);
+        let client = builder(sharded).watchdog_timeout(LEASE * 2).connect(cluster.url()).await.unwrap();
+        let other = connect(&cluster, sharded).await;
+        let names: Vec<_> = (0..12).map(|n| format!("orders:{n}")).collect();
+        let mut guards = Vec::new();
+        for name in &names {
+            let guard = client.lock(name).lock().await.unwrap();
+            guards.push((name, guard, waiter(&other, name)));
+            waited_for(&cluster, name).await;
+        }
+        cluster.masters[1].kill();
+        cluster.promoted(1).await;
+        for (name, guard, waiting) in guards {
+            eventually(|| guard.state() == HoldState::Held).await;
+            // Its message is heard again.
+            waited_for(&cluster, name).await;
+            let released = Instant::now();
+            guard.unlock().await.unwrap();
+            let had = in_time("a turn", waiting).await.unwrap();
+            let took = had.saturating_duration_since(released);
+            assert!(took < Duration::from_secs(1), "sharded {sharded}, {name}: {took:?}");
+        }
+        for name in &names {
+            client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+        }
+    }
+}
+
+/// What was freed without a message is found by a look, once those who wait listen at another node. The lock is of a kind that is
+/// not looked at otherwise, and its lease is long.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_look_again_when_they_listen_at_another_node() {
+    for sharded in MODES {
+        let mut cluster = Cluster::start(3, 1);
+        let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
+        let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
+        let values = [Kryo5.encode("x")];
+        let long = client.group_lock(&name, &values).with_lease(Duration::from_secs(600));
+        let long = long.lock().await.unwrap();
+        let waiting = {
+            let lock = other.group_lock(&name, &values);
+            tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
+        };
+        waited_for(&cluster, &name).await;
+        let hears = |node: &Server| {
+            ["NUMSUB", "SHARDNUMSUB"].iter().any(|how| {
+                let (_, count): (String, u64) =
+                    redis::cmd("PUBSUB").arg(how).arg(channel(&name)).query(&mut node.cli()).unwrap();
+                count == 1
+            })
+        };
+        let heard_at = cluster.masters.iter().position(hears).unwrap();
+        assert_eq!(sharded, heard_at == cluster.master_of(&name));
+        let mut cli = cluster.at(&name).cli();
+        redis::cmd("DEL").arg(&name).exec(&mut cli).unwrap();
+        let replicas: u64 = redis::cmd("WAIT").arg(&[1, 10_000]).query(&mut cli).unwrap();
+        assert_eq!(replicas, 1);
+        tokio::time::sleep(LOOKED).await;
+        assert!(!waiting.is_finished());
+        cluster.masters[heard_at].kill();
+        in_time("a turn", waiting).await.unwrap().unwrap();
+        drop(long);
+    }
+}
+
+/// Redisson's default is that of this client, sharded where the cluster can; but before 3.22 it knew no such messages.
+#[tokio::test(flavor = "multi_thread")]
+async fn java_and_rust_wake_each_other_in_a_cluster() {
+    let plain = |client: ClientBuilder| client.sharded_messages(false);
+    for version in versions().iter().filter(|version| Kind::Reentrant.is_in(version)) {
+        let cluster = Cluster::start(3, 0);
+        if since(version, 3, 22) {
+            both_ways(version, &cluster, &[], Client::builder()).await;
+        } else {
+            both_ways(version, &cluster, &[], plain(Client::builder())).await;
+        }
+        if since(version, 3, 29) {
+            let off = &["shardedSubscriptionMode=OFF"];
+            both_ways(version, &cluster, off, plain(Client::builder())).await;
+        }
+    }
+}
+
+async fn both_ways(version: &str, cluster: &Cluster, settings: &[&str], builder: ClientBuilder) {
+    let java = Java::get(version).client_in(&cluster.for_java(), settings).await.thread("t");
+    let client = builder.connect(cluster.url()).await.unwrap();
+    let (mut to_rust, mut to_java) = (Vec::new(), Vec::new());
+    let quiet = async |name: &str| eventually(|| cluster.subscriptions(&channel(name)) == 0).await;
+    for n in 0..12 {
+        let name = format!("orders:{n}");
+        java.lock("plain", &name).await.unwrap();
+        assert!(client.lock(&name).try_lock().await.unwrap().is_none());
+        let waiting = waiter(&client, &name);
+        waited_for(cluster, &name).await;
+        let released = Instant::now();
+        java.unlock("plain", &name).await.unwrap();
+        let had = in_time("Rust's turn", waiting).await.unwrap();
+        to_rust.push(u64::try_from(had.saturating_duration_since(released).as_nanos()).unwrap());
+        quiet(&name).await;
+
+        let guard = client.lock(&name).lock().await.unwrap();
+        assert!(!java.try_lock("plain", &name).await.unwrap());
+        let waiting = java.lock("plain", &name);
+        waited_for(cluster, &name).await;
+        let released = Instant::now();
+        guard.unlock().await.unwrap();
+        in_time("Java's turn", waiting).await.unwrap();
+        to_java.push(u64::try_from(released.elapsed().as_nanos()).unwrap());
+        java.unlock("plain", &name).await.unwrap();
+        quiet(&name).await;
+    }
+    let medians = [median(&mut to_rust), median(&mut to_java)];
+    println!("{version}, {settings:?}: to Rust and to Java: {medians:?}");
+    assert!(medians.iter().all(|median| *median < WOKEN), "{version}, {settings:?}: {medians:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_a_cluster_cannot_have_are_refused_before_anything_is_sent() {
+    let cluster = Cluster::start(3, 0);
+    let client = connect(&cluster, true).await;
+    cluster.masters.iter().for_each(|master| master.commandstats_reset());
+    for bad in ["a{", "a}", "{}x"] {
+        assert!(matches!(client.lock(bad).lock().await, Err(Error::Misuse { .. })), "{bad}");
+        assert!(matches!(client.fair_lock(bad).is_locked().await, Err(Error::Misuse { .. })), "{bad}");
+        assert!(matches!(client.semaphore(bad).acquire().await, Err(Error::Misuse { .. })), "{bad}");
+    }
+    let latch = client.count_down_latch("a{b}c");
+    assert!(matches!(latch.try_set_count(1).await, Err(Error::Misuse { .. })));
+    let scripts: u64 = cluster.masters.iter().map(|master| master.scripts() + master.calls("restore")).sum();
+    assert_eq!(scripts, 0);
+    client.lock("a{b}c").lock().await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+    let cluster = Cluster::start(3, 0);
+    let node = &cluster.masters[0];
+    let elsewhere = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
+    // To probe what the user may do, it uses names that may be another's too.
+    let told = match Client::connect(node.url()).await {
+        Ok(client) => client.lock(elsewhere).try_lock().await.map(drop),
+        Err(error) => Err(error),
+    };
+    match told {
+        Err(Error::Refused { code, message, .. }) => {
+            assert_eq!(code, "MOVED");
+            assert!(message.contains("redis-cluster://"), "{message}");
+        }
+        other => panic!("{other:?}"),
+    }
+    for bad in ["redis-cluster://", "redis-cluster://host:1/3", "redis-cluster://,a", "redis-cluster://a#b"] {
+        assert!(matches!(Client::connect(bad).await, Err(Error::Misuse { .. })), "{bad}");
+    }
+    // One that is there is enough.
+    let url = cluster.url().replace("://", "://127.0.0.1:1,");
+    Client::connect(url).await.unwrap();
+}

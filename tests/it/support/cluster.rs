@@ -1,0 +1,213 @@
+//! A cluster of real servers.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Server;
+
+/// How many slots a cluster has.
+const SLOTS: u16 = 16384;
+
+/// Masters that share the slots evenly, each with replicas. They end with it.
+pub struct Cluster {
+    pub masters: Vec<Server>,
+    /// The first ones are those of the first master.
+    pub replicas: Vec<Server>,
+}
+
+impl Cluster {
+    /// Ends when each node says that all is well.
+    pub fn start(masters: usize, replicas_each: usize) -> Self {
+        let node = || Server::with_args(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+        let cluster = Self {
+            masters: (0..masters).map(|_| node()).collect(),
+            replicas: (0..masters * replicas_each).map(|_| node()).collect(),
+        };
+        let share = SLOTS.div_ceil(u16::try_from(masters).expect("few masters"));
+        for (at, master) in (0..).zip(&cluster.masters) {
+            let (first, last) = (at * share, ((at + 1) * share).min(SLOTS) - 1);
+            say(master, &["ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            // So that no two begin with the same.
+            say(master, &["SET-CONFIG-EPOCH", &(at + 1).to_string()]);
+        }
+        let first = &cluster.masters[0];
+        for other in cluster.nodes().skip(1) {
+            say(first, &["MEET", "127.0.0.1", &other.port().to_string()]);
+        }
+        cluster.wait(|info| info.contains(&format!("cluster_known_nodes:{}", masters * (1 + replicas_each))));
+        for (at, replica) in cluster.replicas.iter().enumerate() {
+            let master = &cluster.masters[at / replicas_each];
+            say(replica, &["REPLICATE", &id(master)]);
+        }
+        cluster.wait(|info| info.contains("cluster_state:ok"));
+        for replica in &cluster.replicas {
+            until(|| {
+                let info: String =
+                    redis::cmd("INFO").arg("replication").query(&mut replica.cli()).expect("INFO");
+                info.contains("master_link_status:up")
+            });
+        }
+        cluster
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis-cluster://{}", self.hosts())
+    }
+
+    /// The address for a Java client.
+    pub fn for_java(&self) -> String {
+        format!("cluster/{}", self.hosts())
+    }
+
+    fn hosts(&self) -> String {
+        self.masters.iter().map(Server::address).collect::<Vec<_>>().join(",")
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = &Server> {
+        self.masters.iter().chain(&self.replicas)
+    }
+
+    /// The number of the master that has the slot of `key` at first.
+    pub fn master_of(&self, key: &str) -> usize {
+        usize::from(slot(key) / SLOTS.div_ceil(u16::try_from(self.masters.len()).expect("few masters")))
+    }
+
+    /// That master.
+    pub fn at(&self, key: &str) -> &Server {
+        &self.masters[self.master_of(key)]
+    }
+
+    /// Begins to move the slot of `key` to another master, with those `keys` that are there: what is not at the one is to be
+    /// asked for at the other from now on.
+    pub fn migrate(&self, key: &str, keys: &[&str]) -> Migration<'_> {
+        let from = self.master_of(key);
+        let to = &self.masters[(from + 1) % self.masters.len()];
+        let migration =
+            Migration { cluster: self, slot: slot(key).to_string(), from: &self.masters[from], to };
+        say(to, &["SETSLOT", &migration.slot, "IMPORTING", &id(migration.from)]);
+        say(migration.from, &["SETSLOT", &migration.slot, "MIGRATING", &id(to)]);
+        migration.carry(keys);
+        migration
+    }
+
+    /// Until the replica of that master has taken its place, in the eyes of all.
+    pub async fn promoted(&self, master: usize) {
+        let replica = &self.replicas[master];
+        let address = replica.port().to_string();
+        super::eventually(|| {
+            let others =
+                self.masters.iter().enumerate().filter(|(at, _)| *at != master).map(|(_, other)| other);
+            others.chain([replica]).all(|node| {
+                let slots: Vec<(u16, u16, (String, u16))> = slots(node);
+                slots.iter().any(|(_, _, (_, port))| port.to_string() == address)
+                    && info(node).contains("cluster_state:ok")
+            })
+        })
+        .await;
+    }
+
+    /// How many subscriptions that channel has at all nodes together, sharded or not.
+    pub fn subscriptions(&self, channel: &str) -> u64 {
+        let count = |node: &Server, how: &str| {
+            let answer: Result<(String, u64), _> =
+                redis::cmd("PUBSUB").arg(how).arg(channel).query(&mut node.cli());
+            answer.map_or(0, |(_, count)| count)
+        };
+        self.nodes()
+            .filter(|node| node.lives())
+            .map(|node| count(node, "NUMSUB") + count(node, "SHARDNUMSUB"))
+            .sum()
+    }
+
+    /// All keys of all masters.
+    pub fn keys(&self) -> Vec<String> {
+        let keys = |node: &Server| -> Vec<String> {
+            redis::cmd("KEYS").arg("*").query(&mut node.cli()).expect("KEYS")
+        };
+        self.masters.iter().flat_map(keys).collect()
+    }
+
+    fn wait(&self, satisfied: impl Fn(&str) -> bool) {
+        for node in self.nodes() {
+            until(|| satisfied(&info(node)));
+        }
+    }
+}
+
+/// A slot on its way.
+pub struct Migration<'a> {
+    cluster: &'a Cluster,
+    pub slot: String,
+    pub from: &'a Server,
+    pub to: &'a Server,
+}
+
+impl Migration<'_> {
+    /// Moves those keys.
+    pub fn carry(&self, keys: &[&str]) {
+        if keys.is_empty() {
+            return;
+        }
+        redis::cmd("MIGRATE")
+            .arg(&["127.0.0.1", &self.to.port().to_string(), "", "0", "5000", "KEYS"])
+            .arg(keys)
+            .exec(&mut self.from.cli())
+            .expect("MIGRATE");
+    }
+
+    /// Moves the rest, and ends when everyone knows who has the slot.
+    pub fn finish(self) {
+        let left: Vec<String> = redis::cmd("CLUSTER")
+            .arg(&["GETKEYSINSLOT", &self.slot, "1000"])
+            .query(&mut self.from.cli())
+            .expect("GETKEYSINSLOT");
+        self.carry(&left.iter().map(String::as_str).collect::<Vec<_>>());
+        for node in [self.to, self.from].into_iter().chain(&self.cluster.masters) {
+            say(node, &["SETSLOT", &self.slot, "NODE", &id(self.to)]);
+        }
+    }
+}
+
+pub fn slot(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+    let counted = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    let bit = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+    let byte = |sum: u16, byte: u8| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| bit(sum));
+    counted.bytes().fold(0, byte) % SLOTS
+}
+
+pub fn id(server: &Server) -> String {
+    redis::cmd("CLUSTER").arg("MYID").query(&mut server.cli()).expect("MYID")
+}
+
+fn info(server: &Server) -> String {
+    redis::cmd("CLUSTER").arg("INFO").query(&mut server.cli()).expect("INFO")
+}
+
+/// Ranges, each with its master.
+fn slots(server: &Server) -> Vec<(u16, u16, (String, u16))> {
+    let answer: Vec<Vec<redis::Value>> =
+        redis::cmd("CLUSTER").arg("SLOTS").query(&mut server.cli()).expect("SLOTS");
+    let read = |range: Vec<redis::Value>| {
+        let redis::Value::Array(master) = &range[2] else { panic!("{range:?}") };
+        let word = |value: &redis::Value| redis::from_redis_value_ref::<String>(value).expect("a word");
+        let number = |value: &redis::Value| redis::from_redis_value_ref::<u16>(value).expect("a number");
+        (number(&range[0]), number(&range[1]), (word(&master[0]), number(&master[1])))
+    };
+    answer.into_iter().map(read).collect()
+}
+
+pub fn say(server: &Server, words: &[&str]) {
+    redis::cmd("CLUSTER")
+        .arg(words)
+        .exec(&mut server.cli())
+        .unwrap_or_else(|error| panic!("{words:?}: {error}"));
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < limit, "the cluster does not come to be");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
