@@ -132,6 +132,11 @@ async fn semaphores_do_what_javas_do() {
         }
         for before in records(&["3", "0", "-2"]) {
             for method in &methods {
+                // Those of 3.12 to 3.14 throw a ClassCastException of their own there.
+                let throws = since(&bench.version, 3, 12) && !since(&bench.version, 3, 15);
+                if *method == "drain" && before.value.is_none() && throws {
+                    continue;
+                }
                 bench.prepare(&before, &[]);
                 let javas = match *method {
                     "acquire" => java.try_acquire(1).await.unwrap().to_string(),
