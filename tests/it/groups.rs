@@ -127,7 +127,7 @@ async fn one_value_that_is_lost_ends_the_hold_and_what_lapsed_keeps_nobody_out()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn java_and_rust_wait_for_each_other_in_a_group() {
-    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+    for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
         for (alias, values) in [("x", &["x"][..]), ("xy", &["x", "y"]), ("z", &["z"])] {
@@ -170,7 +170,7 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_groups_record_is_javas() {
-    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+    for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
         java.group("xy", "g", &["x", "y"]).await.unwrap();
@@ -218,7 +218,7 @@ async fn a_groups_record_is_javas() {
 /// A renewal of either side leaves the other's holds in the same record alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_both_sides_outlive_their_leases_in_one_group() {
-    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+    for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 900).await.thread("t");
         java.group("x", "g", &["x"]).await.unwrap();
@@ -278,7 +278,7 @@ async fn a_key_of_a_map_has_javas_objects() {
 async fn a_mixed_crowd_counts_exactly_in_a_group() {
     const EACH: u32 = 10;
     let lease = Duration::from_secs(2);
-    for version in versions().into_iter().filter(|version| since(version, 3, 52)) {
+    for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
         let server = Server::start();
         let java = Java::get(&version).client(&server, lease.as_millis() as u64).await;
         let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();

@@ -10,7 +10,7 @@ use crate::support::kind::{
     Kind, channels, each, in_time, in_versions, of_kinds, prefix, scripts_reach, subscribed,
 };
 use crate::support::proxy::Way;
-use crate::support::{Java, Proxy, Server, clock::monotonic_ns, eventually, median};
+use crate::support::{Java, Proxy, Server, clock::monotonic_ns, eventually, fair_allowance, median};
 
 const NAME: &str = "n";
 /// A wake-up by message is well below this; one by TTL would take 30 s.
@@ -164,10 +164,10 @@ async fn a_fair_waiter_that_lives_keeps_its_place() {
     const SHORT: Duration = Duration::from_millis(500);
     each(fair(FAIR), |(version, kind)| async move {
         let server = Server::start();
-        // 3.10.1 has 5 s, whatever is asked for.
-        let settings: &[&str] =
-            if crate::support::since(version, 3, 52) { &["fairLockWaitTimeout=500"] } else { &[] };
-        let java = Java::get(version).client_with(&server, 1000, settings).await.unwrap();
+        // Older ones have a longer time, whatever is asked for.
+        let (setting, _) = fair_allowance(version, SHORT);
+        let java =
+            Java::get(version).client_with(&server, 1000, setting.as_deref().as_slice()).await.unwrap();
         let (holder, behind) = (java.thread("holder"), java.thread("behind"));
         let builder = Client::builder().watchdog_timeout(Duration::from_secs(1));
         let client = builder.fair_lock_wait_timeout(SHORT).connect(server.url()).await.unwrap();
@@ -413,12 +413,15 @@ async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
 /// Who waits, and is gone without a word: a runtime that ended, a process that was killed.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_waiters_of_a_fair_lock_are_passed_over() {
-    // As Java has it in its settings, from 3.52 on; before that it is 5 s.
     const SHORT: Duration = Duration::from_millis(600);
-    each(fair(FAIR), |(version, kind)| async move {
+    // No test waits for the 300 s of those that have no setting.
+    let cases = fair(FAIR)
+        .into_iter()
+        .filter(|(version, _)| fair_allowance(version, SHORT).1 <= Duration::from_secs(5));
+    each(cases, |(version, kind)| async move {
         let server = Server::start();
-        let new = crate::support::since(version, 3, 52);
-        let settings: &[&str] = if new { &["fairLockWaitTimeout=600"] } else { &[] };
+        let (setting, allowance) = fair_allowance(version, SHORT);
+        let settings = setting.as_deref();
         let builder = || Client::builder().fair_lock_wait_timeout(SHORT).watchdog_timeout(SHORT * 2);
         let (killed, lives) = (Java::spawn(version), Java::get(version));
         let holder = builder().connect(server.url()).await.unwrap();
@@ -432,7 +435,7 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
             async move { drop(lock.lock().await) }
         });
         eventually(|| queued(&mut cli).len() == 1).await;
-        let java = killed.client_with(&server, 1200, settings).await.unwrap().thread("t");
+        let java = killed.client_with(&server, 1200, settings.as_slice()).await.unwrap().thread("t");
         let dying = java.lock(kind.java(), NAME);
         eventually(|| queued(&mut cli).len() == 2).await;
         let next = waits(&kind.lock(&builder().connect(server.url()).await.unwrap(), NAME));
@@ -449,7 +452,7 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
         let (guard, _) = next.await.unwrap();
         let took = freed.elapsed();
         // Not before: Java, too, puts the dead out of the queue.
-        let last = lives.client_with(&server, 1200, settings).await.unwrap().thread("t");
+        let last = lives.client_with(&server, 1200, settings.as_slice()).await.unwrap().thread("t");
         let last_waiting = last.lock(kind.java(), NAME);
         eventually(|| queued(&mut cli).len() == 1).await;
         guard.unlock().await.unwrap();
@@ -457,8 +460,7 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
         last.unlock(kind.java(), NAME).await.unwrap();
         println!("{version}, {kind}: served {took:?} after the release, behind two dead");
         // An expiry of the record, and the allowance of each of the two.
-        let allowances = if new { SHORT * 2 } else { SHORT + Duration::from_secs(5) };
-        let limit = SHORT * 2 + allowances + Duration::from_millis(500);
+        let limit = SHORT * 2 + SHORT + allowance + Duration::from_millis(500);
         assert!(took < limit, "{version}, {kind}: {took:?}");
         eventually(|| queued(&mut cli).is_empty()).await;
     })

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use crate::support::java::{JavaClient, JavaThread, Pending};
 use crate::support::keyspace::Look;
 use crate::support::kind::{Kind, each, in_time, in_versions, nothing_is_left, scripts_reach, subscribed};
-use crate::support::{Java, Server, clock::monotonic_ns, median, since};
+use crate::support::{Java, Server, clock::monotonic_ns, fair_allowance, median};
 
 const NAME: &str = "n";
 const ROUNDS: usize = 30;
@@ -264,7 +264,7 @@ struct Bench {
 impl Bench {
     async fn start(version: &'static str) -> Self {
         let server = Server::start();
-        let allowance = Duration::from_secs(if since(version, 3, 52) { 300 } else { 5 });
+        let allowance = fair_allowance(version, Duration::from_secs(300)).1;
         let rust = || Client::builder().fair_lock_wait_timeout(allowance).connect(server.url());
         let rust = [rust().await.unwrap(), rust().await.unwrap()];
         let java = Java::get(version).client(&server, 0).await;

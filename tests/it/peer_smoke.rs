@@ -143,9 +143,9 @@ async fn what_a_version_lacks_is_an_error() {
         ("read", (0, 0)),
         ("write", (0, 0)),
         ("spin", (3, 15)),
-        ("fenced", (3, 52)),
-        ("nonreentrant", (4, 7)),
-        ("nonreentrantfair", (4, 7)),
+        ("fenced", (3, 19)),
+        ("nonreentrant", (4, 4)),
+        ("nonreentrantfair", (4, 4)),
     ];
     for version in versions() {
         let server = Server::start();

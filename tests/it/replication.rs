@@ -154,7 +154,7 @@ async fn a_release_does_not_wait_for_replicas() {
 #[tokio::test(flavor = "multi_thread")]
 async fn redissons_release_fails_though_it_took_effect() {
     let group = Group::start(1);
-    for version in of_kinds().iter().filter(|version| since(version, 3, 52)) {
+    for version in of_kinds().iter().filter(|version| since(version, 3, 18)) {
         let java = Java::get(version).client_at(&group.for_java(), 0).await.thread("t");
         java.lock("plain", "orders").await.unwrap();
         group.replica.stop_signal();

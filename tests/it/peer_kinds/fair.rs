@@ -1,13 +1,13 @@
 //! The fair lock's queue and its waiters' scores.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{LONG, Stage, WATCHDOG_MS, millis, ms, versions_since, wall_ms};
-use crate::support::{eventually, subscribers};
+use crate::support::{eventually, fair_allowance, subscribers};
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
 const SCORES: &str = "redisson_lock_timeout:{n}";
-const ALLOWANCE: &str = "fairLockWaitTimeout=60000";
+const ALLOWANCE: Duration = Duration::from_secs(60);
 
 fn channel(owner: &str) -> String {
     format!("redisson_lock__channel:{{n}}:{owner}")
@@ -28,8 +28,10 @@ impl Stage {
 
 #[tokio::test]
 async fn waiters_stand_in_a_queue_each_with_its_channel() {
-    for version in versions_since(3, 52) {
-        let mut stage = Stage::with(&version, &[ALLOWANCE]).await;
+    for version in versions_since(3, 11) {
+        let (setting, allowance) = fair_allowance(&version, ALLOWANCE);
+        let allowance = millis(allowance);
+        let mut stage = Stage::with(&version, setting.as_deref().as_slice()).await;
         let [one, two, three, four] = ["1", "2", "3", "4"].map(|name| stage.thread(name));
         let (second, third, fourth) = (two.owner().await, three.owner().await, four.owner().await);
 
@@ -40,18 +42,23 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
         assert!(!two.try_lock("fair", "n").await.unwrap(), "{version}");
         assert_eq!(stage.keys(), ["n"], "{version}");
 
-        // By the record's end and the waiter's own allowance; then by the predecessor's.
+        // By the record's end and the waiter's own allowance; then by the predecessor's. A wait that ends is an allowance
+        // from 3.13 on.
         let (from, ends) = (wall_ms(), stage.ttl("n") + wall_ms());
         let second_in = two.lock("fair", "n");
         stage.queue_becomes(&[&second]).await;
         let (to, score) = (wall_ms(), stage.score(&second));
-        assert!((ends - (to - from) - 1..=ends + (to - from) + 1).contains(&(score - 60_000)), "{version}");
+        assert!(
+            (ends - (to - from) - 1..=ends + (to - from) + 1).contains(&(score - allowance)),
+            "{version}"
+        );
         let third_in = three.try_lock_within("fair", "n", ms(19_000));
         stage.queue_becomes(&[&second, &third]).await;
-        assert_eq!(stage.score(&third), score + 19_000, "{version}");
+        let own = if stage.since(3, 13) { 19_000 } else { allowance };
+        assert_eq!(stage.score(&third), score + own, "{version}");
         let fourth_in = four.lock("fair", "n");
         stage.queue_becomes(&[&second, &third, &fourth]).await;
-        assert_eq!(stage.score(&fourth), score + 79_000, "{version}");
+        assert_eq!(stage.score(&fourth), score + own + allowance, "{version}");
         for owner in [&second, &third, &fourth] {
             eventually(|| subscribers(&stage.server, &channel(owner)) == 1).await;
         }
@@ -62,8 +69,8 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
         second_in.await.unwrap();
         assert_eq!(stage.published().await, [format!("{}=0", channel(&second))], "{version}");
         assert_eq!(stage.list(QUEUE), [third.as_str(), &fourth], "{version}");
-        assert_eq!(stage.score(&third), score - 41_000, "{version}");
-        assert_eq!(stage.score(&fourth), score + 19_000, "{version}");
+        assert_eq!(stage.score(&third), score + own - allowance, "{version}");
+        assert_eq!(stage.score(&fourth), score + own, "{version}");
         two.lock("fair", "n").await.unwrap();
         stage.assert_record("n", [(&second, "2")]);
         two.unlock("fair", "n").await.unwrap();
@@ -84,8 +91,9 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
 
 #[tokio::test]
 async fn who_gives_up_lowers_the_scores_behind_it() {
-    for version in versions_since(3, 52) {
-        let mut stage = Stage::with(&version, &[ALLOWANCE]).await;
+    for version in versions_since(3, 11) {
+        let (setting, allowance) = fair_allowance(&version, ALLOWANCE);
+        let mut stage = Stage::with(&version, setting.as_deref().as_slice()).await;
         let [one, two, three, four] = ["1", "2", "3", "4"].map(|name| stage.thread(name));
         let (second, third, fourth) = (two.owner().await, three.owner().await, four.owner().await);
         one.lock("fair", "n").await.unwrap();
@@ -99,7 +107,8 @@ async fn who_gives_up_lowers_the_scores_behind_it() {
         assert!(!gives_up.await.unwrap(), "{version}");
         assert_eq!(stage.list(QUEUE), [second.as_str(), &fourth], "{version}");
         assert_eq!(stage.score(&second), before, "{version}");
-        assert_eq!(stage.score(&fourth), last - 1500, "{version}");
+        let own = if stage.since(3, 13) { 1500 } else { millis(allowance) };
+        assert_eq!(stage.score(&fourth), last - own, "{version}");
         assert!(stage.published().await.is_empty(), "{version}");
     }
 }
@@ -124,7 +133,7 @@ async fn the_dead_leave_the_queue_when_their_score_has_passed() {
         // In the queue without a score: for ever, or an error.
         stage.run::<()>("DEL redisson_lock_timeout:{n}");
         let outcome = one.try_lock("fair", "n").await.result;
-        if stage.since(3, 52) {
+        if stage.since(3, 31) {
             assert!(!outcome.unwrap(), "{version}");
             assert_eq!(stage.list(QUEUE), ["alive:1"], "{version}");
         } else {

@@ -59,7 +59,7 @@ async fn deleting_a_latch_tells_a_one() {
         assert!(stage.published().await.is_empty(), "{version}");
         assert!(one.try_set_count(2).await.unwrap(), "{version}");
         // Its last look before it sleeps. Older ones look only once they are subscribed.
-        let looks = if stage.since(3, 52) { 2 } else { 1 };
+        let looks = if stage.since(3, 11) { 2 } else { 1 };
         stage.server.commandstats_reset();
         let mut waiting = two.await_();
         eventually(|| stage.server.calls("get") == looks).await;

@@ -21,7 +21,7 @@ async fn a_lock_is_one_field_and_frees_with_a_zero() {
         one.lock("plain", "n").await.unwrap();
         stage.assert_record("n", [(&owner, "2")]);
         // The Java object remembers the lease of another call.
-        let lease = if stage.since(3, 52) { 20_000 } else { WATCHDOG_MS };
+        let lease = if stage.since(3, 14) { 20_000 } else { WATCHDOG_MS };
         stage.assert_ends("n", lease, asked);
         let asked = Instant::now();
         one.unlock("plain", "n").await.unwrap();
@@ -42,8 +42,8 @@ async fn a_lock_is_one_field_and_frees_with_a_zero() {
 
         // Of a hold that is gone.
         let outcome = one.unlock("plain", "n").await.result;
-        assert_eq!(outcome.is_err(), stage.since(3, 52), "{version}: {outcome:?}");
-        let told = if stage.since(3, 52) { vec![] } else { vec![format!("{CHANNEL}=0")] };
+        assert_eq!(outcome.is_err(), stage.since(3, 11), "{version}: {outcome:?}");
+        let told = if stage.since(3, 11) { vec![] } else { vec![format!("{CHANNEL}=0")] };
         assert_eq!(stage.published().await, told, "{version}");
 
         one.lock("plain", "n").await.unwrap();
@@ -84,7 +84,7 @@ async fn an_unlock_latch_outlives_the_release_in_some_versions() {
         one.lock("plain", "n").await.unwrap();
         one.unlock("plain", "n").await.unwrap();
         let latches: Vec<String> = stage.run("KEYS *");
-        if stage.since(4, 7) || !stage.since(3, 52) {
+        if stage.since(4, 3) || !stage.since(3, 52) {
             assert!(latches.is_empty(), "{version}: {latches:?}");
             continue;
         }
@@ -99,7 +99,7 @@ async fn an_unlock_latch_outlives_the_release_in_some_versions() {
 
 #[tokio::test]
 async fn a_spin_lock_tells_nobody() {
-    for version in versions_since(3, 52) {
+    for version in versions_since(3, 15) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
         let asked = Instant::now();
@@ -121,7 +121,7 @@ async fn a_spin_lock_tells_nobody() {
 
 #[tokio::test]
 async fn a_non_reentrant_lock_refuses_its_owner_with_an_error() {
-    for version in versions_since(4, 7) {
+    for version in versions_since(4, 4) {
         for (kind, reentrant) in [("nonreentrant", "plain"), ("nonreentrantfair", "fair")] {
             let mut stage = Stage::new(&version).await;
             let (one, two) = (stage.thread("1"), stage.thread("2"));
@@ -155,7 +155,7 @@ const TOKEN: &str = "redisson_lock_token:{n}";
 
 #[tokio::test]
 async fn every_acquire_of_a_fenced_lock_raises_its_token() {
-    for version in versions_since(3, 52) {
+    for version in versions_since(3, 19) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
         let owner = one.owner().await;
@@ -189,7 +189,7 @@ async fn every_acquire_of_a_fenced_lock_raises_its_token() {
 
 #[tokio::test]
 async fn a_fenced_locks_oddities() {
-    for version in versions_since(3, 52) {
+    for version in versions_since(3, 19) {
         let stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
 
@@ -223,7 +223,7 @@ async fn a_fenced_locks_oddities() {
 
 #[tokio::test]
 async fn tokens_rise_from_hold_to_hold() {
-    for version in versions_since(3, 52) {
+    for version in versions_since(3, 19) {
         let stage = Stage::new(&version).await;
         let loops = ["1", "2", "3"].map(|thread| stage.thread(thread).loop_tokens("n", 10, "counter", ms(0)));
         let mut holds = Vec::new();

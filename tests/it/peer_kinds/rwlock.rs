@@ -31,8 +31,8 @@ async fn readers_share_a_record_and_each_hold_has_a_string() {
         stage.assert_record("n", [("mode", "read"), (&first, "2")]);
         stage.assert_ends(&timeout(&first, 2), 10_000, again);
         stage.assert_ends(&timeout(&first, 1), 20_000, asked);
-        // 3.10.1 shortens.
-        if stage.since(3, 52) {
+        // Those before 3.11 shorten.
+        if stage.since(3, 11) {
             stage.assert_ends("n", 20_000, asked);
         } else {
             stage.assert_ends("n", 10_000, again);
@@ -133,7 +133,7 @@ async fn a_writer_may_read_and_go_on_as_a_reader() {
         stage.assert_record("n", [("mode", "write"), (&writer, "1"), (&first, "1")]);
         stage.assert_ends(&timeout(&first, 1), 25_000, reading);
         stage.assert_ends("n", 25_000, reading);
-        assert_eq!(two.is_locked("read", "n").await.unwrap(), stage.since(3, 52), "{version}");
+        assert_eq!(two.is_locked("read", "n").await.unwrap(), stage.since(3, 24), "{version}");
         assert!(two.is_locked("write", "n").await.unwrap(), "{version}");
         assert!(!two.try_lock("read", "n").await.unwrap(), "{version}");
 
@@ -196,7 +196,7 @@ async fn force_unlock_acts_on_its_own_side_only() {
 
             // The release of what is lost.
             let outcome = one.unlock(kind, "n").await.result;
-            assert_eq!(outcome.is_err(), stage.since(3, 52), "{version} {kind}: {outcome:?}");
+            assert_eq!(outcome.is_err(), stage.since(3, 44), "{version} {kind}: {outcome:?}");
             assert_eq!(stage.published().await, [format!("{CHANNEL}={message}")], "{version} {kind}");
             stage.run::<()>("FLUSHALL");
         }
@@ -220,7 +220,7 @@ async fn the_last_read_release_under_a_write_hold_leaves_its_end() {
     }
 }
 
-/// 3.10.1 brings it nearer as well when it only re-enters.
+/// Those before 3.11 bring it nearer as well when one only re-enters.
 #[tokio::test]
 async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
     for version in versions_since(3, 10) {
@@ -230,7 +230,7 @@ async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
         one.lock_for("write", "n", ms(60_000)).await.unwrap();
         let reading = Instant::now();
         one.lock_for("read", "n", ms(10_000)).await.unwrap();
-        if stage.since(3, 52) {
+        if stage.since(3, 11) {
             stage.assert_ends("n", 60_000, asked);
         } else {
             stage.assert_ends("n", 10_000, reading);
@@ -278,7 +278,7 @@ async fn renewals_of_a_reader(version: String, holds: u32) {
     for n in 1..=holds {
         assert_eq!(stage.text(&timeout(&ours, n)).is_some(), !fails, "{version}: {n} of {holds}");
     }
-    // Only 4.7.0 leaves a stranger's string alone.
+    // Those from 4.6 on leave a stranger's string alone.
     let shortened = stage.ttl(&theirs) <= SHORT_MS;
-    assert_eq!(shortened, !stage.since(4, 7) && !fails, "{version}: {holds}");
+    assert_eq!(shortened, !stage.since(4, 6) && !fails, "{version}: {holds}");
 }

@@ -122,8 +122,8 @@ impl Kind {
         let (major, minor) = match self {
             Self::Reentrant | Self::Fair | Self::Read | Self::Write => (3, 10),
             Self::Spin => (3, 15),
-            Self::Fenced => (3, 52),
-            Self::NonReentrant | Self::NonReentrantFair => (4, 7),
+            Self::Fenced => (3, 19),
+            Self::NonReentrant | Self::NonReentrantFair => (4, 4),
             _ => return false,
         };
         since(version, major, minor)

@@ -44,6 +44,15 @@ pub fn since(version: &str, major: u32, minor: u32) -> bool {
     (parts.next(), parts.next()) >= (Some(major), Some(minor))
 }
 
+/// The setting with which that Redisson counts a silent waiter of a fair lock as gone after `wanted`, and after what time
+/// it does. It is a setting from 3.46 on; from 3.13 on the time is 300 s, and before that 5 s.
+pub fn fair_allowance(version: &str, wanted: Duration) -> (Option<String>, Duration) {
+    if since(version, 3, 46) {
+        return (Some(format!("fairLockWaitTimeout={}", wanted.as_millis())), wanted);
+    }
+    (None, Duration::from_secs(if since(version, 3, 13) { 300 } else { 5 }))
+}
+
 /// What `cargo xtask test` tells the tests. Without it they fail rather than pass untried.
 pub fn setting(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with `cargo xtask test`"))

@@ -164,7 +164,7 @@ impl JavaSemaphore {
         self.0.tells("trySetPermits", &[Int(permits)])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.29.
     pub fn try_set_permits_for(&self, permits: i32, ttl: Duration) -> Pending<bool> {
         self.0.tells("trySetPermits", &[Int(permits), Argument::Duration(ttl)])
     }
@@ -198,12 +198,12 @@ impl JavaSemaphore {
         self.0.counts("drainPermits", &[])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.13; in 3.12 it is `reduce_permits`.
     pub fn add_permits(&self, permits: i32) -> Pending<()> {
         self.0.does("addPermits", &[Int(permits)])
     }
 
-    /// In 3.10.1, where it is what `add_permits` of the opposite number became.
+    /// Before 3.13; it is what `add_permits` of the opposite number became.
     pub fn reduce_permits(&self, permits: i32) -> Pending<()> {
         self.0.does("reducePermits", &[Int(permits)])
     }
@@ -222,7 +222,7 @@ impl JavaPermits {
         self.0.tells("trySetPermits", &[Int(permits)])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.19.
     pub fn set_permits(&self, permits: i32) -> Pending<()> {
         self.0.does("setPermits", &[Int(permits)])
     }
@@ -240,12 +240,12 @@ impl JavaPermits {
         self.0.call("acquire", &[Time(lease)])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.23.
     pub fn acquire_many(&self, permits: i32) -> Pending<Vec<String>> {
         self.0.call("acquire", &[Int(permits)]).reading(ids)
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.23.
     pub fn acquire_many_for(&self, permits: i32, lease: Duration) -> Pending<Vec<String>> {
         self.0.call("acquire", &[Int(permits), Time(lease)]).reading(ids)
     }
@@ -263,7 +263,7 @@ impl JavaPermits {
         self.0.does("release", &[Text(id)])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.23.
     pub fn release_many(&self, ids: &[String]) -> Pending<()> {
         self.0.does("release", &[Ids(ids)])
     }
@@ -272,7 +272,7 @@ impl JavaPermits {
         self.0.tells("tryRelease", &[Text(id)])
     }
 
-    /// In 3.52.0, and not in 3.10.1. How many were released.
+    /// Since 3.23. How many were released.
     pub fn try_release_many(&self, ids: &[String]) -> Pending<i64> {
         self.0.counts("tryRelease", &[Ids(ids)])
     }
@@ -282,7 +282,7 @@ impl JavaPermits {
         self.0.tells("updateLeaseTime", &[Text(id), Time(lease)])
     }
 
-    /// In ms. In 3.52.0, and not in 3.10.1.
+    /// In ms. Since 3.41.
     pub fn lease_time(&self, id: &str) -> Pending<i64> {
         self.0.counts("getLeaseTime", &[Text(id)])
     }
@@ -291,12 +291,12 @@ impl JavaPermits {
         self.0.counts("availablePermits", &[])
     }
 
-    /// Those acquired and those available. In 3.52.0, and not in 3.10.1.
+    /// Those acquired and those available. Since 3.19.
     pub fn permits(&self) -> Pending<i64> {
         self.0.counts("getPermits", &[])
     }
 
-    /// In 3.52.0, and not in 3.10.1.
+    /// Since 3.19.
     pub fn acquired_permits(&self) -> Pending<i64> {
         self.0.counts("acquiredPermits", &[])
     }
