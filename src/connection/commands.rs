@@ -355,7 +355,8 @@ impl Connection {
             match time::timeout(until.remaining(), changes.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Absent { reason: "the client is closed".into(), ..absent }),
-                Err(_) => return Err(absent),
+                // The reason may be another by now.
+                Err(_) => return self.nodes.usable(target, dead),
             }
         }
     }

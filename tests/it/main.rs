@@ -27,6 +27,7 @@ mod multi_lock;
 mod operations;
 mod peer_kinds;
 mod peer_smoke;
+mod permissions;
 mod permits_beside_java;
 mod permits_interop;
 mod pipelined;

@@ -7,17 +7,17 @@ use std::time::Duration;
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
-/// The commands that docs/reliability.md names.
+/// The commands that docs/deployment.md names.
 const GRANTED: &str = "+eval +evalsha +exists +hexists +hset +hget +hgetall +hdel +pexpire +pttl +del +publish \
                        +subscribe +unsubscribe +pubsub|numsub +ping +select";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
     let server = Server::start();
-    let documented = include_str!("../../docs/reliability.md").replace(['\n', '`'], " ");
+    let documented = include_str!("../../docs/deployment.md").replace(['\n', '`'], " ");
     let words: Vec<&str> = documented.split_whitespace().collect();
     for command in GRANTED.split_whitespace() {
-        assert!(words.contains(&command), "docs/reliability.md does not name {command}");
+        assert!(words.contains(&command), "docs/deployment.md does not name {command}");
     }
     use_all(&server, GRANTED).await.unwrap();
     for spared in GRANTED.split_whitespace() {

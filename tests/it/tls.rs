@@ -1,9 +1,10 @@
 //! Connections by TLS: that locks work over them, and that whatever keeps the two sides from trusting each other is told
 //! with what to do about it.
 
+use crate::support::server::Secrets;
 use crate::support::{Java, Server, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
-use redisson_lock::{Client, Error, HoldState, Tls};
+use redisson_lock::{Client, Error, HoldState, Owner, Tls};
 use std::time::{Duration, Instant};
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -42,8 +43,13 @@ impl Authority {
     }
 
     fn serve(&self, server: &Identity, asks: bool) -> (Server, String) {
-        let (server, port) = Server::with_tls(&self.pem, &server.chain, &server.key, asks);
+        let asks = if asks { ["--tls-auth-clients", "yes"].as_slice() } else { &[] };
+        let (server, port) = Server::with_tls(&self.secrets(server), asks);
         (server, format!("rediss://127.0.0.1:{port}"))
+    }
+
+    fn secrets(&self, Identity { chain, key }: &Identity) -> Secrets {
+        Secrets { authority: self.pem.clone(), chain: chain.clone(), key: key.clone() }
     }
 
     fn trusted(&self) -> Tls {
@@ -89,6 +95,38 @@ async fn locks_work_over_tls_beside_java_without() {
     // A connection that was cut is made anew, and a secure one.
     redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn sentinels_and_clusters_are_reached_by_tls() {
+    let authority = Authority::new("one");
+    let secrets = authority.secrets(&authority.sign(&["127.0.0.1"], |_| {}));
+    let (_master, port) = Server::with_tls(&secrets, &[]);
+    let (_sentinel, port) = Server::sentinel_with_tls(&secrets, port);
+    let sentinels = format!("rediss-sentinel://127.0.0.1:{port}#orders");
+
+    let (node, port) = Server::with_tls(&secrets, &["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
+    redis::cmd("CLUSTER").arg(&["ADDSLOTSRANGE", "0", "16383"]).exec(&mut node.cli()).unwrap();
+    let ready = || {
+        let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut node.cli()).unwrap();
+        info.contains("cluster_state:ok")
+    };
+    eventually(ready).await;
+    let cluster = format!("rediss-cluster://127.0.0.1:{port}");
+
+    for url in [sentinels, cluster] {
+        let (one, other) = (
+            connect(&url, authority.trusted()).await.unwrap(),
+            connect(&url, authority.trusted()).await.unwrap(),
+        );
+        let held = one.lock("n").lock().await.unwrap();
+        let waiting = tokio::spawn(async move { other.lock("n").lock().await });
+        assert!(one.lock("n").with_owner(&Owner::unique()).try_lock().await.unwrap().is_none(), "{url}");
+        held.unlock().await.unwrap();
+        waiting.await.unwrap().unwrap().unlock().await.unwrap();
+        let told = untrusted(connect(&url, Tls::new()).await);
+        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+    }
 }
 
 #[tokio::test]

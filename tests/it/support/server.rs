@@ -20,6 +20,14 @@ const GUARDIAN: &str = include_str!("guardian.sh");
 /// How often to look for another port when somebody else was quicker to bind the free one.
 const ATTEMPTS: usize = 20;
 
+/// What a server shows, and whom it trusts, as PEM texts.
+pub struct Secrets {
+    pub authority: String,
+    /// Its certificate.
+    pub chain: String,
+    pub key: String,
+}
+
 pub struct Server {
     /// And what stands before the options.
     program: Vec<String>,
@@ -87,17 +95,27 @@ impl Server {
         replica
     }
 
-    /// One that is also reached by TLS, at a port of its own, with the certificate `chain` and its `key`; of its clients it wants
-    /// a certificate that `authority` signed if `asks`. All are PEM texts.
-    pub fn with_tls(authority: &str, chain: &str, key: &str, asks: bool) -> (Self, u16) {
-        let program = super::setting("REDISSON_LOCK_SERVER");
-        let (port, asks) = (free_port(), if asks { "yes" } else { "no" });
+    /// One that is also reached by TLS, at a port of its own.
+    pub fn with_tls(secrets: &Secrets, arguments: &[&str]) -> (Self, u16) {
+        Self::secured(secrets, "", &[scripts_only(), arguments].concat())
+    }
+
+    /// A sentinel that is, and that knows the port at which its master is.
+    pub fn sentinel_with_tls(secrets: &Secrets, master: u16) -> (Self, u16) {
+        let script = format!("printf 'sentinel monitor orders 127.0.0.1 {master} 1\n' > conf && ");
+        Self::secured(secrets, &script, &["--tls-replication", "yes"])
+    }
+
+    /// The sentinel's file goes before all else.
+    fn secured(Secrets { authority, chain, key }: &Secrets, conf: &str, arguments: &[&str]) -> (Self, u16) {
+        let (program, port) = (super::setting("REDISSON_LOCK_SERVER"), free_port());
+        let mode = if conf.is_empty() { "" } else { "conf --sentinel" };
         let script = format!(
             "printf '%s' '{authority}' > ca && printf '%s' '{chain}' > chain && printf '%s' '{key}' > key && \
-             exec {program} --tls-port {port} --tls-ca-cert-file ca --tls-cert-file chain --tls-key-file key \
-             --tls-auth-clients {asks} \"$@\""
+             {conf}exec {program} {mode} --tls-port {port} --tls-ca-cert-file ca --tls-cert-file chain \
+             --tls-key-file key --tls-auth-clients no \"$@\""
         );
-        (Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), scripts_only()), port)
+        (Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), arguments), port)
     }
 
     /// One that watches over `master` as `orders`, and with as many others as make `quorum` puts a replica in its place when

@@ -1,0 +1,227 @@
+//! The smallest permissions of each kind, as docs/deployment.md has them: a user who has no more can do all that there is to do,
+//! and the kind's scripts use all of it.
+
+use crate::support::kind::Kind;
+use crate::support::{Server, eventually};
+use redisson_lock::{Client, Error, Lock};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+const NAME: &str = "n";
+const WAIT: Duration = Duration::from_secs(5);
+/// Of all kinds alike.
+const COMMON: &str = "+eval +evalsha +ping +subscribe +unsubscribe";
+
+/// What makes up the scripts of those that are called by the first name, and what they ask without a script.
+const USED: [(&str, &[&str], &str); 9] = [
+    (
+        "lock",
+        &["lock_acquire", "lock_force", "lock_move", "lock_recount", "lock_release", "lock_renew"],
+        "exists hget hgetall pttl",
+    ),
+    ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hgetall pttl"),
+    (
+        "fenced_lock",
+        &["fenced_", "lock_force", "lock_recount", "lock_release", "lock_renew"],
+        "exists hget hgetall pttl",
+    ),
+    (
+        "read_write_lock",
+        &["read_", "write_", "rw_", "lock_recount", "lock_renew"],
+        "exists hget hgetall pttl",
+    ),
+    ("value_lock", &["value_"], "exists get pttl"),
+    ("group_lock", &["group_"], ""),
+    ("semaphore", &["semaphore_"], "get"),
+    ("expirable_semaphore", &["permit_", "semaphore_add", "semaphore_set"], ""),
+    ("count_down_latch", &["latch_"], "get"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_documented_permissions_of_each_kind_are_enough_and_all_are_used() {
+    let documented = documented();
+    let firsts: Vec<_> = documented.iter().map(|(names, _)| names[0].as_str()).collect();
+    assert_eq!(firsts, USED.map(|(name, ..)| name));
+    for ((names, rules), (_, scripts, direct)) in documented.iter().zip(USED) {
+        let granted: BTreeSet<_> =
+            rules.iter().filter_map(|rule| rule.strip_prefix('+')).map(str::to_owned).collect();
+        let mut used: BTreeSet<_> = direct.split_whitespace().map(str::to_owned).collect();
+        used.extend(commands_of(scripts));
+        assert_eq!(granted, used, "{names:?}");
+    }
+    let cases = documented.into_iter().flat_map(|(names, rules)| {
+        names
+            .into_iter()
+            .map(move |name| (name, rules.iter().map(|rule| rule.replace('N', NAME)).collect::<Vec<_>>()))
+    });
+    let mut running = JoinSet::new();
+    for (name, rules) in cases {
+        running.spawn(async move { suffices(&name, &rules).await });
+    }
+    running.join_all().await;
+}
+
+async fn suffices(name: &str, rules: &[String]) {
+    let server = Server::start();
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret");
+    for rule in COMMON.split_whitespace().chain(rules.iter().map(String::as_str)) {
+        user.arg(rule);
+    }
+    user.exec(&mut server.cli()).unwrap();
+    let url = format!("redis://app:secret@{}", server.address());
+    let builder = || Client::builder().watchdog_timeout(Duration::from_millis(900));
+    let (one, other) = (builder().connect(&url).await.unwrap(), builder().connect(&url).await.unwrap());
+    use_all(name, &server, &one, &other).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    // Nothing was refused in the background either, but what is tried when a client connects: the way around Lua, and what
+    // it may not ask of the server.
+    let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.cli()).unwrap();
+    let tried = ["info", "multi", "exec", "restore", "nobody", "delifeq", "delex"];
+    for entry in refused.iter().map(|entry| format!("{entry:?}")) {
+        assert!(tried.iter().any(|word| entry.contains(word)), "{name}: {entry}");
+    }
+}
+
+/// The names of kinds that go together, and what a user of them is granted.
+fn documented() -> Vec<(Vec<String>, Vec<String>)> {
+    let page = include_str!("../../docs/deployment.md");
+    let section = page.split("## The smallest permissions").nth(1).expect("there is one");
+    let blocks: Vec<_> =
+        section.split("```").skip(1).step_by(2).map(|block| block.strip_prefix("text").unwrap()).collect();
+    assert_eq!(blocks[0].trim(), COMMON);
+    let mut kinds: Vec<(Vec<String>, Vec<String>)> = Vec::new();
+    for line in blocks[1].lines().filter(|line| !line.is_empty()) {
+        if line.starts_with(' ') {
+            let (_, rules) = kinds.last_mut().expect("a name comes first");
+            rules.extend(line.split_whitespace().map(str::to_owned));
+        } else {
+            kinds.push((line.split(", ").map(str::to_owned).collect(), Vec::new()));
+        }
+    }
+    kinds
+}
+
+/// The commands in the scripts whose names begin so.
+fn commands_of(scripts: &[&str]) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
+    let mut commands = BTreeSet::new();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if !scripts.iter().any(|start| name.starts_with(start)) {
+            continue;
+        }
+        let source = std::fs::read_to_string(&path).unwrap();
+        for call in source.split("redis.call(").skip(1).chain(source.split("redis.pcall(").skip(1)) {
+            let command = match call.strip_prefix('\'') {
+                Some(rest) => rest.split('\'').next().unwrap(),
+                None => "publish",
+            };
+            commands.insert(command.replace("pubsub", "pubsub|numsub"));
+        }
+    }
+    commands
+}
+
+async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) -> Result<(), Error> {
+    let listens = || {
+        let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap();
+        !channels.is_empty()
+    };
+    match name {
+        "semaphore" => {
+            let (here, there) = (one.semaphore(NAME), other.semaphore(NAME));
+            assert!(here.try_set_permits(1).await?);
+            let permit = here.acquire().await?;
+            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            eventually(listens).await;
+            permit.release().await?;
+            waiting.await.unwrap()?.expect("it is free").release().await?;
+            here.add_permits(2).await?;
+            assert_eq!(here.available_permits().await?, 3);
+            assert_eq!(here.drain_permits().await?, 3);
+        }
+        "expirable_semaphore" => {
+            let (here, there) = (one.expirable_semaphore(NAME), other.expirable_semaphore(NAME));
+            assert!(here.try_set_permits(1).await?);
+            let permit = here.acquire().await?;
+            renewed(|| permit.deadline()).await;
+            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            eventually(listens).await;
+            permit.release().await?;
+            waiting.await.unwrap()?.expect("it is free").release().await?;
+            here.add_permits(2).await?;
+            assert_eq!(here.available_permits().await?, 3);
+            here.with_lease(Duration::from_millis(1)).acquire().await?.forget();
+            here.acquire_many(3).await?.release().await?;
+        }
+        "count_down_latch" => {
+            let (here, there) = (one.count_down_latch(NAME), other.count_down_latch(NAME));
+            assert!(here.try_set_count(1).await?);
+            let waiting = tokio::spawn(async move { there.wait_for(WAIT).await });
+            eventually(listens).await;
+            assert_eq!(here.count().await?, 1);
+            here.count_down().await?;
+            assert!(waiting.await.unwrap()?);
+            assert!(here.try_set_count(1).await?);
+            assert!(here.delete().await?);
+        }
+        _ => {
+            for kind in kinds(name) {
+                let (here, there) = (kind.lock(one, NAME), kind.lock(other, NAME));
+                let guard = here.lock().await?;
+                renewed(|| guard.deadline()).await;
+                if kind.is_reentrant() {
+                    here.lock().await?.unlock().await?;
+                }
+                here.is_locked().await?;
+                here.hold_count().await?;
+                here.remaining_lease().await?;
+                here.holder().await?;
+                let against = if kind == Kind::Read { Kind::Write.lock(other, NAME) } else { there };
+                let waiting = tokio::spawn(async move { served(&against).await });
+                if kind.listens() {
+                    eventually(listens).await;
+                }
+                // Handed on, too.
+                let (next, third) = (here.clone(), here.clone());
+                let behind = tokio::spawn(async move { served(&next).await });
+                guard.unlock().await?;
+                for waiter in [waiting, behind] {
+                    waiter.await.unwrap()?;
+                }
+                let guard = third.lock().await?;
+                assert!(third.force_unlock().await?);
+                drop(guard);
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn served(lock: &Lock) -> Result<(), Error> {
+    lock.try_lock_for(WAIT).await?.expect("it becomes free").unlock().await
+}
+
+fn kinds(name: &str) -> Vec<Kind> {
+    match name {
+        "lock" => vec![Kind::Reentrant],
+        "spin_lock" => vec![Kind::Spin],
+        "non_reentrant_lock" => vec![Kind::NonReentrant],
+        "fair_lock" => vec![Kind::Fair],
+        "non_reentrant_fair_lock" => vec![Kind::NonReentrantFair],
+        "fenced_lock" => vec![Kind::Fenced],
+        "read_write_lock" => vec![Kind::Read, Kind::Write],
+        "value_lock" => vec![Kind::Value],
+        "group_lock" => vec![Kind::Group],
+        _ => panic!("there is no {name}"),
+    }
+}
+
+/// Ends when the deadline has moved.
+async fn renewed<T: PartialOrd>(deadline: impl Fn() -> T) {
+    let first = deadline();
+    eventually(|| deadline() > first).await;
+}
