@@ -39,6 +39,8 @@ mod permissions;
 mod pipelined;
 mod pubsub;
 mod red_lock;
+#[cfg(feature = "redisson-config")]
+mod redisson_config;
 mod release;
 mod schedule;
 mod script;
@@ -65,5 +67,7 @@ pub use options::{BackOff, HandOff, Replication};
 pub use owner::Owner;
 pub use red_lock::RedLock;
 pub use redis;
+#[cfg(feature = "redisson-config")]
+pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 pub use tls::Tls;

@@ -6,6 +6,7 @@ mod cancellation;
 mod cancelled_calls;
 mod cancelled_tasks;
 mod cluster;
+mod configuration;
 mod examples;
 mod expirable_semaphores;
 mod faults;

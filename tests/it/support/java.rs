@@ -5,6 +5,8 @@
 
 pub mod objects;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
@@ -206,6 +208,12 @@ impl JavaClient {
             uuid: Arc::clone(&self.uuid),
             name: name.to_owned(),
         }
+    }
+
+    /// Its configuration file, as Redisson writes it.
+    pub async fn configuration(&self) -> String {
+        let text = self.connection.send("main", "configuration").await.result.unwrap();
+        String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
     }
 
     /// Shuts the client down, whatever its threads do, and returns once it is.

@@ -101,6 +101,9 @@ public final class Peer {
     static final Map<String, Command> COMMANDS = Map.ofEntries(
             Map.entry("connect", (w, a) -> w.client.connect(a)),
             Map.entry("shutdown", (w, a) -> w.client.shutdown()),
+            // As Redisson itself writes it to a file.
+            Map.entry("configuration", (w, a) -> Base64.getEncoder().encodeToString(
+                    w.client.redisson().getConfig().toYAML().getBytes(StandardCharsets.UTF_8))),
             Map.entry("events", (w, a) -> w.client.events = a.text().equals("on")),
             Map.entry("lock", Peer::lock),
             Map.entry("tryLock", Peer::tryLock),
