@@ -277,7 +277,7 @@ impl ClientBuilder {
     /// Whether the messages of a cluster are sharded: sent with `SPUBLISH` to the nodes of the lock's slot alone, and not with
     /// `PUBLISH` to each node. All clients of one cluster must do the same, or they don't hear of each other's releases:
     /// it is Redisson's `shardedSubscriptionMode`. Default: sharded where the cluster can (Redis or Valkey 7.0 up), as
-    /// Redisson does from 3.29 on. Not used but in a cluster.
+    /// Redisson does from 3.22 on, and its setting from 3.29 on. Not used but in a cluster.
     pub fn sharded_messages(mut self, on: bool) -> Self {
         self.options.sharded = Some(on);
         self
