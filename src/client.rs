@@ -278,6 +278,7 @@ impl ClientBuilder {
     /// `PUBLISH` to each node. All clients of one cluster must do the same, or they don't hear of each other's releases:
     /// it is Redisson's `shardedSubscriptionMode`. Default: sharded where the cluster can (Redis or Valkey 7.0 up), as
     /// Redisson does from 3.22 on, and its setting from 3.29 on. Not used but in a cluster.
+    /// Where `true` can't be had, connecting is [`Error::Refused`](crate::Error::Refused) with the code `VERSION`.
     pub fn sharded_messages(mut self, on: bool) -> Self {
         self.options.sharded = Some(on);
         self

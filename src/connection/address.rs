@@ -62,7 +62,7 @@ impl Address {
         let info = url
             .into_connection_info()
             .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))?;
-        // RESP2 serves every Redis from 3.2 on, and the supervisor sees a drop without RESP3's help.
+        // RESP2 serves every Redis, and the supervisor sees a drop without RESP3's help.
         let redis =
             info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = info.addr().to_string();

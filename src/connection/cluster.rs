@@ -20,7 +20,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 /// How often the nodes are asked who has what, as long as nothing seems to have changed.
 const LOOK: Duration = Duration::from_secs(5);
@@ -88,8 +88,8 @@ impl Layout {
 #[derive(Debug)]
 struct Told {
     ranges: Vec<Range>,
-    /// It knows messages for the nodes of one slot alone.
-    sharded: bool,
+    /// It knows messages for the nodes of one slot alone; `None` where its user may not ask.
+    sharded: Option<bool>,
 }
 
 /// A range of slots and its master.
@@ -142,7 +142,14 @@ impl Keeper {
         let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
         let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
         let (told, at) = ask_any(&known.nodes(), options).await?;
-        let sharded = options.sharded.unwrap_or(told.sharded);
+        let sharded = match (options.sharded, told.sharded) {
+            (Some(true), Some(false)) => return Err(unsharded(at.node())),
+            (Some(sharded), _) | (None, Some(sharded)) => sharded,
+            (None, None) => {
+                warn!("the user may not `PUBSUB SHARDNUMSUB`: messages are taken for not sharded");
+                false
+            }
+        };
         debug!(sharded, "the messages of the cluster");
         let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
         let mut keeper = Self {
@@ -345,7 +352,11 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
             let ranges = read(ranges.map_err(|error| connect_error(&error, node))?)
                 .ok_or_else(|| unavailable(node, "its answer about the slots is not understood"))?;
-            Ok(Told { ranges, sharded: matches!(answers.next(), Some(Value::Array(_))) })
+            let sharded = match told(Ok(answers.next().unwrap_or(Value::Nil))) {
+                Ok(answer) => Some(matches!(answer, Value::Array(_))),
+                Err(error) => (error.code() != Some("NOPERM")).then_some(false),
+            };
+            Ok(Told { ranges, sharded })
         }
         Ok(Err(error)) => Err(connect_error(&error, node)),
         Err(_) => {
@@ -353,6 +364,11 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             Err(Error::TimedOut { phase, node, waited })
         }
     }
+}
+
+fn unsharded(node: &str) -> Error {
+    let message = "its messages can't be sharded: Redis or Valkey 7.0 or later is needed".to_owned();
+    Error::Refused { phase: Phase::Connect, node: node.to_owned(), code: "VERSION".into(), message }
 }
 
 fn unavailable(node: &str, reason: &str) -> Error {

@@ -63,9 +63,11 @@ fn meaning(error: &RedisError) -> Meaning {
     const NOT_NOW: [&str; 7] =
         ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
     // Before Redis 7 an error inside a script came back as ERR with the real code further on in the text.
-    const IN_SCRIPT: [&str; 5] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF "];
-    // From Redis 7.0 on, where a permission is missing inside a script, and from 7.2 on.
+    const IN_SCRIPT: [&str; 6] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF ", "NOREPLICAS "];
+    // Where a permission is missing inside a script: up to Redis 7.0, and from 7.2 on.
     const NOT_PERMITTED: [&str; 2] = ["The user executing the script", "ACL failure in script"];
+    // Before Redis 7 the place in the script stands there in the place of a code.
+    const PLACE: &str = "@user_script:";
     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
         return Meaning::NoScript;
     }
@@ -82,7 +84,7 @@ fn meaning(error: &RedisError) -> Meaning {
     let detail = error.detail().unwrap_or_default();
     let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
-        None if code == "ERR" && NOT_PERMITTED.iter().any(|start| detail.starts_with(start)) => {
+        None if ["ERR", PLACE].contains(&code) && NOT_PERMITTED.iter().any(|said| detail.contains(said)) => {
             ("NOPERM", detail)
         }
         _ => (code, detail),

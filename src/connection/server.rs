@@ -54,9 +54,9 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
     let field =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let version = field("redis_version").unwrap_or_default();
-    // A server older than 3.2 does not replicate scripts as we use them.
-    if number(version).is_some_and(|number| number < (3, 2)) {
-        let message = format!("Redis {version} is too old: 3.2 or later is needed");
+    // A server older than 5 lets no script write that has asked for the time.
+    if number(version).is_some_and(|number| number < (5, 0)) {
+        let message = format!("Redis {version} is too old: 5.0 or later is needed");
         return Err(Error::Refused {
             phase: Phase::Connect,
             node: node.to_owned(),

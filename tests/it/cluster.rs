@@ -1,6 +1,6 @@
 //! A cluster: each lock is at the master of its name's slot, wherever that is by now. Messages are sharded or not.
 
-use crate::support::cluster::{Cluster, say, slot};
+use crate::support::cluster::{Cluster, modes, say, slot};
 use crate::support::contender::Party;
 use crate::support::kind::{Kind, in_time};
 use crate::support::{Java, Server, eventually, median, since, versions};
@@ -8,8 +8,6 @@ use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LossR
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Whether messages are sharded.
-const MODES: [bool; 2] = [true, false];
 /// A wake-up by message is well below this, and one by a look after so much waiting well above.
 const WOKEN: Duration = Duration::from_millis(20);
 const LOOKED: Duration = Duration::from_millis(85);
@@ -47,7 +45,7 @@ async fn waited_for(cluster: &Cluster, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_at_their_masters_and_exclude() {
     let cluster = Cluster::start(3, 0);
-    for sharded in MODES {
+    for &sharded in modes() {
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
         let (mut used, mut took) = ([false; 3], Vec::new());
         for n in 0..20 {
@@ -76,7 +74,7 @@ async fn locks_are_at_their_masters_and_exclude() {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_works_on_a_cluster() {
     let cluster = Cluster::start(3, 0);
-    for sharded in MODES {
+    for &sharded in modes() {
         let client = Party::from(connect(&cluster, sharded).await);
         let other = Party::from(connect(&cluster, sharded).await);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Red) {
@@ -149,7 +147,7 @@ async fn holds_at_all_masters_are_renewed_and_losses_told() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_has_moved_is_followed() {
     let cluster = Cluster::start(3, 0);
-    for (sharded, name) in MODES.into_iter().zip(["orders", "payments"]) {
+    for (&sharded, name) in modes().iter().zip(["orders", "payments"]) {
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
         let guard = client.lock(name).lock().await.unwrap();
         let waiting = waiter(&other, name);
@@ -179,7 +177,7 @@ async fn a_slot_that_has_moved_is_followed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_that_is_moving_is_asked_for_at_both_its_masters() {
     let cluster = Cluster::start(3, 0);
-    for sharded in MODES {
+    for &sharded in modes() {
         let client = connect(&cluster, sharded).await;
         let (gone, stays) = (format!("{{m{sharded}}}gone"), format!("{{m{sharded}}}stays"));
         let (first, second) =
@@ -226,7 +224,7 @@ async fn a_cluster_that_is_down_is_waited_for_within_a_calls_limit() {
     let cluster = Cluster::start(3, 0);
     let limit = Duration::from_secs(1);
     let client = Client::builder().response_timeout(limit).connect(cluster.url()).await.unwrap();
-    let patient = connect(&cluster, true).await;
+    let patient = connect(&cluster, modes()[0]).await;
     let of = |key: &str| slot(key).to_string();
     // One slot that nobody has.
     let (lost, name) = ("payments", "orders");
@@ -259,7 +257,7 @@ async fn a_cluster_that_is_down_is_waited_for_within_a_calls_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_and_its_waiters_outlive_a_failover() {
-    for sharded in MODES {
+    for &sharded in modes() {
         let mut cluster = Cluster::start(3, 1);
         let client = builder(sharded).watchdog_timeout(LEASE * 2).connect(cluster.url()).await.unwrap();
         let other = connect(&cluster, sharded).await;
@@ -292,7 +290,7 @@ async fn a_hold_and_its_waiters_outlive_a_failover() {
 /// not looked at otherwise, and its lease is long.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_look_again_when_they_listen_at_another_node() {
-    for sharded in MODES {
+    for &sharded in modes() {
         let mut cluster = Cluster::start(3, 1);
         let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
@@ -379,7 +377,7 @@ async fn both_ways(version: &str, cluster: &Cluster, settings: &[&str], builder:
 #[tokio::test(flavor = "multi_thread")]
 async fn names_that_a_cluster_cannot_have_are_refused_before_anything_is_sent() {
     let cluster = Cluster::start(3, 0);
-    let client = connect(&cluster, true).await;
+    let client = connect(&cluster, modes()[0]).await;
     cluster.masters.iter().for_each(|master| master.commandstats_reset());
     for bad in ["a{", "a}", "{}x"] {
         assert!(matches!(client.lock(bad).lock().await, Err(Error::Misuse { .. })), "{bad}");

@@ -151,9 +151,11 @@ async fn a_server_that_is_not_ready_is_waited_for() {
 
     // A second and more of loading: a delay for each key.
     for n in 0..100 {
-        run(&server, &format!("SET filler{n} {}", "x".repeat(2048)));
+        run(&server, &format!("SET filler{n} {}", "x".repeat(200_000)));
     }
-    run(&server, "CONFIG SET key-load-delay 20000 loading-process-events-interval-bytes 1024");
+    // It answers after each two megabytes.
+    server.configure("rdbcompression", "no");
+    server.configure("key-load-delay", "20000");
     let mut cli = server.cli();
     let loading = std::thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").exec(&mut cli));
     eventually(|| redis::cmd("GET").arg("n").exec(&mut server.cli()).is_err()).await;

@@ -87,7 +87,14 @@ async fn what_breaks_locks_is_told_at_connect() {
 async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut cli = server.cli();
     let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret").arg("~n").arg(format!("&{CHANNEL}"));
+    user.arg("SETUSER")
+        .arg("app")
+        .arg("reset")
+        .arg("resetchannels")
+        .arg("on")
+        .arg(">secret")
+        .arg("~n")
+        .arg(format!("&{CHANNEL}"));
     for rule in granted.split_whitespace() {
         user.arg(rule);
     }

@@ -66,7 +66,7 @@ async fn the_documented_permissions_of_each_kind_are_enough_and_all_are_used() {
 async fn suffices(name: &str, rules: &[String]) {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("app").arg("reset").arg("on").arg(">secret");
+    user.arg("SETUSER").arg("app").arg("reset").arg("resetchannels").arg("on").arg(">secret");
     for rule in COMMON.split_whitespace().chain(rules.iter().map(String::as_str)) {
         user.arg(rule);
     }

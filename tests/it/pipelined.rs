@@ -254,7 +254,8 @@ async fn a_record_that_is_handed_to_whom_it_names_stays() {
     memory("1");
     first.unlock().await.unwrap();
     let second = second.await.unwrap();
-    eventually(|| refusals().contains("OOM")).await;
+    // Before Redis 7 an error inside a script counts as the script's.
+    eventually(|| ["_OOM:", "_ERR:"].iter().any(|refusal| refusals().contains(refusal))).await;
     memory("0");
     // Not passed on, because the record is not known to follow.
     let third = bench.wait(&a).await;

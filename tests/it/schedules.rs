@@ -13,10 +13,6 @@ fn exists(server: &Server, key: &str) -> bool {
     redis::cmd("EXISTS").arg(key).query(&mut server.cli()).unwrap()
 }
 
-fn config(server: &Server, name: &str, value: &str) {
-    redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut server.cli()).unwrap();
-}
-
 /// The release of a lost hold's text is still to come when the owner, who knows of the loss, locks again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_taken_right_after_a_loss_is_not_freed_by_the_lost_ones_release() {
@@ -87,7 +83,7 @@ async fn a_server_that_refuses_writes_for_a_while_costs_no_hold() {
         .await
         .unwrap();
     let guard = client.lock("n").lock().await.unwrap();
-    config(&server, "min-replicas-to-write", "1");
+    server.configure("min-replicas-to-write", "1");
     eventually(|| guard.state() != HoldState::Held).await;
     assert_eq!(guard.state(), HoldState::Suspect);
     // Nor does it end a wait: twice the response timeout goes by before the server takes writes again.
@@ -99,7 +95,7 @@ async fn a_server_that_refuses_writes_for_a_while_costs_no_hold() {
     let error = client.lock("m").try_lock().await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. } | Error::TimedOut { .. }), "{error:?}");
     tokio::time::sleep(Duration::from_millis(600).saturating_sub(started.elapsed())).await;
-    config(&server, "min-replicas-to-write", "0");
+    server.configure("min-replicas-to-write", "0");
     waiting.await.unwrap().unwrap().unlock().await.unwrap();
     eventually(|| guard.state() == HoldState::Held).await;
     guard.unlock().await.unwrap();
@@ -164,9 +160,10 @@ async fn one_who_polls_gets_the_lock_beside_a_crowd() {
 /// A busy lock is busy, also while it passes from hand to hand or is left to others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_ends_while_the_lock_passes_on_is_told_busy() {
-    // So many that some end at that very moment.
-    const TASKS: u32 = 1000;
-    const TRIES: u32 = 40;
+    // So many that some end at that very moment, and so long that the server has told each that the lock is busy.
+    const TASKS: u32 = 5000;
+    const TRIES: u32 = 8;
+    const WAIT: Duration = Duration::from_millis(500);
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let mut tasks = JoinSet::new();
@@ -175,7 +172,7 @@ async fn a_wait_that_ends_while_the_lock_passes_on_is_told_busy() {
         tasks.spawn(async move {
             let mut served = 0;
             for _ in 0..TRIES {
-                if let Some(guard) = lock.try_lock_for(Duration::from_millis(60)).await.unwrap() {
+                if let Some(guard) = lock.try_lock_for(WAIT).await.unwrap() {
                     guard.unlock().await.unwrap();
                     served += 1;
                 }

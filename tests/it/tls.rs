@@ -1,6 +1,7 @@
 //! Connections by TLS: that locks work over them, and that whatever keeps the two sides from trusting each other is told
 //! with what to do about it.
 
+use crate::support::cluster::add_slots;
 use crate::support::server::Secrets;
 use crate::support::{Java, Server, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
@@ -106,7 +107,7 @@ async fn sentinels_and_clusters_are_reached_by_tls() {
     let sentinels = format!("rediss-sentinel://127.0.0.1:{port}#orders");
 
     let (node, port) = Server::with_tls(&secrets, &["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
-    redis::cmd("CLUSTER").arg(&["ADDSLOTSRANGE", "0", "16383"]).exec(&mut node.cli()).unwrap();
+    add_slots(&node, 0..=16383);
     let ready = || {
         let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut node.cli()).unwrap();
         info.contains("cluster_state:ok")

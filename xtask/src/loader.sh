@@ -1,9 +1,10 @@
-# Gets a newer C and C++ library of Debian's beside the system's own, for a program that asks for them: $1 is where to.
-# Nothing is installed. apt checks what it gets by Debian's keys.
+# Gets a newer C and C++ library of Debian's beside the system's own, and further packages that ask for them: $1 is where
+# to, the rest their names. Nothing is installed. apt checks what it gets by Debian's keys.
 set -euo pipefail
 suite=trixie
 mkdir -p "$1"
 cd "$1"
+shift
 rm -rf apt usr lib lib64
 mkdir -p apt/lists/partial apt/cache/archives/partial apt/none
 : > apt/status
@@ -19,6 +20,6 @@ options=(
   -o APT::Sandbox::User="$(id -un)"
 )
 apt-get "${options[@]}" update
-(cd apt/cache/archives && apt-get "${options[@]}" download libc6 libgcc-s1 libstdc++6)
+(cd apt/cache/archives && apt-get "${options[@]}" download libc6 libgcc-s1 libstdc++6 "$@")
 for package in apt/cache/archives/*.deb; do dpkg-deb -x "$package" .; done
 rm -rf apt

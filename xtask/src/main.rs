@@ -6,6 +6,7 @@ mod others;
 mod planted;
 mod process;
 mod server;
+mod servers;
 mod setup;
 mod test;
 mod torture;
@@ -27,8 +28,9 @@ usage: cargo xtask <command>
   setup
       Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
       locks of other languages.
-  test [--redisson <version>] [-- <arguments of cargo test>]
-      Set up, then run every test. With --redisson, against that version alone, which may be any that exists.
+  test [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
+      Set up, then run every test, and a core of them on each other server. With --redisson, against that version alone,
+      which may be any that exists; with --server, every test on that server alone: an unknown name has them listed.
   torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>]
       Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
       seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an

@@ -9,6 +9,7 @@ use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use crate::others;
+use crate::servers::{self, Lacks};
 
 /// The versions of Redisson that every test runs against. The only such list.
 const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
@@ -53,6 +54,7 @@ pub const BENCH: Java =
     Java { sources: "benches/redisson", builds: "redisson-bench", class: "Bench", options: "" };
 
 /// What the tests are told.
+#[derive(Clone)]
 pub struct Environment {
     /// The redis-server to run.
     pub server: PathBuf,
@@ -62,10 +64,31 @@ pub struct Environment {
     /// The library that moves a program's clock, if it was asked for.
     pub faketime: Option<PathBuf>,
     /// What only the tests need, see `others`.
-    others: Vec<(&'static str, PathBuf)>,
+    others: Vec<(String, PathBuf)>,
 }
 
 impl Environment {
+    /// The same on the server of that name; and what of the tests it can't run, each with why.
+    pub fn on(self, name: &str) -> Result<(Self, Lacks), String> {
+        if name == servers::INSTALLED {
+            return match servers::is_version(&self.server, servers::INSTALLED_SAYS) {
+                true => Ok((self, &[])),
+                false => Err(format!("setup: {} is no {name}", self.server.display())),
+            };
+        }
+        let Some(server) = servers::FETCHED.iter().find(|server| server.name == name) else {
+            let names = servers::FETCHED.map(|server| server.name).join(", ");
+            return Err(format!(
+                "setup: no server is called {name:?}; there are {}, {names}",
+                servers::INSTALLED
+            ));
+        };
+        let setting = server.setting();
+        let program = self.others.iter().find(|(other, _)| *other == setting).map(|(_, path)| path.clone());
+        let program = program.ok_or_else(|| format!("setup: {name} was not fetched"))?;
+        Ok((Self { server: program, ..self }, server.lacks))
+    }
+
     /// Tells the tests that `command` runs.
     pub fn tell(&self, command: &mut Command) {
         command

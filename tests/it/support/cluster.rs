@@ -1,5 +1,6 @@
 //! A cluster of real servers.
 
+use std::ops::RangeInclusive;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,11 @@ use super::Server;
 
 /// How many slots a cluster has.
 const SLOTS: u16 = 16384;
+
+/// Whether messages are sharded: as the server can.
+pub fn modes() -> &'static [bool] {
+    if super::server::major() >= 7 { &[true, false] } else { &[false] }
+}
 
 /// Masters that share the slots evenly, each with replicas. They end with it.
 pub struct Cluster {
@@ -26,7 +32,7 @@ impl Cluster {
         let share = SLOTS.div_ceil(u16::try_from(masters).expect("few masters"));
         for (at, master) in (0..).zip(&cluster.masters) {
             let (first, last) = (at * share, ((at + 1) * share).min(SLOTS) - 1);
-            say(master, &["ADDSLOTSRANGE", &first.to_string(), &last.to_string()]);
+            add_slots(master, first..=last);
             // So that no two begin with the same.
             say(master, &["SET-CONFIG-EPOCH", &(at + 1).to_string()]);
         }
@@ -166,6 +172,12 @@ impl Migration<'_> {
             say(node, &["SETSLOT", &self.slot, "NODE", &id(self.to)]);
         }
     }
+}
+
+/// Ranges are Redis 7's.
+pub fn add_slots(server: &Server, slots: RangeInclusive<u16>) {
+    let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+    redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut server.cli()).expect("ADDSLOTS");
 }
 
 pub fn slot(key: &str) -> u16 {

@@ -208,6 +208,13 @@ impl Server {
             .unwrap_or(0)
     }
 
+    /// One setting: several at once are Redis 7's.
+    #[track_caller]
+    pub fn configure(&self, setting: &str, value: &str) {
+        let done = redis::cmd("CONFIG").arg("SET").arg(setting).arg(value).exec(&mut self.cli());
+        done.unwrap_or_else(|error| panic!("{setting} {value}: {error}"));
+    }
+
     pub fn commandstats_reset(&self) {
         redis::cmd("CONFIG").arg("RESETSTAT").exec(&mut self.cli()).expect("CONFIG RESETSTAT");
     }
@@ -252,7 +259,7 @@ impl Running {
         let running = Self { server, pipe: guardian.stdin.take(), guardian };
 
         let mut log = String::new();
-        while !["Ready to accept connections", "Sentinel ID is"].iter().any(|ready| log.contains(ready)) {
+        while !["eady to accept connections", "Sentinel ID is"].iter().any(|ready| log.contains(ready)) {
             if lines.read_line(&mut log).expect("the server's log is text") == 0 {
                 assert!(log.contains("Address already in use"), "the server does not start:\n{log}");
                 return None;
@@ -284,15 +291,23 @@ fn scripts_only() -> &'static [&'static str] {
     }
 }
 
-/// From 7.0 on DEBUG has to be asked for, and before that the question is an error.
-fn debug_allowed(program: &str) -> &'static [&'static str] {
+/// Of the server that all tests run on.
+pub fn major() -> u32 {
+    major_of(&super::setting("REDISSON_LOCK_SERVER"))
+}
+
+fn major_of(program: &str) -> u32 {
     static MAJOR: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
     let mut known = MAJOR.lock().unwrap_or_else(PoisonError::into_inner);
-    let major = *known.entry(program.to_owned()).or_insert_with(|| {
+    *known.entry(program.to_owned()).or_insert_with(|| {
         let output = Command::new(program).arg("--version").output().expect("the server cannot be run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.split("v=").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
         version.unwrap_or_else(|| panic!("{program} --version says {text:?}"))
-    });
-    if major >= 7 { &["--enable-debug-command", "local"] } else { &[] }
+    })
+}
+
+/// From 7.0 on DEBUG has to be asked for, and before that the question is an error.
+fn debug_allowed(program: &str) -> &'static [&'static str] {
+    if major_of(program) >= 7 { &["--enable-debug-command", "local"] } else { &[] }
 }

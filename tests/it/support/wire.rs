@@ -59,7 +59,8 @@ impl Wire {
     /// A server whose last snapshot failed refuses all that writes, until it is told not to mind.
     pub fn disk_fails(&self, fails: bool) {
         if fails {
-            self.run::<()>(&["CONFIG", "SET", "save", "3600 1", "rdb-key-save-delay", "100000000"]);
+            self.run::<()>(&["CONFIG", "SET", "save", "3600 1"]);
+            self.run::<()>(&["CONFIG", "SET", "rdb-key-save-delay", "100000000"]);
             self.run::<()>(&["BGSAVE"]);
             let server: String = self.run(&["INFO", "server"]);
             let pid = server.lines().find_map(|line| line.strip_prefix("process_id:")).expect("it has one");
