@@ -3,6 +3,7 @@
 use crate::clock::Moment;
 use crate::connection::Servers;
 use crate::contend::Contend;
+use crate::credentials::{Credentials, Source};
 use crate::drive::drive;
 use crate::entry::{self, MapEntry};
 use crate::error::Result;
@@ -41,11 +42,11 @@ impl Client {
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
     /// [`Error::TimedOut`](crate::Error::TimedOut) if there is no server, [`Error::Refused`](crate::Error::Refused) if
-    /// it refuses the user, or to run scripts, or is too old (code `VERSION`), [`Error::Untrusted`](crate::Error::Untrusted) if
+    /// it refuses the user, or to run scripts, is a replica (code `READONLY`), or is too old (code `VERSION`), [`Error::Untrusted`](crate::Error::Untrusted) if
     /// TLS fails.
     ///
     /// What may be meant and may not is a warning of [`tracing`]: commands or the channel that the user may not use, a
-    /// server that may evict records, a replica.
+    /// server that may evict records.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -268,6 +269,36 @@ impl ClientBuilder {
         self
     }
 
+    /// Who this client is to the servers: asked at each connection that is opened, at first and after a drop, so that a password
+    /// that changes is followed. In the place of user and password in the URL. It is called on a thread of the runtime, where it must
+    /// not block: what takes time to get, get beforehand. Default: those of the URL, if any.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::{Client, Credentials};
+    /// use std::sync::{Arc, RwLock};
+    /// let token = Arc::new(RwLock::new(String::from("the first")));
+    /// let current = token.clone();
+    /// let client = Client::builder()
+    ///     .credentials(move || Credentials::new("app", current.read().expect("no panic").as_str()))
+    ///     .connect("redis://127.0.0.1")
+    ///     .await?;
+    /// // A task of yours: the connections that are open stay, the next ones have this.
+    /// *token.write().expect("no panic") = String::from("the second");
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
+    /// Who this client is to sentinels, as [`credentials`](Self::credentials) are to the servers. Default: nobody, which is what
+    /// sentinels without a password want.
+    pub fn sentinel_credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.sentinel_credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
     /// The uuid by which this client's holds are known. No two clients may share one. Default: a random one.
     pub fn client_id(mut self, id: Uuid) -> Self {
         self.id = Some(id);
@@ -293,7 +324,7 @@ impl ClientBuilder {
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
-        let servers = Servers::parse(url.as_ref(), options.tls.as_ref())?;
+        let servers = Servers::parse(url.as_ref(), &options)?;
         if servers.fail_over() {
             options.replication.get_or_insert(Replication::any());
         }

@@ -73,10 +73,6 @@ impl Finder {
             }
         }
     }
-
-    pub(super) fn no_master(&self, node: &str) -> Error {
-        unknown(node, "it is a replica, and no other server is known to be the master".into())
-    }
 }
 
 impl Sentinel {

@@ -27,7 +27,7 @@ mod socket;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
 mod subscriber;
 
-use address::Address;
+use address::{Access, Address};
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;

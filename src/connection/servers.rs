@@ -1,11 +1,10 @@
 //! Where a client's servers are, as its user says it.
 
-use super::Address;
 use super::finder::{Finder, Sentinel};
+use super::{Access, Address};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sync::{Mutex, time};
-use crate::tls::Tls;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -59,19 +58,21 @@ impl Servers {
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]..]`;
     ///
     /// `rediss` where all of them are reached by TLS.
-    pub(crate) fn parse(url: &str, tls: Option<&Tls>) -> Result<Self> {
+    pub(crate) fn parse(url: &str, options: &Options) -> Result<Self> {
         let of = |kind: &str| match url.split_once(kind) {
             Some((scheme @ ("redis" | "rediss"), rest)) => Some((scheme, rest)),
             _ => None,
         };
         match (of(SENTINEL), of(CLUSTER)) {
-            (Some((scheme, rest)), _) => Self::sentinel(scheme, rest, tls),
-            (_, Some((scheme, rest))) => Self::cluster(scheme, rest, tls),
-            _ => Address::parse(url, tls).map(|address| Self::One(Finder::At(address))),
+            (Some((scheme, rest)), _) => Self::sentinel(scheme, rest, options),
+            (_, Some((scheme, rest))) => Self::cluster(scheme, rest, options),
+            _ => {
+                Address::parse(url, Access::to_servers(options)).map(|address| Self::One(Finder::At(address)))
+            }
         }
     }
 
-    fn cluster(scheme: &str, rest: &str, tls: Option<&Tls>) -> Result<Self> {
+    fn cluster(scheme: &str, rest: &str, options: &Options) -> Result<Self> {
         let bad = || {
             Error::misuse(format!("bad URL: use redis{CLUSTER}[user:password@]host[:port][,host[:port]..]"))
         };
@@ -80,11 +81,13 @@ impl Servers {
         if hosts.contains(['/', '#', '?']) {
             return Err(bad());
         }
-        let seeds = addresses(&format!("{scheme}://{credentials}"), hosts, 6379, tls).ok_or_else(bad)??;
+        let access = Access::to_servers(options);
+        let seeds =
+            addresses(&format!("{scheme}://{credentials}"), hosts, 6379, access).ok_or_else(bad)??;
         Ok(Self::Cluster(Arc::new(Known { seeds, found: Mutex::default() })))
     }
 
-    fn sentinel(scheme: &str, rest: &str, tls: Option<&Tls>) -> Result<Self> {
+    fn sentinel(scheme: &str, rest: &str, options: &Options) -> Result<Self> {
         let bad = || {
             Error::misuse(format!(
                 "bad URL: use redis{SENTINEL}[user:password@]host[:port][,host[:port]..][/database]#master"
@@ -94,8 +97,12 @@ impl Servers {
             rest.split_once('#').filter(|(_, service)| !service.is_empty()).ok_or_else(bad)?;
         let (credentials, rest) = credentials(rest);
         let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let master = Address::parse(&format!("{scheme}://{credentials}sentinel/{database}"), tls)?;
-        let sentinels = addresses(&format!("{scheme}://"), hosts, 26379, tls).ok_or_else(bad)??;
+        let master = Address::parse(
+            &format!("{scheme}://{credentials}sentinel/{database}"),
+            Access::to_servers(options),
+        )?;
+        let sentinels = addresses(&format!("{scheme}://"), hosts, 26379, Access::to_sentinels(options))
+            .ok_or_else(bad)??;
         let (service, name) = (service.to_owned(), format!("{service}@{}", sentinels[0].node()));
         Ok(Self::One(Finder::Sentinel(Arc::new(Sentinel { sentinels, service, name, master }))))
     }
@@ -144,12 +151,12 @@ fn credentials(rest: &str) -> (&str, &str) {
 }
 
 /// `None` where one has no name. `before` is what stands before each of the hosts.
-fn addresses(before: &str, hosts: &str, port: u16, tls: Option<&Tls>) -> Option<Result<Vec<Address>>> {
+fn addresses(before: &str, hosts: &str, port: u16, access: Access<'_>) -> Option<Result<Vec<Address>>> {
     let url = |host: &str| match host.rsplit_once(':') {
         _ if host.is_empty() => None,
         Some((_, port)) if !port.ends_with(']') => Some(format!("{before}{host}")),
         _ => Some(format!("{before}{host}:{port}")),
     };
     let urls: Option<Vec<_>> = hosts.split(',').map(url).collect();
-    Some(urls?.iter().map(|url| Address::parse(url, tls)).collect())
+    Some(urls?.iter().map(|url| Address::parse(url, access)).collect())
 }
