@@ -269,8 +269,12 @@ impl fmt::Display for Error {
 /// What to do about a refusal.
 fn remedy(code: &str) -> Option<&'static str> {
     Some(match code {
-        "NOAUTH" => "give a password in the URL, or by `ClientBuilder::credentials`",
-        "WRONGPASS" => "check user and password, in the URL or from `ClientBuilder::credentials`",
+        "NOAUTH" => {
+            "give a password in the URL or by `ClientBuilder::credentials`, that of sentinels by `sentinel_credentials`"
+        }
+        "WRONGPASS" => {
+            "check user and password in the URL or from `ClientBuilder::credentials`, those of sentinels from `sentinel_credentials`"
+        }
         "NOPERM" => "grant the user what docs/deployment.md lists for this kind of lock",
         "READONLY" | "MASTERDOWN" => "name the master, or the sentinels or the cluster that know who it is",
         "CLUSTERDOWN" => {

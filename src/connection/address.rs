@@ -50,53 +50,45 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs.
+    /// From a URL: see [`read`].
+    #[cfg(any(test, fuzzing))]
     pub(super) fn parse(url: &str, access: Access<'_>) -> Result<Self> {
-        // Only the scheme goes into an error: the rest may hold a password.
-        let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
-        };
+        Self::new(read(url)?, access)
+    }
+
+    pub(super) fn new(info: ConnectionInfo, access: Access<'_>) -> Result<Self> {
         // The crate is not told of TLS, as the stream that it gets is a secure one already.
-        let (secure, url) = match scheme {
-            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" if access.tls.is_none() => {
-                (None, url.to_owned())
+        let (addr, secure) = match (info.addr().clone(), access.tls) {
+            (ConnectionAddr::TcpTls { host, port, insecure, tls_params }, tls) => {
+                let said = Tls { unverified: insecure, ..Tls::new() };
+                let tls = match tls {
+                    Some(tls) => tls,
+                    None if tls_params.is_none() => &said,
+                    None => {
+                        return Err(Error::misuse(
+                            "certificates in a `ConnectionInfo` can't be read from it: give them by `ClientBuilder::tls`",
+                        ));
+                    }
+                };
+                (ConnectionAddr::Tcp(host, port), Some(Arc::new(Connector::new(tls)?)))
             }
-            "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => {
-                return Err(Error::misuse(format!(
-                    "settings for TLS, and a URL that is without it: use rediss:// in the place of {scheme}://"
-                )));
-            }
-            "rediss" | "valkeys" if rest.contains('#') => {
+            (addr, None) => (addr, None),
+            (_, Some(_)) => {
                 return Err(Error::misuse(
-                    "nothing may follow a `#` here: what `#insecure` means elsewhere is `Tls::danger_accept_any_certificate`",
+                    "settings for TLS, and an address that is without it: use rediss:// in the place of redis://",
                 ));
             }
-            "rediss" | "valkeys" => {
-                let connector = Connector::new(access.tls.unwrap_or(&Tls::default()))?;
-                (Some(Arc::new(connector)), format!("redis://{rest}"))
-            }
-            other => {
-                return Err(Error::misuse(format!(
-                    "unknown URL scheme `{}`: use redis://, rediss:// or redis+unix://",
-                    other.escape_debug()
-                )));
-            }
         };
-        let info = url
-            .into_connection_info()
-            .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))?;
-        let credentials = access.credentials.cloned();
-        let named = info.redis_settings();
+        let (credentials, named) = (access.credentials.cloned(), info.redis_settings());
         if credentials.is_some() && (named.username().is_some() || named.password().is_some()) {
             return Err(Error::misuse(
-                "credentials in the URL, and in the settings: leave one of them away, that in the URL if they change",
+                "credentials beside the address, and in the settings: leave one of them away, the former if they change",
             ));
         }
         // RESP2 serves every Redis from 3.2 on, and the supervisor sees a drop without RESP3's help.
-        let redis =
-            info.redis_settings().clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
-        let node = info.addr().to_string();
-        Ok(Self { info: info.set_redis_settings(redis), credentials, secure, node })
+        let redis = named.clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
+        let node = addr.to_string();
+        Ok(Self { info: info.set_addr(addr).set_redis_settings(redis), credentials, secure, node })
     }
 
     /// The server's address as text.
@@ -108,6 +100,14 @@ impl Address {
     pub(super) fn at(&self, host: String, port: u16) -> Self {
         let info = self.info.clone().set_addr(ConnectionAddr::Tcp(host, port));
         Self { node: info.addr().to_string(), info, ..self.clone() }
+    }
+
+    /// The same server, got into with the credentials of `other`, if that has any.
+    pub(super) fn known_as(&self, other: &Self) -> Option<Self> {
+        let settings = other.info.redis_settings().clone().set_db(0);
+        let any = other.credentials.is_some() || settings.password().is_some();
+        let info = self.info.clone().set_redis_settings(settings);
+        any.then(|| Self { info, credentials: other.credentials.clone(), ..self.clone() })
     }
 
     /// As it is looked for; empty where it is a file.
@@ -184,6 +184,46 @@ impl Address {
             Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit }),
         }
     }
+}
+
+/// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs.
+pub(super) fn read(url: &str) -> Result<ConnectionInfo> {
+    // Only the scheme goes into an error: the rest may hold a password.
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
+    };
+    let info = match scheme {
+        "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => understood(url)?,
+        "rediss" | "valkeys" if rest.contains('#') => {
+            return Err(Error::misuse(
+                "nothing may follow a `#` here: what `#insecure` means elsewhere is `Tls::danger_accept_any_certificate`",
+            ));
+        }
+        // Without TLS of its own the crate does not take these.
+        "rediss" | "valkeys" => {
+            let info = understood(format!("redis://{rest}"))?;
+            match info.addr().clone() {
+                ConnectionAddr::Tcp(host, port) => {
+                    info.set_addr(ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None })
+                }
+                _ => info,
+            }
+        }
+        other => {
+            return Err(Error::misuse(format!(
+                "unknown URL scheme `{}`: use redis://, rediss:// or redis+unix://",
+                other.escape_debug()
+            )));
+        }
+    };
+    Ok(info)
+}
+
+/// The same of whatever the redis crate takes.
+pub(super) fn understood(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
+    server
+        .into_connection_info()
+        .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))
 }
 
 impl fmt::Debug for Address {

@@ -32,6 +32,7 @@ pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;
 pub(crate) use places::{Place, Places};
+pub(crate) use redis::IntoConnectionInfo;
 #[cfg(all(test, shuttle))]
 pub(crate) use secure::Connector;
 pub(crate) use servers::Servers;

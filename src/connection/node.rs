@@ -50,6 +50,7 @@ pub(super) struct Live {
     pub address: Arc<Address>,
     pub link: Link,
     pub replicas: Arc<Replicas>,
+    /// The node's, whatever connection it has.
     unwilling: Arc<Mutex<Option<Unwilling>>>,
     end: Arc<End>,
 }
@@ -172,6 +173,7 @@ struct Supervisor {
     status: watch::Sender<Status>,
     shared: Shared,
     doubted: Arc<Notify>,
+    unwilling: Arc<Mutex<Option<Unwilling>>>,
     /// Who answered last, in which life of its data.
     met: Option<(Server, u64)>,
     since: Moment,
@@ -208,6 +210,7 @@ impl Supervisor {
             options: options.clone(),
             shared: shared.clone(),
             doubted: Arc::default(),
+            unwilling: Arc::default(),
             met: None,
             since: Moment::now(),
             heir: false,
@@ -339,7 +342,7 @@ impl Supervisor {
             address: Arc::new(address.clone()),
             link,
             replicas,
-            unwilling: Arc::default(),
+            unwilling: self.unwilling.clone(),
             end: Arc::default(),
         };
         Up { driver, live }

@@ -2,6 +2,7 @@
 //! do about it, in time.
 
 use crate::support::cluster::Cluster;
+use crate::support::group::Group;
 use crate::support::kind::{Kind, nothing_is_left};
 use crate::support::{Server, eventually, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
@@ -56,8 +57,9 @@ async fn refused<T: std::fmt::Debug>(
     code: &str,
     advice: &str,
 ) -> Error {
+    let began = Instant::now();
     let error = tokio::time::timeout(limit, call).await.expect("in time").unwrap_err();
-    assert_eq!(error.code(), Some(code), "{error:?}");
+    assert_eq!(error.code(), Some(code), "{error:?} in {:?} of {limit:?}", began.elapsed());
     assert!(error.to_string().contains(advice), "{error}");
     error
 }
@@ -220,6 +222,8 @@ fn keys(cluster: &Cluster) -> Vec<String> {
 async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
     let mut cluster = Cluster::start(3, 0);
     let keys = keys(&cluster);
+    let timeout = Duration::from_millis(700);
+    let builder = || builder().response_timeout(timeout);
     let before = builder().connect(cluster.url()).await.unwrap();
     cluster.masters[2].kill();
     let failed = |cluster: &Cluster, with: &str| {
@@ -238,10 +242,10 @@ async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
         for key in &keys[..2] {
             let advice = "cluster-require-full-coverage";
             refused(TIMEOUT * 2, client.lock(key).try_lock(), "CLUSTERDOWN", advice).await;
-            refused(TIMEOUT * 2, client.lock(key).try_lock_for(TIMEOUT), "CLUSTERDOWN", advice).await;
+            refused(TIMEOUT * 2, client.lock(key).try_lock_for(timeout), "CLUSTERDOWN", advice).await;
         }
         missing(client.lock(&keys[2]).try_lock().await.unwrap_err());
-        missing(client.lock(&keys[2]).try_lock_for(TIMEOUT).await.unwrap_err());
+        missing(client.lock(&keys[2]).try_lock_for(timeout).await.unwrap_err());
     }
 
     // The others go on alone.
@@ -272,12 +276,127 @@ async fn a_cluster_that_is_mostly_down_is_told_within_the_connect_timeout() {
     builder().connect(&url).await.unwrap();
     cluster.masters[1].stop_signal();
     let text = told().await;
-    assert!(text.contains("2 of the 3 masters"), "{text}");
+    assert!(text.contains("of the 3 masters"), "{text}");
     for server in &mut cluster.masters[..2] {
         server.kill();
     }
     let text = told().await;
-    assert!(text.contains("2 of the 3 masters"), "{text}");
+    assert!(text.contains("of the 3 masters"), "{text}");
     cluster.masters[2].kill();
     told().await;
+}
+
+/// What a client of the redis crate connects to is handed over, and leads to the same locks.
+#[tokio::test]
+async fn what_a_client_of_the_redis_crate_is_made_of_is_enough() {
+    let server = Server::start();
+    let url = format!("{}/3", user(&server, "+@all ~* &*"));
+    let yours = redis::Client::open(url.as_str()).unwrap();
+    let client = builder().connect_to(yours.get_connection_info().clone()).await.unwrap();
+    let other = Client::connect(url).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    assert!(other.lock("n").try_lock().await.unwrap().is_none());
+    assert!(Client::connect(server.url()).await.unwrap().lock("n").try_lock().await.unwrap().is_some());
+    guard.unlock().await.unwrap();
+    let misuse = builder().connect_to("no URL").await;
+    assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
+
+    let cluster = Cluster::start(3, 0);
+    let nodes: Vec<_> = cluster.masters[1..].iter().map(Server::url).collect();
+    let client = builder().connect_to_cluster(nodes).await.unwrap();
+    let other = builder().connect(cluster.url()).await.unwrap();
+    for key in keys(&cluster) {
+        let guard = client.lock(&key).lock().await.unwrap();
+        assert!(other.lock(&key).try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+    }
+    let bad: [Vec<&str>; 3] =
+        [vec![], vec!["redis://:a@127.0.0.1:1", "redis://:b@127.0.0.1:2"], vec!["redis://127.0.0.1:1/1"]];
+    for nodes in bad {
+        let misuse = builder().connect_to_cluster(nodes).await;
+        assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
+    let group = Group::start(1);
+    let sentinel = &group.sentinels[0];
+    for server in [&group.master, &group.replica] {
+        user(server, "+@all ~* &*");
+    }
+    user(sentinel, "+@all ~* &*");
+    run(sentinel, "ACL SETUSER default resetpass >first");
+    let url = group.url();
+    let error = builder().connect(&url).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert!(error.to_string().contains("sentinel_credentials"), "{error}");
+    let wrong = builder().sentinel_credentials(|| Credentials::password("wrong")).connect(&url).await;
+    assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
+    // In the place of their own, the master's.
+    let masters = url.replace("://", "://app:secret@");
+    builder().connect(&masters).await.unwrap();
+    let theirs = ["redis://:first@".to_owned() + &sentinel.address()];
+    builder().connect_by_sentinels(theirs, "orders", "redis://app:secret@master/1").await.unwrap();
+
+    let password = Password::new("first");
+    let asked = password.clone();
+    let client = builder()
+        .sentinel_credentials(move || Credentials::password(*asked.0.lock().unwrap()))
+        .connect(&masters)
+        .await
+        .unwrap();
+    let mut cli = redis::Client::open(format!("redis://:first@{}", sentinel.address()))
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    redis::cmd("ACL").arg(&["SETUSER", "default", "resetpass", ">second"]).exec(&mut cli).unwrap();
+    *password.0.lock().unwrap() = "second";
+    let guard = client.lock("n").lock().await.unwrap();
+    // It has to know its replica well enough.
+    eventually(|| redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut cli).is_ok()).await;
+    group.promoted().await;
+    let owner =
+        |server: &Server| redis::cmd("HKEYS").arg("m").query::<Vec<String>>(&mut server.cli()).unwrap();
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < limit, "the client stays with the old master");
+        if let Ok(guard) = client.lock("m").lock().await {
+            let there = !owner(&group.replica).is_empty();
+            guard.unlock().await.unwrap();
+            if there {
+                break;
+            }
+        }
+    }
+    eventually(|| guard.state() == HoldState::Held).await;
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicated_servers_the_master_is_found_and_followed() {
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let url = format!("redis-replicated://{},{},127.0.0.1:1/0", replica.address(), master.address());
+    let client = builder().connect(&url).await.unwrap();
+    let other = builder().connect(&url).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn(async move { other.lock("n").lock().await });
+    eventually(|| subscribers(&master, CHANNEL) == 1).await;
+    run(&replica, "REPLICAOF NO ONE");
+    run(&master, &format!("REPLICAOF 127.0.0.1 {}", replica.port()));
+    // Also what the messages come from.
+    eventually(|| subscribers(&replica, CHANNEL) == 1).await;
+    let deadline = guard.deadline();
+    eventually(|| guard.state() == HoldState::Held && guard.deadline() > deadline).await;
+    guard.unlock().await.unwrap();
+    tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap().unlock().await.unwrap();
+
+    let alone = format!("redis-replicated://{}", master.address());
+    let error = builder().connect(alone).await.unwrap_err().to_string();
+    assert!(error.contains("it is a replica"), "{error}");
+    for bad in ["redis-replicated://", "redis-replicated://a,,b", "redis-replicated://a/x"] {
+        let misuse = builder().connect(bad).await;
+        assert!(matches!(misuse, Err(Error::Misuse { .. })), "{bad}: {misuse:?}");
+    }
 }
