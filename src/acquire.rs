@@ -119,9 +119,7 @@ impl Place<'_> {
         let now = Moment::now();
         let (heard, current) = {
             let mut work = self.lane.work();
-            if !work.leave(self.ticket) {
-                return None;
-            }
+            work.leave(self.ticket)?;
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
             let away = work.away_until.is_some_and(|until| until + Busy::FRESH >= now);
@@ -132,22 +130,22 @@ impl Place<'_> {
         let busy = match held_here {
             // For an owner who holds the lock it is not busy. A hold of no level was on its way to who has just left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && self.session.connection.down(&self.lane.record).is_none(),
+            None => heard && self.session.connection.is_up(&self.lane.record),
         };
         if !once && busy {
             return Some(Ok(None));
         }
-        let (phase, node) = (Phase::Acquire, self.session.connection.node().into());
-        Some(Err(match self.session.connection.down(&self.lane.record) {
-            Some(reason) => Error::Unavailable { phase, node, reason },
-            None => Error::TimedOut { phase, node, waited: now.since(started) },
-        }))
+        let connection = &self.session.connection;
+        Some(Err(connection.trouble(&self.lane.record, started, Phase::Acquire).unwrap_or_else(|| {
+            let (phase, node) = (Phase::Acquire, connection.node().into());
+            Error::TimedOut { phase, node, waited: now.since(started) }
+        })))
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        if !self.left && self.lane.work().leave(self.ticket) {
+        if !self.left && self.lane.work().leave(self.ticket).is_some() {
             self.lane.signal.nudge();
         }
     }

@@ -1,8 +1,9 @@
 //! The client: connects, and makes the handles.
 
 use crate::clock::Moment;
-use crate::connection::Servers;
+use crate::connection::{IntoConnectionInfo, Servers};
 use crate::contend::Contend;
+use crate::credentials::{Credentials, Source};
 use crate::drive::drive;
 use crate::entry::{self, MapEntry};
 use crate::error::Result;
@@ -35,17 +36,18 @@ impl Client {
     /// Connects with the default settings to `redis://[user:password@]host[:port][/database]`,
     /// `redis+unix:///path[?db=n&user=u&pass=p]`, or the master of that name that sentinels watch over:
     /// `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are those of
-    /// the master; or a cluster, some of whose nodes are `redis-cluster://[user:password@]host[:port][,host[:port]..]`. With
-    /// `rediss` in the place of `redis`: by TLS.
+    /// the master; or a cluster, some of whose nodes are `redis-cluster://[user:password@]host[:port][,host[:port]..]`; or whichever of
+    /// several is the master, without sentinels (Redisson's replicated servers, such as ElastiCache's):
+    /// `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]`. With `rediss` in the place of `redis`: by TLS.
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for a bad URL, [`Error::Unavailable`](crate::Error::Unavailable) or
     /// [`Error::TimedOut`](crate::Error::TimedOut) if there is no server, [`Error::Refused`](crate::Error::Refused) if
-    /// it refuses the user, or to run scripts, or is too old (code `VERSION`), [`Error::Untrusted`](crate::Error::Untrusted) if
-    /// TLS fails.
+    /// it refuses the user, or to run scripts, is a replica (code `READONLY`), or is too old (code `VERSION`),
+    /// [`Error::Untrusted`](crate::Error::Untrusted) if TLS fails.
     ///
     /// What may be meant and may not is a warning of [`tracing`]: commands or the channel that the user may not use, a
-    /// server that may evict records, a replica.
+    /// server that may evict records.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -268,6 +270,36 @@ impl ClientBuilder {
         self
     }
 
+    /// Who this client is to the servers: asked at each connection that is opened, at first and after a drop, so that a password
+    /// that changes is followed. In the place of user and password in the URL. It is called on a thread of the runtime, where it must
+    /// not block: what takes time to get, get beforehand. Default: those of the URL, if any.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::{Client, Credentials};
+    /// use std::sync::{Arc, RwLock};
+    /// let token = Arc::new(RwLock::new(String::from("the first")));
+    /// let current = token.clone();
+    /// let client = Client::builder()
+    ///     .credentials(move || Credentials::new("app", current.read().expect("no panic").as_str()))
+    ///     .connect("redis://127.0.0.1")
+    ///     .await?;
+    /// // A task of yours: the connections that are open stay, the next ones have this.
+    /// *token.write().expect("no panic") = String::from("the second");
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
+    /// Who this client is to sentinels, as [`credentials`](Self::credentials) are to the servers. Default: nobody; and to those that
+    /// want a password the same as to the master, as Redisson does.
+    pub fn sentinel_credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.sentinel_credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
     /// The uuid by which this client's holds are known. No two clients may share one. Default: a random one.
     pub fn client_id(mut self, id: Uuid) -> Self {
         self.id = Some(id);
@@ -292,9 +324,80 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
+        let servers = Servers::parse(url.as_ref(), &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to where a [`redis::Client`](crate::redis::Client) of yours does: as the same user, to the same database, by TLS if
+    /// it does. The version of the protocol, the timeouts and the socket's settings are this crate's own. That it is to trust any
+    /// certificate counts unless [`tls`](Self::tls) says otherwise.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// let yours = redisson_lock::redis::Client::open("redis://127.0.0.1/3")?;
+    /// let builder = redisson_lock::Client::builder();
+    /// let client = builder.connect_to(yours.get_connection_info().clone()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect), and [`Error::Misuse`](crate::Error::Misuse) where it has certificates: these can't be read
+    /// from it, and have to be given by [`tls`](Self::tls).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect_to(self, server: impl IntoConnectionInfo) -> Result<Client> {
+        let servers = Servers::one(server, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to a cluster by some of its nodes: by those that a `redis::cluster::ClusterClient` was made of, because it does
+    /// not tell them itself. User, password and TLS are the same for all nodes, and stand with each of these.
+    ///
+    /// # Errors
+    /// As for [`connect_to`](Self::connect_to).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect_to_cluster(
+        self,
+        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
+    ) -> Result<Client> {
+        let servers = Servers::cluster(nodes, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to the master that `sentinels` watch over by the name of `service`: what a `redis::sentinel::SentinelClient` was
+    /// made of, because it does not tell that itself. `master` says how the master is got into: user, password, database, and
+    /// whether by TLS; its host and port are those that the sentinels say. The sentinels' own users and passwords stand with
+    /// them, or come from [`sentinel_credentials`](Self::sentinel_credentials).
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::Client;
+    /// let sentinels = ["redis://:secret@10.0.0.1:26379", "redis://:secret@10.0.0.2:26379"];
+    /// let client = Client::builder().connect_by_sentinels(sentinels, "orders", "redis://app:other@master/3").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connect_to`](Self::connect_to).
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn connect_by_sentinels(
+        self,
+        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
+        service: impl AsRef<str>,
+        master: impl IntoConnectionInfo,
+    ) -> Result<Client> {
+        let servers = Servers::by_sentinels(sentinels, service.as_ref(), master, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    async fn connect_by(self, servers: Servers) -> Result<Client> {
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
-        let servers = Servers::parse(url.as_ref(), options.tls.as_ref())?;
         if servers.fail_over() {
             options.replication.get_or_insert(Replication::any());
         }

@@ -212,6 +212,16 @@ impl Driver {
                     channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.lane.signal));
             }
         }
+        if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
+            // Nobody would tell when the lock is free.
+            let ticket = first.ticket;
+            let waiter = work.leave(ticket);
+            drop(work);
+            if let Some(waiter) = waiter {
+                let _ = waiter.reply.send(Outcome::Failed(refusal));
+            }
+            return Step::Again;
+        }
         if let Some(until) = away {
             return Step::Wait(until);
         }

@@ -244,7 +244,8 @@ impl fmt::Display for Error {
             }
             Self::Untrusted { node, reason } => write!(f, "connect: no trust in {node}: {reason}"),
             Self::Refused { phase, node, code, message } => {
-                write!(f, "{phase}: {node} refused: {code} {message}")
+                write!(f, "{phase}: {node} refused: {code} {message}")?;
+                remedy(code).map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
             }
             Self::NotReplicated { node, acknowledged, needed, waited } => write!(
                 f,
@@ -263,6 +264,24 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+/// What to do about a refusal.
+fn remedy(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "NOAUTH" => {
+            "give a password in the URL or by `ClientBuilder::credentials`, that of sentinels by `sentinel_credentials`"
+        }
+        "WRONGPASS" => {
+            "check user and password in the URL or from `ClientBuilder::credentials`, those of sentinels from `sentinel_credentials`"
+        }
+        "NOPERM" => "grant the user what docs/deployment.md lists for this kind of lock",
+        "READONLY" | "MASTERDOWN" => "name the master, or the sentinels or the cluster that know who it is",
+        "CLUSTERDOWN" => {
+            "slots are without a master: bring one back, or set `cluster-require-full-coverage no` for the locks of the others"
+        }
+        _ => return None,
+    })
 }
 
 impl std::error::Error for Error {}

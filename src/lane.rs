@@ -303,16 +303,16 @@ impl Work {
         queued
     }
 
-    /// The waiter of `ticket` gives up. True if it still waited. Its place in Redis' queue is its owner's, who may wait in
-    /// it once more.
-    pub(crate) fn leave(&mut self, ticket: u64) -> bool {
-        let Some(Waiter { kind, text, .. }) = self.take(ticket) else { return false };
-        if let Some(text) = text
-            && !self.waiters.iter().any(|other| other.text.as_ref() == Some(&text))
+    /// The waiter of `ticket`, if it still waited, gives up. Its place in Redis' queue is its owner's, who may wait in it once
+    /// more.
+    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
+        let waiter = self.take(ticket)?;
+        if let Some(text) = &waiter.text
+            && !self.waiters.iter().any(|other| other.text.as_ref() == Some(text))
         {
-            self.releases.push_back(Release::Place(kind, text));
+            self.releases.push_back(Release::Place(waiter.kind.clone(), text.clone()));
         }
-        true
+        Some(waiter)
     }
 }
 

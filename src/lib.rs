@@ -11,6 +11,7 @@ mod client;
 mod clock;
 mod connection;
 mod contend;
+mod credentials;
 mod drive;
 mod dump;
 mod entry;
@@ -55,6 +56,7 @@ mod wakeup;
 mod watchdog;
 
 pub use client::{Client, ClientBuilder};
+pub use credentials::Credentials;
 pub use entry::{Codec, Kryo5, MapEntry, Utf8};
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};

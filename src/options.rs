@@ -1,5 +1,6 @@
 //! Every setting with its default and its unit.
 
+use crate::credentials::Source;
 use crate::error::{Error, Result};
 use crate::tls::Tls;
 use std::fmt;
@@ -189,6 +190,9 @@ pub(crate) struct Options {
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
     pub tls: Option<Tls>,
+    /// In the place of those that stand beside the address.
+    pub credentials: Option<Source>,
+    pub sentinel_credentials: Option<Source>,
     /// Each message is for the nodes of its slot alone. In a cluster only; what nobody said is asked there.
     pub sharded: Option<bool>,
 }
@@ -208,6 +212,8 @@ impl Default for Options {
             token_retention: None,
             name_mapper: None,
             tls: None,
+            credentials: None,
+            sentinel_credentials: None,
             sharded: None,
         }
     }
@@ -265,6 +271,8 @@ impl fmt::Debug for Options {
             .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())
             .field("tls", &self.tls)
+            .field("credentials", &self.credentials)
+            .field("sentinel_credentials", &self.sentinel_credentials)
             .field("sharded", &self.sharded)
             .finish()
     }

@@ -2,7 +2,7 @@
 //! granted commands for some keys only and not for the one that is tried; scripts at all are an error.
 
 use crate::connection::{Connection, Limit};
-use crate::error::{Phase, Result};
+use crate::error::{Error, Phase, Result};
 use crate::keys::LockKeys;
 use crate::script;
 use std::time::Duration;
@@ -31,6 +31,12 @@ pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Durat
             // The words of Redis 6 and 7.0, and those from 7.2 on.
             e if e.contains("run this command") || e.contains("permissions to run") => commands.push(&**name),
             e if e.contains("channel") => channel = true,
+            // Not known from INFO, where that is not permitted.
+            e if e.starts_with("READONLY") => {
+                let (phase, node, code) = (Phase::Connect, node.to_owned(), "READONLY".to_owned());
+                let message = "it is a replica".to_owned();
+                return Err(Error::Refused { phase, node, code, message });
+            }
             e => debug!(node, command = name, error = e, "refused"),
         }
     }

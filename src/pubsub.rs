@@ -7,6 +7,7 @@
 
 use crate::clock::Moment;
 use crate::connection::{Backoff, Messages, Place, Places, Subscriber, Unsubscribed};
+use crate::error::{Error, Phase};
 use crate::options::Options;
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard, select, time};
@@ -35,6 +36,8 @@ struct Shared {
 struct Channel {
     listeners: Vec<Arc<Signal>>,
     state: State,
+    /// Why it is refused.
+    refusal: Option<Error>,
     /// The node that was asked for it, or is about to be.
     at: Option<Arc<str>>,
 }
@@ -65,6 +68,7 @@ impl PubSub {
         let entry = channels.entry(channel.clone()).or_insert_with(|| Channel {
             listeners: Vec::new(),
             state: State::Wanted,
+            refusal: None,
             at: None,
         });
         entry.listeners.push(signal.clone());
@@ -171,7 +175,7 @@ impl PubSub {
                         if entry.listeners.is_empty() {
                             channels.remove(channel);
                         } else {
-                            entry.state = State::Wanted;
+                            (entry.state, entry.refusal) = (State::Wanted, None);
                         }
                     }
                 }
@@ -182,7 +186,7 @@ impl PubSub {
                     Ok(()) => self.settle(chunk, State::Confirmed),
                     Err(Unsubscribed::Broken) => return,
                     // One of them is refused: which?
-                    Err(Unsubscribed::Refused | Unsubscribed::Elsewhere) => {
+                    Err(Unsubscribed::Refused { .. } | Unsubscribed::Elsewhere) => {
                         for channel in chunk.chunks(1) {
                             match subscriber.subscribe(channel).await {
                                 Ok(()) => self.settle(channel, State::Confirmed),
@@ -191,9 +195,11 @@ impl PubSub {
                                     moved = true;
                                     self.settle(channel, State::Wanted);
                                 }
-                                Err(Unsubscribed::Refused) => {
-                                    warn!(channel = ?channel, "the server refuses the subscription");
-                                    self.settle(channel, State::Refused);
+                                Err(Unsubscribed::Refused { code, message }) => {
+                                    warn!(?channel, code, message, "the server refuses the subscription");
+                                    let (phase, node) = (Phase::Acquire, subscriber.node().to_string());
+                                    let message = format!("{message} (to subscribe to {channel:?})");
+                                    self.refuse(&channel[0], Error::Refused { phase, node, code, message });
                                 }
                             }
                         }
@@ -226,6 +232,13 @@ impl PubSub {
         }
     }
 
+    fn refuse(&self, channel: &Arc<str>, refusal: Error) {
+        if let Some(entry) = self.lock().get_mut(channel) {
+            (entry.state, entry.refusal) = (State::Refused, Some(refusal));
+            entry.listeners.iter().for_each(|listener| listener.nudge());
+        }
+    }
+
     /// Those for which that subscriber is to do something, which nobody else does then.
     fn claim(&self, subscriber: &Subscriber, mut which: impl FnMut(&mut Channel) -> bool) -> Vec<Arc<str>> {
         let node = subscriber.node();
@@ -245,7 +258,7 @@ impl PubSub {
             if entry.at.as_ref() != Some(node) {
                 return true;
             }
-            (entry.at, entry.state) = (None, State::Wanted);
+            (entry.at, entry.state, entry.refusal) = (None, State::Wanted, None);
             entry.listeners.iter().for_each(|listener| listener.set_confirmed(false));
             !entry.listeners.is_empty()
         });
@@ -260,6 +273,14 @@ impl PubSub {
 impl Subscription {
     pub(crate) fn channel(&self) -> &Arc<str> {
         &self.channel
+    }
+
+    /// Why there will be no messages, if the server refuses them.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        if self.signal.is_confirmed() {
+            return None;
+        }
+        self.pubsub.lock().get(&self.channel)?.refusal.clone()
     }
 }
 

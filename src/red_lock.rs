@@ -244,8 +244,8 @@ impl Round for AllAtOnce {
 /// One server's answer.
 async fn ask(lock: &Lock, owner: OwnerId, limit: Duration) -> Result<Option<LockGuard>> {
     let connection = &lock.session().connection;
-    if let Some(reason) = connection.down(lock.kind()?.record()) {
-        return Err(Error::Unavailable { phase: Phase::Acquire, node: connection.node().into(), reason });
+    if let Some(error) = connection.trouble(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
+        return Err(error);
     }
     lock.acquire_for(owner, Wait::Once(limit)).await
 }

@@ -127,7 +127,7 @@ impl Watchdog {
             // Whatever becomes of the request, the deadline is kept.
             self.plan(&due, |_, standing| standing.deadline);
             // What can't be reached is asked for when that changes.
-            due.retain(|hold| !everyone || connection.down(hold.record()).is_none());
+            due.retain(|hold| !everyone || connection.is_up(hold.record()));
             self.renew(due, everyone, &connection);
         }
     }

@@ -47,8 +47,27 @@ impl Client {
     /// # Panics
     /// If called from inside async code.
     pub fn connect_with(builder: crate::ClientBuilder, url: impl AsRef<str>) -> Result<Self> {
+        Self::connect_by(builder.connect(url))
+    }
+
+    /// Connects in another way:
+    ///
+    /// ```no_run
+    /// # fn f(yours: redisson_lock::redis::Client) -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::{Client, blocking};
+    /// let server = yours.get_connection_info().clone();
+    /// let client = blocking::Client::connect_by(Client::builder().connect_to(server))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `connecting`.
+    ///
+    /// # Panics
+    /// If called from inside async code.
+    pub fn connect_by(connecting: impl Future<Output = Result<crate::Client>>) -> Result<Self> {
         let mut runtime = Background::start()?;
-        let client = runtime.get().block_on(builder.connect(url))?;
+        let client = runtime.get().block_on(connecting)?;
         runtime.client = Some(client.clone());
         Ok(Self { client, runtime: Arc::new(runtime) })
     }

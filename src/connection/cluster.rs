@@ -24,6 +24,8 @@ use tracing::{debug, info, warn};
 
 /// How often the nodes are asked who has what, as long as nothing seems to have changed.
 const LOOK: Duration = Duration::from_secs(5);
+/// How long one is asked before the next one is, too.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// How often at most.
 const GAP: Duration = Duration::from_millis(50);
 /// For how long a node without slots is kept that is being given its first.
@@ -141,7 +143,15 @@ impl Keeper {
     ) -> Result<(Self, Cluster)> {
         let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
         let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
-        let (told, at) = ask_any(&known.nodes(), options).await?;
+        let until = Moment::now() + options.connect_timeout;
+        let (told, at) = match time::timeout(until.remaining(), ask_any(known.nodes(), options)).await {
+            Ok(told) => told?,
+            Err(_) => {
+                let (phase, node, waited) =
+                    (Phase::Connect, known.seeds[0].node().to_owned(), options.connect_timeout);
+                return Err(Error::TimedOut { phase, node, waited });
+            }
+        };
         let sharded = match (options.sharded, told.sharded) {
             (Some(true), Some(false)) => return Err(unsharded(at.node())),
             (Some(sharded), _) | (None, Some(sharded)) => sharded,
@@ -164,13 +174,12 @@ impl Keeper {
         };
         keeper.install(told.ranges, &at);
         keeper.running = true;
-        keeper.connected().await?;
+        keeper.connected(until).await?;
         Ok((keeper, cluster))
     }
 
-    /// Waits until most of the masters are connected to.
-    async fn connected(&self) -> Result<()> {
-        let limit = self.options.connect_timeout;
+    /// Waits until all of the masters are connected to; most of them are enough by then.
+    async fn connected(&self, until: Moment) -> Result<()> {
         let mut changes = self.shared.changes();
         let layout = self.layout.borrow().clone();
         let all = async {
@@ -181,7 +190,7 @@ impl Keeper {
                 }
             }
         };
-        let _ = time::timeout(limit, all).await;
+        let _ = time::timeout(until.remaining(), all).await;
         let down: Vec<_> =
             layout.masters().filter_map(|node| Some((node.name.clone(), node.usable(0).err()?))).collect();
         match down.first() {
@@ -304,23 +313,34 @@ impl Keeper {
     }
 }
 
-/// Who has what by the word of the first node that answers, and that node.
-async fn ask_any(nodes: &[Address], options: &Options) -> Result<(Told, Address)> {
+/// Who has what by the word of the first node that answers, and that node. Each is given a little time before the next one is
+/// asked as well.
+async fn ask_any(nodes: Vec<Address>, options: &Options) -> Result<(Told, Address)> {
     let mut problem = Error::misuse("no node of the cluster is named");
-    for node in nodes {
-        let asking = async {
-            let (connection, driver) = node.open(options).await?;
-            select! {
-                told = ask(connection, node.node(), options) => told,
-                () = driver => Err(unavailable(node.node(), "the connection dropped")),
-            }
-        };
-        match asking.await {
-            Ok(told) => return Ok((told, node.clone())),
-            Err(error) => problem = error,
+    let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
+    loop {
+        if let Some(node) = nodes.next() {
+            asking.spawn(ask_alone(node, options.clone()));
+        }
+        select! {
+            answer = asking.join_next() => match answer {
+                Some(Ok(Ok(told))) => return Ok(told),
+                Some(Ok(Err(error))) => problem = error,
+                Some(Err(_)) => {}
+                None => return Err(problem),
+            },
+            () = time::sleep(PATIENCE), if nodes.peek().is_some() => {}
         }
     }
-    Err(problem)
+}
+
+async fn ask_alone(node: Address, options: Options) -> Result<(Told, Address)> {
+    let (connection, driver) = node.open(&options).await?;
+    let told = select! {
+        told = ask(connection, node.node(), &options) => told,
+        () = driver => Err(unavailable(node.node(), "the connection dropped")),
+    };
+    Ok((told?, node))
 }
 
 /// The same of the nodes that are connected to, of another at each `turn`: one may be cut off from the rest. Of the seeds where
@@ -339,7 +359,7 @@ async fn look(
             return Ok((told, (*live.address).clone()));
         }
     }
-    ask_any(&known.nodes(), &options).await
+    ask_any(known.nodes(), &options).await
 }
 
 async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Options) -> Result<Told> {

@@ -6,7 +6,7 @@
 //! 6. Every call ends by its deadline, whatever the connection does.
 
 use super::cluster::Redirect;
-use super::node::{Live, Shared};
+use super::node::{Live, Shared, Unwilling};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
@@ -123,9 +123,24 @@ impl Connection {
         self.response_timeout
     }
 
-    /// Why there is no connection to the server of that record, while there is none.
-    pub(crate) fn down(&self, record: &str) -> Option<String> {
-        self.nodes.usable(Target::Key(record), NONE).err().map(|absent| absent.reason.to_string())
+    /// Whether there is a connection to the server of that record.
+    pub(crate) fn is_up(&self, record: &str) -> bool {
+        self.nodes.usable(Target::Key(record), NONE).is_ok()
+    }
+
+    /// What keeps requests for that record from an answer, and did since then.
+    pub(crate) fn trouble(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
+        match self.nodes.usable(Target::Key(record), NONE) {
+            Ok(live) => live.unwilling(since).map(|Unwilling { code, message, .. }| Error::Refused {
+                phase,
+                node: live.node.to_string(),
+                code,
+                message,
+            }),
+            Err(Absent { node, reason }) => {
+                Some(Error::Unavailable { phase, node: node.to_string(), reason: reason.to_string() })
+            }
+        }
     }
 
     /// Where the messages are heard of the nodes that `servers` leads to.
@@ -319,6 +334,7 @@ impl Connection {
                     return fail(Cause::Refused { code, message });
                 }
                 Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
+                    live.refused(&code, &message);
                     if code == "READONLY" || code == "CLUSTERDOWN" {
                         self.nodes.doubt();
                     }

@@ -1,4 +1,4 @@
-//! Where the server is to be looked for: at an address, or where sentinels say.
+//! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
 use super::{Address, connect_error, told};
 use crate::error::{Error, Phase, Result};
@@ -20,6 +20,7 @@ const LATER: Duration = Duration::from_millis(200);
 pub(super) enum Finder {
     At(Address),
     Sentinel(Arc<Sentinel>),
+    Replicated(Arc<Replicated>),
 }
 
 /// Sentinels, and the master that they watch over.
@@ -31,6 +32,12 @@ pub(super) struct Sentinel {
     pub name: String,
     /// Credentials and all else but the place of the master.
     pub master: Address,
+}
+
+/// A master and its replicas, whichever that is.
+#[derive(Debug)]
+pub(super) struct Replicated {
+    pub nodes: Vec<Address>,
 }
 
 /// The master as a sentinel knows it.
@@ -47,6 +54,7 @@ impl Finder {
         match self {
             Self::At(address) => address.node(),
             Self::Sentinel(sentinel) => &sentinel.name,
+            Self::Replicated(replicated) => replicated.nodes[0].node(),
         }
     }
 
@@ -60,22 +68,25 @@ impl Finder {
         match self {
             Self::At(address) => Ok(address.clone()),
             Self::Sentinel(sentinel) => sentinel.master(options).await,
+            Self::Replicated(replicated) => Ok(replicated.masters(options).await?.swap_remove(0)),
         }
     }
 
     /// Ends when the master is known to be another than `node`.
     pub(super) async fn moved(&self, node: &str, options: &Options) {
-        let Self::Sentinel(sentinel) = self else { return std::future::pending().await };
+        if !self.may_move() {
+            return std::future::pending().await;
+        }
         loop {
             time::sleep(LOOK).await;
-            if sentinel.master(options).await.is_ok_and(|master| master.node() != node) {
+            let masters = match self {
+                Self::Replicated(replicated) => replicated.masters(options).await,
+                _ => self.find(options).await.map(|master| vec![master]),
+            };
+            if masters.is_ok_and(|masters| masters.iter().all(|master| master.node() != node)) {
                 return;
             }
         }
-    }
-
-    pub(super) fn no_master(&self, node: &str) -> Error {
-        unknown(node, "it is a replica, and no other server is known to be the master".into())
     }
 }
 
@@ -83,39 +94,64 @@ impl Sentinel {
     /// The master by the word of the sentinel that knows of the last failover. All are asked at once: one may be silent, and
     /// one that is cut off from the others tells what was.
     async fn master(&self, options: &Options) -> Result<Address> {
-        let mut asking = JoinSet::new();
-        for sentinel in &self.sentinels {
-            asking.spawn(ask(sentinel.clone(), self.service.clone(), options.clone()));
-        }
-        let mut problem = Error::misuse("no sentinel is named");
-        let mut newest = loop {
-            match asking.join_next().await {
-                Some(Ok(Ok(told))) => break told,
-                Some(Ok(Err(error))) => problem = error,
-                Some(Err(_)) => {}
-                None => return Err(problem),
-            }
-        };
-        let others = async {
-            while let Some(answer) = asking.join_next().await {
-                if let Ok(Ok(told)) = answer
-                    && told.epoch > newest.epoch
-                {
-                    newest = told;
-                }
-            }
-        };
-        let _ = time::timeout(LATER, others).await;
+        let asked = self.sentinels.iter().map(|sentinel| {
+            ask(sentinel.clone(), sentinel.known_as(&self.master), self.service.clone(), options.clone())
+        });
+        let newest = all(asked).await?.into_iter().max_by_key(|told| told.epoch);
+        let Some(newest) = newest else { return Err(Error::misuse("no sentinel is named")) };
         Ok(self.master.at(newest.host, newest.port))
     }
 }
 
-/// What one sentinel says.
-async fn ask(sentinel: Address, service: String, options: Options) -> Result<Told> {
-    let (mut connection, driver) = sentinel.open(&options).await?;
+impl Replicated {
+    /// Those who say that they are: one, but while another takes its place. The first that said so comes first.
+    async fn masters(&self, options: &Options) -> Result<Vec<Address>> {
+        all(self.nodes.iter().map(|node| is_master(node.clone(), options.clone()))).await
+    }
+}
+
+/// What those who answer say, all asked at once: what comes shortly after the first of them counts, too.
+///
+/// # Errors
+/// The last of them, if there is nothing else.
+async fn all<T: Send + 'static>(
+    asked: impl Iterator<Item = impl Future<Output = Result<T>> + Send + 'static>,
+) -> Result<Vec<T>> {
+    let (mut asking, mut said) = (JoinSet::new(), Vec::new());
+    asked.for_each(|one| _ = asking.spawn(one));
+    let mut problem = Error::misuse("no server is named");
+    while said.is_empty() {
+        match asking.join_next().await {
+            Some(Ok(Ok(told))) => said.push(told),
+            Some(Ok(Err(error))) => problem = error,
+            Some(Err(_)) => {}
+            None => return Err(problem),
+        }
+    }
+    let others = async {
+        while let Some(answer) = asking.join_next().await {
+            said.extend(answer.ok().and_then(Result::ok));
+        }
+    };
+    let _ = time::timeout(LATER, others).await;
+    Ok(said)
+}
+
+/// What one sentinel says; `known` as the master is, where it wants a password and has been given none, as Redisson does.
+async fn ask(sentinel: Address, known: Option<Address>, service: String, options: Options) -> Result<Told> {
+    match (ask_once(&sentinel, &service, &options).await, known) {
+        (Err(error), Some(known)) if error.code() == Some("NOAUTH") => {
+            ask_once(&known, &service, &options).await
+        }
+        (answer, _) => answer,
+    }
+}
+
+async fn ask_once(sentinel: &Address, service: &str, options: &Options) -> Result<Told> {
+    let (mut connection, driver) = sentinel.open(options).await?;
     let asking = async {
         let mut command = redis::cmd("SENTINEL");
-        command.arg("MASTER").arg(&service);
+        command.arg("MASTER").arg(service);
         let answer = time::timeout(options.response_timeout, connection.send_packed_command(&command)).await;
         let node = sentinel.node();
         match answer.map(told) {
@@ -139,6 +175,34 @@ async fn ask(sentinel: Address, service: String, options: Options) -> Result<Tol
         answer = asking => answer,
         () = driver => Err(unknown(sentinel.node(), "the connection dropped".into())),
     }
+}
+
+/// The node, if it says that it is a master.
+async fn is_master(node: Address, options: Options) -> Result<Address> {
+    let (mut connection, driver) = node.open(&options).await?;
+    let role = redis::cmd("ROLE");
+    let asking = async {
+        match time::timeout(options.response_timeout, connection.send_packed_command(&role)).await.map(told) {
+            Ok(Ok(Value::Array(role))) if matches!(role.first(), Some(Value::BulkString(role)) if role == b"master") => {
+                Ok(())
+            }
+            Ok(Ok(_)) => Err(unknown(
+                node.node(),
+                "it is a replica, and no other server says that it is the master".into(),
+            )),
+            Ok(Err(error)) => Err(connect_error(&error, node.node())),
+            Err(_) => {
+                let (phase, node, waited) =
+                    (Phase::Connect, node.node().to_owned(), options.response_timeout);
+                Err(Error::TimedOut { phase, node, waited })
+            }
+        }
+    };
+    select! {
+        answer = asking => answer?,
+        () = driver => return Err(unknown(node.node(), "the connection dropped".into())),
+    }
+    Ok(node)
 }
 
 fn unknown(node: &str, reason: String) -> Error {

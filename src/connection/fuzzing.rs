@@ -2,7 +2,7 @@
 //! stream.
 
 use super::link::decode;
-use super::{Address, Messages, Subscriber, server};
+use super::{Access, Address, Messages, Subscriber, server};
 use crate::error::Error;
 use crate::script::{self, Undecodable};
 use redis::{ProtocolVersion, RedisConnectionInfo, Value};
@@ -39,9 +39,12 @@ pub fn reply(value: Value) {
 
 /// `url`, and the same with a password: what is shown of it is the same whatever the password is.
 pub fn url(url: &str) {
-    let _ = Address::parse(url);
+    let _ = Address::parse(url, Access::default());
     if let Some((scheme, rest)) = url.split_once("://") {
-        let shown = |password: &str| match Address::parse(&format!("{scheme}://user:{password}@{rest}")) {
+        let shown = |password: &str| match Address::parse(
+            &format!("{scheme}://user:{password}@{rest}"),
+            Access::default(),
+        ) {
             Ok(address) => format!("{address:?} {}", address.node()),
             Err(error @ Error::Misuse { .. }) => format!("{error} {error:?}"),
             Err(other) => panic!("{other:?}"),

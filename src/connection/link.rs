@@ -25,8 +25,7 @@ pub(super) struct Link {
 /// A new one, the server at its end, and the task that drives it.
 pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
     let (until, sharded) = (Moment::now() + options.connect_timeout, options.sharded == Some(true));
-    let (connection, driver) = address.open(options).await?;
-    let mut driver = Box::pin(driver);
+    let (connection, mut driver) = address.open(options).await?;
     let meeting = async {
         let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
         let nobody = keys::nobodys();

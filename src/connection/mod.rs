@@ -27,11 +27,12 @@ mod socket;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
 mod subscriber;
 
-use address::Address;
+use address::{Access, Address};
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;
 pub(crate) use places::{Place, Places};
+pub(crate) use redis::IntoConnectionInfo;
 #[cfg(all(test, shuttle))]
 pub(crate) use secure::Connector;
 pub(crate) use servers::Servers;

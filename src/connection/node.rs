@@ -8,12 +8,12 @@ use super::replicas::Replicas;
 use super::server::Server;
 use super::{Address, Backoff};
 use crate::clock::Moment;
-use crate::error::Result;
+use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::task::{self, JoinHandle};
-use crate::sync::{select, time};
-use std::sync::Arc;
+use crate::sync::{Mutex, select, time};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, info, warn};
@@ -50,7 +50,17 @@ pub(super) struct Live {
     pub address: Arc<Address>,
     pub link: Link,
     pub replicas: Arc<Replicas>,
+    /// The node's, whatever connection it has.
+    unwilling: Arc<Mutex<Option<Unwilling>>>,
     end: Arc<End>,
+}
+
+/// That the server said "not now", and how.
+#[derive(Clone, Debug)]
+pub(super) struct Unwilling {
+    at: Moment,
+    pub code: String,
+    pub message: String,
 }
 
 /// That of a connection. What was handed to the redis crate at that very moment is never answered, not even with an error.
@@ -61,6 +71,17 @@ struct End {
 }
 
 impl Live {
+    pub(super) fn refused(&self, code: &str, message: &str) {
+        let unwilling = Unwilling { at: Moment::now(), code: code.to_owned(), message: message.to_owned() };
+        *self.unwilling.lock().unwrap_or_else(PoisonError::into_inner) = Some(unwilling);
+    }
+
+    /// The last of it, if it was not before `since`.
+    pub(super) fn unwilling(&self, since: Moment) -> Option<Unwilling> {
+        let last = self.unwilling.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.filter(|unwilling| unwilling.at >= since)
+    }
+
     /// Ends when the connection has.
     pub(super) async fn ended(&self) {
         let told = self.end.told.notified();
@@ -103,7 +124,12 @@ impl Node {
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
         let mut supervisor = Supervisor::new(finder, options, shared);
-        let up = supervisor.open().await?;
+        let (name, waited) = (supervisor.finder.name().to_owned(), options.connect_timeout);
+        let up = time::timeout(waited, supervisor.open()).await.unwrap_or(Err(Error::TimedOut {
+            phase: Phase::Connect,
+            node: name,
+            waited,
+        }))?;
         supervisor.tell(Status::Up(up.live.clone()));
         Ok((supervisor.node(), task::spawn(async move { supervisor.run(up).await })))
     }
@@ -147,6 +173,7 @@ struct Supervisor {
     status: watch::Sender<Status>,
     shared: Shared,
     doubted: Arc<Notify>,
+    unwilling: Arc<Mutex<Option<Unwilling>>>,
     /// Who answered last, in which life of its data.
     met: Option<(Server, u64)>,
     since: Moment,
@@ -183,6 +210,7 @@ impl Supervisor {
             options: options.clone(),
             shared: shared.clone(),
             doubted: Arc::default(),
+            unwilling: Arc::default(),
             met: None,
             since: Moment::now(),
             heir: false,
@@ -269,9 +297,15 @@ impl Supervisor {
     async fn open(&mut self) -> Result<Up> {
         let address = self.finder.find(&self.options).await?;
         let (link, server, driver) = link::open(&address, &self.options).await?;
-        if server.replica && self.finder.may_move() {
+        if let Some(master) = server.master {
             driver.abort();
-            return Err(self.finder.no_master(address.node()));
+            let (phase, node, code) = (Phase::Connect, address.node().to_owned(), "READONLY".to_owned());
+            return Err(Error::Refused {
+                phase,
+                node,
+                code,
+                message: format!("it is a replica of {master}"),
+            });
         }
         Ok(self.met(&address, link, server, driver))
     }
@@ -308,6 +342,7 @@ impl Supervisor {
             address: Arc::new(address.clone()),
             link,
             replicas,
+            unwilling: self.unwilling.clone(),
             end: Arc::default(),
         };
         Up { driver, live }

@@ -69,9 +69,14 @@ impl Nodes {
                         (layout.at(host, *port), format!("{host}:{port} is not connected to yet"))
                     }
                 };
-                match node {
-                    Some(node) => at(node, dead),
-                    None => Err(Absent { node: "the cluster".into(), reason: nobody.into() }),
+                match (node, target) {
+                    (Some(node), Target::Key(key)) => at(node, dead).map_err(|absent| {
+                        let reason =
+                            format!("{} (it has slot {}, that of the key)", absent.reason, keys::slot(key));
+                        Absent { reason: reason.into(), ..absent }
+                    }),
+                    (Some(node), _) => at(node, dead),
+                    (None, _) => Err(Absent { node: "the cluster".into(), reason: nobody.into() }),
                 }
             }
         }

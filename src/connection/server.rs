@@ -15,8 +15,8 @@ use tracing::{debug, warn};
 pub(super) struct Server {
     /// Drawn anew at each start of a server. Not known to a user without INFO.
     pub run_id: Option<String>,
-    /// It says that it is not the master.
-    pub replica: bool,
+    /// It says that it is a replica, and of whom.
+    pub master: Option<String>,
     /// It has been running for at least so long, by its own clock. Zero where that is not known.
     pub uptime: Duration,
 }
@@ -70,15 +70,14 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
             policy, "the server may evict the records of locks that are held: use noeviction or volatile-ttl"
         );
     }
-    let replica = field("role") == Some("slave");
-    if replica {
-        warn!(node, "the server is a replica: it refuses to lock until it is promoted");
-    }
+    let master = (field("role") == Some("slave")).then(|| {
+        format!("{}:{}", field("master_host").unwrap_or_default(), field("master_port").unwrap_or_default())
+    });
     // The difference of two whole seconds, so it may be ahead of the time that has passed.
     let uptime = field("uptime_in_seconds").and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     Ok(Server {
         run_id: field("run_id").map(str::to_owned),
-        replica,
+        master,
         uptime: Duration::from_secs(uptime.saturating_sub(1)),
     })
 }

@@ -1,11 +1,12 @@
 //! Where a client's servers are, as its user says it.
 
-use super::Address;
-use super::finder::{Finder, Sentinel};
+use super::address::{read, understood};
+use super::finder::{Finder, Replicated, Sentinel};
+use super::{Access, Address};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::sync::{Mutex, time};
-use crate::tls::Tls;
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -51,52 +52,110 @@ impl Known {
 /// After `redis`, or `rediss` for TLS.
 const SENTINEL: &str = "-sentinel://";
 const CLUSTER: &str = "-cluster://";
+const REPLICATED: &str = "-replicated://";
 
 impl Servers {
     /// From a URL: of one server, or
     /// - `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are the
     ///   master's;
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]..]`;
+    /// - `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]`;
     ///
     /// `rediss` where all of them are reached by TLS.
-    pub(crate) fn parse(url: &str, tls: Option<&Tls>) -> Result<Self> {
+    pub(crate) fn parse(url: &str, options: &Options) -> Result<Self> {
         let of = |kind: &str| match url.split_once(kind) {
             Some((scheme @ ("redis" | "rediss"), rest)) => Some((scheme, rest)),
             _ => None,
         };
-        match (of(SENTINEL), of(CLUSTER)) {
-            (Some((scheme, rest)), _) => Self::sentinel(scheme, rest, tls),
-            (_, Some((scheme, rest))) => Self::cluster(scheme, rest, tls),
-            _ => Address::parse(url, tls).map(|address| Self::One(Finder::At(address))),
+        let bad = |kind: &str, rest: &str| {
+            let host = "[user:password@]host[:port][,host[:port]..]";
+            Error::misuse(format!("bad URL: use redis{kind}{host}{rest}"))
+        };
+        if let Some((scheme, rest)) = of(SENTINEL) {
+            let bad = || bad(SENTINEL, "[/database]#master");
+            let (rest, service) =
+                rest.split_once('#').filter(|(_, service)| !service.is_empty()).ok_or_else(bad)?;
+            let (credentials, rest) = credentials(rest);
+            let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+            let master = read(&format!("{scheme}://{credentials}sentinel/{database}"))?;
+            let sentinels = infos(&format!("{scheme}://"), hosts, "", 26379).ok_or_else(bad)??;
+            return Self::by_sentinels(sentinels, service, master, options);
         }
+        if let Some((scheme, rest)) = of(CLUSTER) {
+            let bad = || bad(CLUSTER, "");
+            let (credentials, hosts) = credentials(rest);
+            let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
+            if hosts.contains(['/', '#', '?']) {
+                return Err(bad());
+            }
+            let nodes = infos(&format!("{scheme}://{credentials}"), hosts, "", 6379).ok_or_else(bad)??;
+            return Self::cluster(nodes, options);
+        }
+        if let Some((scheme, rest)) = of(REPLICATED) {
+            let bad = || bad(REPLICATED, "[/database]");
+            let (credentials, rest) = credentials(rest);
+            let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
+            let before = format!("{scheme}://{credentials}");
+            let nodes = infos(&before, hosts, &format!("/{database}"), 6379).ok_or_else(bad)??;
+            let nodes = addresses(nodes, Access::to_servers(options))?;
+            return Ok(Self::One(Finder::Replicated(Arc::new(Replicated { nodes }))));
+        }
+        Self::one(read(url)?, options)
     }
 
-    fn cluster(scheme: &str, rest: &str, tls: Option<&Tls>) -> Result<Self> {
-        let bad = || {
-            Error::misuse(format!("bad URL: use redis{CLUSTER}[user:password@]host[:port][,host[:port]..]"))
+    /// One that does not move.
+    pub(crate) fn one(server: impl IntoConnectionInfo, options: &Options) -> Result<Self> {
+        let address = Address::new(understood(server)?, Access::to_servers(options))?;
+        Ok(Self::One(Finder::At(address)))
+    }
+
+    /// Some of the nodes of a cluster.
+    pub(crate) fn cluster(
+        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
+        options: &Options,
+    ) -> Result<Self> {
+        let nodes = nodes.into_iter().map(understood).collect::<Result<Vec<_>>>()?;
+        let way_in = |info: &ConnectionInfo| {
+            let settings = info.redis_settings();
+            let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+            (tls, settings.username().map(str::to_owned), settings.password().map(str::to_owned))
         };
-        let (credentials, hosts) = credentials(rest);
-        let hosts = hosts.strip_suffix('/').unwrap_or(hosts);
-        if hosts.contains(['/', '#', '?']) {
-            return Err(bad());
+        if nodes.iter().any(|node| way_in(node) != way_in(&nodes[0])) {
+            return Err(Error::misuse(
+                "the nodes of a cluster have the same user and password, and all of them TLS or none",
+            ));
         }
-        let seeds = addresses(&format!("{scheme}://{credentials}"), hosts, 6379, tls).ok_or_else(bad)??;
+        if nodes.iter().any(|node| node.redis_settings().db() != 0) {
+            return Err(Error::misuse("a cluster has no other database than 0"));
+        }
+        let seeds = addresses(nodes, Access::to_servers(options))?;
+        if seeds.is_empty() {
+            return Err(Error::misuse("no node of the cluster is named"));
+        }
         Ok(Self::Cluster(Arc::new(Known { seeds, found: Mutex::default() })))
     }
 
-    fn sentinel(scheme: &str, rest: &str, tls: Option<&Tls>) -> Result<Self> {
-        let bad = || {
-            Error::misuse(format!(
-                "bad URL: use redis{SENTINEL}[user:password@]host[:port][,host[:port]..][/database]#master"
-            ))
+    /// The master that sentinels watch over by the name of `service`, reached as `master` is but for its address.
+    pub(crate) fn by_sentinels(
+        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
+        service: &str,
+        master: impl IntoConnectionInfo,
+        options: &Options,
+    ) -> Result<Self> {
+        let sentinels = sentinels.into_iter().map(understood).collect::<Result<Vec<_>>>()?;
+        let master = understood(master)?;
+        let secure = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        // Settings for TLS are for those of them that are reached by it.
+        let some = secure(&master) || sentinels.iter().any(secure);
+        let address = |info: ConnectionInfo, access: Access<'_>| {
+            let tls = access.tls.filter(|_| secure(&info) || !some);
+            Address::new(info, Access { tls, ..access })
         };
-        let (rest, service) =
-            rest.split_once('#').filter(|(_, service)| !service.is_empty()).ok_or_else(bad)?;
-        let (credentials, rest) = credentials(rest);
-        let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let master = Address::parse(&format!("{scheme}://{credentials}sentinel/{database}"), tls)?;
-        let sentinels = addresses(&format!("{scheme}://"), hosts, 26379, tls).ok_or_else(bad)??;
-        let (service, name) = (service.to_owned(), format!("{service}@{}", sentinels[0].node()));
+        let master = address(master, Access::to_servers(options))?;
+        let sentinels = sentinels.into_iter().map(|info| address(info, Access::to_sentinels(options)));
+        let sentinels = sentinels.collect::<Result<Vec<_>>>()?;
+        let Some(first) = sentinels.first() else { return Err(Error::misuse("no sentinel is named")) };
+        let (service, name) = (service.to_owned(), format!("{service}@{}", first.node()));
         Ok(Self::One(Finder::Sentinel(Arc::new(Sentinel { sentinels, service, name, master }))))
     }
 
@@ -143,13 +202,17 @@ fn credentials(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
-/// `None` where one has no name. `before` is what stands before each of the hosts.
-fn addresses(before: &str, hosts: &str, port: u16, tls: Option<&Tls>) -> Option<Result<Vec<Address>>> {
+/// `None` where one has no name. `before` is what stands before each of the hosts, and `after` what stands behind.
+fn infos(before: &str, hosts: &str, after: &str, port: u16) -> Option<Result<Vec<ConnectionInfo>>> {
     let url = |host: &str| match host.rsplit_once(':') {
         _ if host.is_empty() => None,
-        Some((_, port)) if !port.ends_with(']') => Some(format!("{before}{host}")),
-        _ => Some(format!("{before}{host}:{port}")),
+        Some((_, port)) if !port.ends_with(']') => Some(format!("{before}{host}{after}")),
+        _ => Some(format!("{before}{host}:{port}{after}")),
     };
     let urls: Option<Vec<_>> = hosts.split(',').map(url).collect();
-    Some(urls?.iter().map(|url| Address::parse(url, tls)).collect())
+    Some(urls?.iter().map(|url| read(url)).collect())
+}
+
+fn addresses(infos: Vec<ConnectionInfo>, access: Access<'_>) -> Result<Vec<Address>> {
+    infos.into_iter().map(|info| Address::new(info, access)).collect()
 }

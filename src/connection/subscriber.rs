@@ -35,10 +35,10 @@ enum Stream {
 }
 
 /// Why a subscription was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unsubscribed {
     /// The server refuses: the user may not.
-    Refused,
+    Refused { code: String, message: String },
     /// Its messages are heard at another place by now.
     Elsewhere,
     /// The connection broke, or did not answer in time, or the server can't for now: all is made anew.
@@ -144,7 +144,7 @@ async fn within<T>(
         Err(_) => return Err(Unsubscribed::Broken),
     };
     match (meaning(&error), shard) {
-        (Meaning::Refused { .. }, _) => Err(Unsubscribed::Refused),
+        (Meaning::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
         (Meaning::Elsewhere(redirect), Some(shard)) => {
             shard.cluster.redirects.meet(redirect);
             Err(Unsubscribed::Elsewhere)

@@ -2,7 +2,6 @@
 //! is what nobody has asked for.
 
 use crate::error::{Error, Result};
-use std::fmt::Write as _;
 use std::time::Duration;
 use yaml_rust2::Yaml;
 
@@ -42,6 +41,7 @@ pub(super) const OF_NO_MEANING: &[&str] = &[
     "masterConnectionPoolSize",
     "maxCleanUpDelay",
     "minCleanUpDelay",
+    "monitorIPChanges",
     "nettyExecutor",
     "nettyHook",
     "nettyThreads",
@@ -209,14 +209,4 @@ pub(super) fn with_variables(text: &str, value: impl Fn(&str) -> Option<String>)
     }
     done.push_str(rest);
     Ok(done)
-}
-
-/// As a part of a URL.
-pub(super) fn quoted(text: &str, url: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => url.push(byte.into()),
-            _ => _ = write!(url, "%{byte:02X}"),
-        }
-    }
 }

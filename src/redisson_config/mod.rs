@@ -3,8 +3,9 @@
 
 mod file;
 
-use self::file::{OF_NO_MEANING, Section, bad, quoted, with_variables};
+use self::file::{OF_NO_MEANING, Section, bad, with_variables};
 use crate::client::{Client, ClientBuilder};
+use crate::credentials::Credentials;
 use crate::error::Result;
 use crate::options::Replication;
 use crate::tls::Tls;
@@ -12,9 +13,9 @@ use std::fmt;
 use tracing::warn;
 use yaml_rust2::{Yaml, YamlLoader};
 
-/// Redisson's configuration file, YAML or JSON, for one server, sentinels, a cluster, or a master with slaves. What it says
-/// about servers, credentials, timeouts and locks counts here as there; `${NAME}` and `${NAME:-default}` stand for variables of the
-/// environment.
+/// Redisson's configuration file, YAML or JSON, for one server, sentinels, a cluster, replicated servers, or a master with
+/// slaves. What it says about servers, credentials, timeouts and locks counts here as there; `${NAME}` and
+/// `${NAME:-default}` stand for variables of the environment.
 ///
 /// What is of no meaning here (threads, pools, codecs) is named by [`warnings`](Self::warnings). What would be needed and can't
 /// be taken from the file, because it is Java's own (a key store, a class), is an error of [`connect`](Self::connect) unless it is
@@ -33,7 +34,9 @@ pub struct RedissonConfig {
     scheme: &'static str,
     user: Option<String>,
     password: Option<String>,
-    /// What stands behind the credentials in the URL.
+    sentinel_user: Option<String>,
+    sentinel_password: Option<String>,
+    /// What stands behind the scheme in the URL.
     place: String,
     builder: ClientBuilder,
     /// What the user has to say, each with how.
@@ -63,6 +66,8 @@ impl RedissonConfig {
             scheme: "redis",
             user: None,
             password: None,
+            sentinel_user: None,
+            sentinel_password: None,
             place: String::new(),
             builder: Client::builder(),
             needs: Vec::new(),
@@ -73,18 +78,14 @@ impl RedissonConfig {
             "sentinelServersConfig",
             "clusterServersConfig",
             "masterSlaveServersConfig",
+            "replicatedServersConfig",
+            // By its older name.
+            "elasticacheServersConfig",
         ];
         let mut named = Vec::new();
         for mode in modes {
             if let Some(yaml) = whole.take(mode) {
                 named.push((mode, Section::new(mode, yaml)?));
-            }
-        }
-        for mode in ["replicatedServersConfig", "elasticacheServersConfig"] {
-            if whole.take(mode).is_some() {
-                return Err(bad(&format!(
-                    "`{mode}`: not supported; give the master's address as a single server's"
-                )));
             }
         }
         let [(mode, mut servers)] = <[_; 1]>::try_from(named)
@@ -102,7 +103,8 @@ impl RedissonConfig {
                 }
             }
             "sentinelServersConfig" => config.sentinels(&mut servers)?,
-            _ => config.cluster(&mut servers)?,
+            "clusterServersConfig" => config.cluster(&mut servers)?,
+            _ => config.replicated(&mut servers)?,
         }
         config.locks(&mut whole, mode != "singleServerConfig")?;
         // In later versions of Redisson some of that stands outside of the servers' part.
@@ -130,9 +132,11 @@ impl RedissonConfig {
         self.without(Need::NameMapper)
     }
 
-    /// In the place of `username` and `password`, or of the class that `credentialsResolver` names.
-    pub fn credentials(mut self, user: Option<&str>, password: Option<&str>) -> Self {
-        (self.user, self.password) = (user.map(str::to_owned), password.map(str::to_owned));
+    /// In the place of `username` and `password`, or of the class that `credentialsResolver` names: see
+    /// [`ClientBuilder::credentials`].
+    pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        (self.user, self.password) = (None, None);
+        self.builder = self.builder.credentials(provide);
         self.without(Need::Credentials)
     }
 
@@ -155,15 +159,17 @@ impl RedissonConfig {
         for warning in &self.warnings {
             warn!(warning, "a part of Redisson's configuration is not used");
         }
-        let mut url = format!("{}://", self.scheme);
-        if self.user.is_some() || self.password.is_some() {
-            quoted(self.user.as_deref().unwrap_or_default(), &mut url);
-            url.push(':');
-            quoted(self.password.as_deref().unwrap_or_default(), &mut url);
-            url.push('@');
+        let mut builder = self.builder;
+        // A user's name alone goes with the master's password.
+        let of_sentinels =
+            self.sentinel_password.or_else(|| self.sentinel_user.as_ref().and(self.password.clone()));
+        if let Some(credentials) = credentials(self.sentinel_user, of_sentinels) {
+            builder = builder.sentinel_credentials(move || credentials.clone());
         }
-        url.push_str(&self.place);
-        self.builder.connect(url).await
+        if let Some(credentials) = credentials(self.user, self.password) {
+            builder = builder.credentials(move || credentials.clone());
+        }
+        builder.connect(format!("{}://{}", self.scheme, self.place)).await
     }
 
     fn without(mut self, need: Need) -> Self {
@@ -189,14 +195,20 @@ impl RedissonConfig {
         let hosts =
             self.hosts(section, "sentinelAddresses", addresses, ["redis-sentinel", "rediss-sentinel"])?;
         let name = section.text("masterName")?.ok_or_else(|| section.bad("masterName", "is missing"))?;
-        for key in ["sentinelUsername", "sentinelPassword"] {
-            if section.text(key)?.is_some() {
-                return Err(section.bad(key, "sentinels with a password of their own are not supported yet"));
-            }
-        }
+        self.sentinel_user = section.text("sentinelUsername")?;
+        self.sentinel_password = section.text("sentinelPassword")?;
         section.no_nat()?;
         let database = section.number("database")?.unwrap_or(0);
         self.place = format!("{hosts}/{database}#{name}");
+        Ok(())
+    }
+
+    fn replicated(&mut self, section: &mut Section<'_>) -> Result<()> {
+        let addresses = section.texts("nodeAddresses")?;
+        let schemes = ["redis-replicated", "rediss-replicated"];
+        let hosts = self.hosts(section, "nodeAddresses", addresses, schemes)?;
+        let database = section.number("database")?.unwrap_or(0);
+        self.place = format!("{hosts}/{database}");
         Ok(())
     }
 
@@ -233,6 +245,9 @@ impl RedissonConfig {
                 "rediss" | "valkeys" => secure,
                 _ => return Err(section.bad(key, "an address begins with redis:// or rediss://")),
             };
+            if host.contains('@') {
+                return Err(section.bad(key, "who the client is stands in `username` and `password`"));
+            }
             if hosts.is_empty() {
                 self.scheme = scheme;
             } else if self.scheme != scheme {
@@ -336,6 +351,15 @@ impl RedissonConfig {
     }
 }
 
+/// As Redisson takes them: none without a password.
+fn credentials(user: Option<String>, password: Option<String>) -> Option<Credentials> {
+    let password = password.filter(|password| !password.is_empty())?;
+    Some(match user.filter(|user| !user.is_empty()) {
+        Some(user) => Credentials::new(user, password),
+        None => Credentials::password(password),
+    })
+}
+
 impl fmt::Debug for RedissonConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedissonConfig")
@@ -386,6 +410,11 @@ mod tests {
                 "redis",
                 "m:1/0",
             ),
+            (
+                "replicatedServersConfig: {nodeAddresses: ['rediss://a:1', 'rediss://b:1'], database: 2}",
+                "rediss-replicated",
+                "a:1,b:1/2",
+            ),
         ];
         for (text, scheme, place) in cases {
             let config = parsed(text);
@@ -409,9 +438,6 @@ mod tests {
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);
         let off = parsed("checkLockSyncedSlaves: false\nclusterServersConfig: {nodeAddresses: [a:1]}");
         assert!(format!("{:?}", off.builder).contains("at_least: Some(0)"));
-        let mut url = String::new();
-        quoted("p@ss/1:ü", &mut url);
-        assert_eq!(url, "p%40ss%2F1%3A%C3%BC");
     }
 
     #[test]
@@ -449,14 +475,11 @@ mod tests {
             ("singleServerConfig: {}", "singleServerConfig.address"),
             ("singleServerConfig: {address: 'http://a'}", "redis://"),
             ("singleServerConfig: {address: a, timeout: soon}", "number"),
+            ("singleServerConfig: {address: 'redis://:canary@a'}", "`password`"),
             ("singleServerConfig: {address: a}\nclusterServersConfig: {nodeAddresses: [a]}", "2 kinds"),
-            ("replicatedServersConfig: {nodeAddresses: [a]}", "not supported"),
             ("clusterServersConfig: {nodeAddresses: ['redis://a', 'rediss://b']}", "TLS"),
             ("clusterServersConfig: {nodeAddresses: [a], natMap: {a: b}}", "natMap"),
-            (
-                "sentinelServersConfig: {sentinelAddresses: [a], masterName: m, sentinelPassword: canary}",
-                "not supported",
-            ),
+            ("sentinelServersConfig: {sentinelAddresses: [a], sentinelPassword: canary}", "masterName"),
             ("singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}", "NO_SUCH_VARIABLE_HERE"),
             ("singleServerConfig: {address: a, commandMapper: !<com.example.C> {}}", "commandMapper"),
         ] {

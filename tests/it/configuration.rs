@@ -1,10 +1,11 @@
 //! Redisson's own configuration files, as each version writes them.
 
 use crate::support::cluster::Cluster;
+use crate::support::group::Group;
 use crate::support::java::JavaClient;
 use crate::support::kind::of_kinds;
 use crate::support::{Java, Server};
-use redisson_lock::{Client, RedissonConfig};
+use redisson_lock::{Client, Credentials, RedissonConfig};
 use std::time::Duration;
 
 #[tokio::test]
@@ -28,6 +29,43 @@ async fn also_one_of_a_cluster() {
     let java = Java::get(&version).client_in(&cluster.for_java(), &[]).await;
     let config = RedissonConfig::parse(&java.configuration().await).unwrap();
     excludes(&config.connect().await.unwrap(), &java, &version, 30_000).await;
+}
+
+/// The sentinels' password is its own, or the master's where there is none.
+#[tokio::test]
+async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
+    let group = Group::start(1);
+    let acl = |server: &Server, rules: &[&str]| {
+        redis::cmd("ACL").arg("SETUSER").arg(rules).exec(&mut server.cli()).unwrap();
+    };
+    for server in [&group.master, &group.replica] {
+        acl(server, &["app", "on", ">s/ecret@:1", "+@all", "~*", "&*"]);
+    }
+    let client = Client::connect(group.master.url()).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    let sentinel = &group.sentinels[0];
+    acl(sentinel, &["app", "on", ">s/ecret@:1", "+@all", "~*", "&*"]);
+    acl(sentinel, &["default", "resetpass", ">other"]);
+    let of = |own: &str| {
+        format!(
+            "sentinelServersConfig:\n  sentinelAddresses: ['redis://{}']\n  masterName: orders\n  username: app\n  \
+             password: s/ecret@:1\n{own}",
+            sentinel.address()
+        )
+    };
+    let replicated = format!(
+        "replicatedServersConfig:\n  nodeAddresses: ['redis://{}', 'redis://{}']\n  username: app\n  password: s/ecret@:1\n",
+        group.replica.address(),
+        group.master.address()
+    );
+    for file in [of("  sentinelPassword: other\n"), of("  sentinelUsername: app\n"), of(""), replicated] {
+        let client = RedissonConfig::parse(&file).unwrap().connect().await.unwrap();
+        assert!(client.lock("n").try_lock().await.unwrap().is_none(), "{file}");
+    }
+    let given = RedissonConfig::parse(&of("").replace("s/ecret@:1", "wrong")).unwrap();
+    let given = given.credentials(|| Credentials::new("app", "s/ecret@:1")).connect().await.unwrap();
+    assert!(given.lock("n").try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
 }
 
 async fn excludes(client: &Client, java: &JavaClient, version: &str, watchdog: u64) {

@@ -7,6 +7,7 @@ mod cancelled_calls;
 mod cancelled_tasks;
 mod cluster;
 mod configuration;
+mod connecting;
 mod examples;
 mod expirable_semaphores;
 mod faults;

@@ -5,6 +5,7 @@ use crate::support::cluster::add_slots;
 use crate::support::server::Secrets;
 use crate::support::{Java, Server, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use redisson_lock::redis::ConnectionAddr;
 use redisson_lock::{Client, Error, HoldState, Owner, Tls};
 use std::time::{Duration, Instant};
 
@@ -149,6 +150,27 @@ async fn a_server_that_is_not_to_be_trusted_is_told_with_the_remedy() {
     assert!(told.contains("Tls::server_name") && told.contains("redis.example.org"), "{told}");
     connect(&url, authority.trusted().server_name("redis.example.org")).await.unwrap();
     connect(&url, Tls::new().danger_accept_any_certificate()).await.unwrap();
+}
+
+/// As the redis crate has it: what it says of trust counts where the settings say nothing.
+#[tokio::test]
+async fn an_address_of_the_redis_crate_keeps_its_tls() {
+    let authority = Authority::new("one");
+    let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
+    let port = url.rsplit(':').next().unwrap().parse().unwrap();
+    let address =
+        |insecure| ConnectionAddr::TcpTls { host: "127.0.0.1".into(), port, insecure, tls_params: None };
+    let builder = || Client::builder().connect_timeout(TIMEOUT);
+    builder().tls(authority.trusted()).connect_to(address(false)).await.unwrap();
+    untrusted(builder().connect_to(address(false)).await);
+    builder().connect_to(address(true)).await.unwrap();
+    untrusted(builder().tls(Tls::new()).connect_to(address(true)).await);
+    let identity = authority.sign(&["127.0.0.1"], |_| {});
+    let (_sentinel, port) = Server::sentinel_with_tls(&authority.secrets(&identity), port);
+    let sentinel =
+        ConnectionAddr::TcpTls { host: "127.0.0.1".into(), port, insecure: false, tls_params: None };
+    let by = builder().tls(authority.trusted());
+    by.connect_by_sentinels([sentinel], "orders", address(false)).await.unwrap();
 }
 
 #[tokio::test]

@@ -111,7 +111,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
-    let address = Servers::parse("redis://server", None).expect("a URL");
+    let address = Servers::parse("redis://server", &Options::default()).expect("a URL");
     let options = Options { lease, ..Options::default() };
     Session::connect(address, options, drive).await.expect("a connection")
 }

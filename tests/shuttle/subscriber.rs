@@ -15,10 +15,13 @@ pub(crate) struct Subscriber {
 
 pub(crate) struct Messages(mpsc::UnboundedReceiver<String>);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unsubscribed {
     #[allow(dead_code)]
-    Refused,
+    Refused {
+        code: String,
+        message: String,
+    },
     #[allow(dead_code)]
     Elsewhere,
     Broken,

@@ -1,0 +1,402 @@
+//! What users hand over to connect, and what they are told where that is of no use: each time a typed error that says what to
+//! do about it, in time.
+
+use crate::support::cluster::Cluster;
+use crate::support::group::Group;
+use crate::support::kind::{Kind, nothing_is_left};
+use crate::support::{Server, eventually, subscribers};
+use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const WAIT: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_millis(1500);
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+/// A password that changes.
+#[derive(Clone)]
+struct Password(Arc<Mutex<&'static str>>);
+
+impl Password {
+    fn new(first: &'static str) -> Self {
+        Self(Arc::new(Mutex::new(first)))
+    }
+
+    fn credentials(&self) -> impl Fn() -> Credentials + Send + Sync + 'static {
+        let this = self.clone();
+        move || Credentials::new("app", *this.0.lock().unwrap())
+    }
+
+    /// For the server, and for those who connect from now on; nobody stays connected.
+    fn change(&self, server: &Server, to: &'static str) {
+        run(server, &format!("ACL SETUSER app resetpass >{to}"));
+        *self.0.lock().unwrap() = to;
+        run(server, "CLIENT KILL USER app");
+    }
+}
+
+fn run(server: &Server, command: &str) {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
+}
+
+fn builder() -> ClientBuilder {
+    Client::builder().response_timeout(TIMEOUT).connect_timeout(TIMEOUT)
+}
+
+/// A user with these rules, and the URL for it.
+fn user(server: &Server, rules: &str) -> String {
+    run(server, &format!("ACL SETUSER app reset on >secret {rules}"));
+    format!("redis://app:secret@{}", server.address())
+}
+
+/// The error, which came in time.
+async fn refused<T: std::fmt::Debug>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, Error>>,
+    code: &str,
+    advice: &str,
+) -> Error {
+    let began = Instant::now();
+    let error = tokio::time::timeout(limit, call).await.expect("in time").unwrap_err();
+    assert_eq!(error.code(), Some(code), "{error:?} in {:?} of {limit:?}", began.elapsed());
+    assert!(error.to_string().contains(advice), "{error}");
+    error
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
+    let server = Server::start();
+    let _replica = Server::replica_of(&server);
+    run(&server, "ACL SETUSER app on >first +@all ~* &*");
+    let password = Password::new("first");
+    let client = builder()
+        .watchdog_timeout(Duration::from_secs(6))
+        // By a connection of its own.
+        .replication(Replication::at_least(1))
+        .credentials(password.credentials())
+        .connect(server.url())
+        .await
+        .unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let guard = client.lock("held").lock().await.unwrap();
+    for next in ["second", "third"] {
+        let theirs = other.lock("n").lock().await.unwrap();
+        let waiting = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.lock().await }
+        });
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        password.change(&server, next);
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        let deadline = guard.deadline();
+        theirs.unlock().await.unwrap();
+        let served = tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap();
+        served.unlock().await.unwrap();
+        eventually(|| guard.deadline() > deadline).await;
+        assert_eq!(guard.state(), HoldState::Held);
+    }
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_password_that_nobody_changed_here_is_told_until_somebody_does() {
+    let server = Server::start();
+    run(&server, "ACL SETUSER app on >first +@all ~* &*");
+    let password = Password::new("first");
+    let client = builder().credentials(password.credentials()).connect(server.url()).await.unwrap();
+    password.change(&server, "second");
+    *password.0.lock().unwrap() = "first";
+    let told = |error: Error| assert!(error.to_string().contains("ClientBuilder::credentials"), "{error}");
+    told(client.lock("n").try_lock().await.unwrap_err());
+    told(builder().credentials(password.credentials()).connect(server.url()).await.unwrap_err());
+    *password.0.lock().unwrap() = "second";
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    let shown =
+        format!("{:?} {:?}", Credentials::new("app", "first"), builder().credentials(password.credentials()));
+    assert!(!shown.contains("first") && !shown.contains("second"), "{shown}");
+}
+
+#[tokio::test]
+async fn credentials_in_two_places_are_misuse() {
+    let both = builder().credentials(|| Credentials::password("a")).connect("redis://:b@127.0.0.1:1").await;
+    assert!(
+        matches!(&both, Err(Error::Misuse { message }) if message.contains("leave one of them away")),
+        "{both:?}"
+    );
+}
+
+/// It would stay locked until its lease ends.
+#[tokio::test]
+async fn who_may_not_publish_is_told_by_the_unlock() {
+    let server = Server::start();
+    for rules in ["+@all ~* resetchannels", "+@all -publish ~* &*"] {
+        let client = builder().connect(user(&server, rules)).await.unwrap();
+        // A fair lock's release is for the first in line, and here is nobody.
+        for kind in [Kind::Reentrant, Kind::Fenced, Kind::Read, Kind::Write] {
+            let lock = kind.lock(&client, &format!("{kind:?}"));
+            let guard = lock.lock().await.unwrap();
+            refused(TIMEOUT, guard.unlock(), "NOPERM", "docs/deployment.md").await;
+        }
+        run(&server, "FLUSHALL");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_subscribe_is_told_by_the_call_that_has_to_wait() {
+    let server = Server::start();
+    let other = Client::connect(server.url()).await.unwrap();
+    for rules in ["+@all -subscribe ~* &*", "+@all ~* resetchannels"] {
+        let client = builder().connect(user(&server, rules)).await.unwrap();
+        for kind in Kind::locks().filter(|kind| kind.listens()) {
+            let theirs = if kind == Kind::Read { Kind::Write } else { kind };
+            let held = theirs.lock(&other, "n").lock().await.unwrap();
+            let lock = kind.lock(&client, "n");
+            // Who does not wait needs no messages.
+            assert!(lock.with_owner(&Owner::unique()).try_lock().await.unwrap().is_none(), "{kind:?}");
+            let error = refused(TIMEOUT, lock.lock(), "NOPERM", "docs/deployment.md").await;
+            assert!(matches!(error, Error::Refused { phase: Phase::Acquire, .. }), "{kind:?}: {error:?}");
+            assert!(error.to_string().contains("subscribe"), "{kind:?}: {error}");
+            refused(TIMEOUT, lock.try_lock_for(WAIT), "NOPERM", "docs/deployment.md").await;
+            held.unlock().await.unwrap();
+            // Its place in a queue of Redis' own is left, too.
+            nothing_is_left(kind, "n", &server, &[&client, &other]).await;
+            run(&server, "FLUSHALL");
+        }
+        let held = other.semaphore("s");
+        held.try_set_permits(1).await.unwrap();
+        let held = held.acquire().await.unwrap();
+        refused(TIMEOUT, client.semaphore("s").acquire(), "NOPERM", "docs/deployment.md").await;
+        held.release().await.unwrap();
+        let latch = other.count_down_latch("l");
+        latch.try_set_count(1).await.unwrap();
+        refused(TIMEOUT, client.count_down_latch("l").wait(), "NOPERM", "docs/deployment.md").await;
+        run(&server, "FLUSHALL");
+
+        // As soon as it may, it is asked again.
+        let held = other.lock("n").lock().await.unwrap();
+        user(&server, "+@all ~* &*");
+        let waiting = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.lock().await }
+        });
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        held.unlock().await.unwrap();
+        waiting.await.unwrap().unwrap().unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_replica_is_refused_with_its_masters_address() {
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let error = refused(TIMEOUT, builder().connect(replica.url()), "READONLY", "name the master").await;
+    assert!(error.to_string().contains(&master.address()), "{error}");
+    // To a user without INFO nobody says so before it is tried.
+    for server in [&master, &replica] {
+        user(server, "+@all -info ~* &*");
+    }
+    let url = format!("redis://app:secret@{}", replica.address());
+    refused(TIMEOUT, builder().connect(url), "READONLY", "name the master").await;
+}
+
+#[tokio::test]
+async fn a_master_that_became_a_replica_is_told_by_the_call() {
+    let (server, master) = (Server::start(), Server::start());
+    let client = builder().connect(server.url()).await.unwrap();
+    run(&server, &format!("REPLICAOF 127.0.0.1 {}", master.port()));
+    let lock = client.lock("n");
+    refused(TIMEOUT * 2, lock.try_lock(), "READONLY", "name the master").await;
+    refused(TIMEOUT * 2, lock.try_lock_for(TIMEOUT), "READONLY", "name the master").await;
+    run(&server, "REPLICAOF NO ONE");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+}
+
+/// One key for each master.
+fn keys(cluster: &Cluster) -> Vec<String> {
+    let key = |master| (0..).map(|n| format!("key{n}")).find(|key| cluster.master_of(key) == master);
+    (0..cluster.masters.len()).map(|master| key(master).expect("there are many")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
+    let mut cluster = Cluster::start(3, 0);
+    let keys = keys(&cluster);
+    let timeout = Duration::from_millis(700);
+    let builder = || builder().response_timeout(timeout);
+    let before = builder().connect(cluster.url()).await.unwrap();
+    cluster.masters[2].kill();
+    let failed = |cluster: &Cluster, with: &str| {
+        let info =
+            |server: &Server| redis::cmd("CLUSTER").arg("INFO").query::<String>(&mut server.cli()).unwrap();
+        cluster.masters[..2].iter().all(|server| info(server).contains(with))
+    };
+    eventually(|| failed(&cluster, "cluster_state:fail")).await;
+    let after = builder().connect(cluster.url()).await.unwrap();
+    let missing = |error: Error| {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+        assert!(text.contains("slot") && text.contains(&cluster.masters[2].port().to_string()), "{text}");
+    };
+    for client in [&before, &after] {
+        for key in &keys[..2] {
+            let advice = "cluster-require-full-coverage";
+            refused(TIMEOUT * 2, client.lock(key).try_lock(), "CLUSTERDOWN", advice).await;
+            refused(TIMEOUT * 2, client.lock(key).try_lock_for(timeout), "CLUSTERDOWN", advice).await;
+        }
+        missing(client.lock(&keys[2]).try_lock().await.unwrap_err());
+        missing(client.lock(&keys[2]).try_lock_for(timeout).await.unwrap_err());
+    }
+
+    // The others go on alone.
+    for server in &cluster.masters[..2] {
+        run(server, "CONFIG SET cluster-require-full-coverage no");
+    }
+    eventually(|| failed(&cluster, "cluster_state:ok")).await;
+    for client in [&before, &after] {
+        for key in &keys[..2] {
+            client.lock(key).lock().await.unwrap().unlock().await.unwrap();
+        }
+        missing(client.lock(&keys[2]).try_lock().await.unwrap_err());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_that_is_mostly_down_is_told_within_the_connect_timeout() {
+    let mut cluster = Cluster::start(3, 0);
+    let url = cluster.url();
+    let told = async || {
+        let began = Instant::now();
+        let error = builder().connect(&url).await.unwrap_err();
+        assert!(began.elapsed() < TIMEOUT * 3 / 2, "{error} after {:?}", began.elapsed());
+        error.to_string()
+    };
+    // Silent, and those that are asked first.
+    cluster.masters[0].stop_signal();
+    builder().connect(&url).await.unwrap();
+    cluster.masters[1].stop_signal();
+    let text = told().await;
+    assert!(text.contains("of the 3 masters"), "{text}");
+    for server in &mut cluster.masters[..2] {
+        server.kill();
+    }
+    let text = told().await;
+    assert!(text.contains("of the 3 masters"), "{text}");
+    cluster.masters[2].kill();
+    told().await;
+}
+
+/// What a client of the redis crate connects to is handed over, and leads to the same locks.
+#[tokio::test]
+async fn what_a_client_of_the_redis_crate_is_made_of_is_enough() {
+    let server = Server::start();
+    let url = format!("{}/3", user(&server, "+@all ~* &*"));
+    let yours = redis::Client::open(url.as_str()).unwrap();
+    let client = builder().connect_to(yours.get_connection_info().clone()).await.unwrap();
+    let other = Client::connect(url).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    assert!(other.lock("n").try_lock().await.unwrap().is_none());
+    assert!(Client::connect(server.url()).await.unwrap().lock("n").try_lock().await.unwrap().is_some());
+    guard.unlock().await.unwrap();
+    let misuse = builder().connect_to("no URL").await;
+    assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
+
+    let cluster = Cluster::start(3, 0);
+    let nodes: Vec<_> = cluster.masters[1..].iter().map(Server::url).collect();
+    let client = builder().connect_to_cluster(nodes).await.unwrap();
+    let other = builder().connect(cluster.url()).await.unwrap();
+    for key in keys(&cluster) {
+        let guard = client.lock(&key).lock().await.unwrap();
+        assert!(other.lock(&key).try_lock().await.unwrap().is_none());
+        guard.unlock().await.unwrap();
+    }
+    let bad: [Vec<&str>; 3] =
+        [vec![], vec!["redis://:a@127.0.0.1:1", "redis://:b@127.0.0.1:2"], vec!["redis://127.0.0.1:1/1"]];
+    for nodes in bad {
+        let misuse = builder().connect_to_cluster(nodes).await;
+        assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
+    let group = Group::start(1);
+    let sentinel = &group.sentinels[0];
+    for server in [&group.master, &group.replica] {
+        user(server, "+@all ~* &*");
+    }
+    user(sentinel, "+@all ~* &*");
+    run(sentinel, "ACL SETUSER default resetpass >first");
+    let url = group.url();
+    let error = builder().connect(&url).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert!(error.to_string().contains("sentinel_credentials"), "{error}");
+    let wrong = builder().sentinel_credentials(|| Credentials::password("wrong")).connect(&url).await;
+    assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
+    // In the place of their own, the master's.
+    let masters = url.replace("://", "://app:secret@");
+    builder().connect(&masters).await.unwrap();
+    let theirs = ["redis://:first@".to_owned() + &sentinel.address()];
+    builder().connect_by_sentinels(theirs, "orders", "redis://app:secret@master/1").await.unwrap();
+
+    let password = Password::new("first");
+    let asked = password.clone();
+    let client = builder()
+        .sentinel_credentials(move || Credentials::password(*asked.0.lock().unwrap()))
+        .connect(&masters)
+        .await
+        .unwrap();
+    let mut cli = redis::Client::open(format!("redis://:first@{}", sentinel.address()))
+        .unwrap()
+        .get_connection()
+        .unwrap();
+    redis::cmd("ACL").arg(&["SETUSER", "default", "resetpass", ">second"]).exec(&mut cli).unwrap();
+    *password.0.lock().unwrap() = "second";
+    let guard = client.lock("n").lock().await.unwrap();
+    // It has to know its replica well enough.
+    eventually(|| redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut cli).is_ok()).await;
+    group.promoted().await;
+    let owner =
+        |server: &Server| redis::cmd("HKEYS").arg("m").query::<Vec<String>>(&mut server.cli()).unwrap();
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < limit, "the client stays with the old master");
+        if let Ok(guard) = client.lock("m").lock().await {
+            let there = !owner(&group.replica).is_empty();
+            guard.unlock().await.unwrap();
+            if there {
+                break;
+            }
+        }
+    }
+    eventually(|| guard.state() == HoldState::Held).await;
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_replicated_servers_the_master_is_found_and_followed() {
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let url = format!("redis-replicated://{},{},127.0.0.1:1/0", replica.address(), master.address());
+    let client = builder().connect(&url).await.unwrap();
+    let other = builder().connect(&url).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn(async move { other.lock("n").lock().await });
+    eventually(|| subscribers(&master, CHANNEL) == 1).await;
+    run(&replica, "REPLICAOF NO ONE");
+    run(&master, &format!("REPLICAOF 127.0.0.1 {}", replica.port()));
+    // Also what the messages come from.
+    eventually(|| subscribers(&replica, CHANNEL) == 1).await;
+    let deadline = guard.deadline();
+    eventually(|| guard.state() == HoldState::Held && guard.deadline() > deadline).await;
+    guard.unlock().await.unwrap();
+    tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap().unlock().await.unwrap();
+
+    let alone = format!("redis-replicated://{}", master.address());
+    let error = builder().connect(alone).await.unwrap_err().to_string();
+    assert!(error.contains("it is a replica"), "{error}");
+    for bad in ["redis-replicated://", "redis-replicated://a,,b", "redis-replicated://a/x"] {
+        let misuse = builder().connect(bad).await;
+        assert!(matches!(misuse, Err(Error::Misuse { .. })), "{bad}: {misuse:?}");
+    }
+}
