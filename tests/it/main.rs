@@ -39,6 +39,7 @@ mod semaphore_faults;
 mod semaphores;
 mod sentinel;
 mod shortcuts;
+mod slots_on_the_move;
 mod structure;
 mod support;
 mod threads;
