@@ -44,6 +44,7 @@ mod structure;
 mod support;
 mod threads;
 mod tls;
+mod topologies;
 mod truth_table;
 mod upstream;
 mod value_lock;
