@@ -252,7 +252,7 @@ impl Driver {
             };
             match script::recounted(&answer.reply) {
                 Ok(Recounted::Done) => {
-                    hold.confirm(answer.sent, lease);
+                    hold.confirm(answer.sent, answer.life, lease);
                     self.with_current(hold, |current| current.recorded = to);
                     return Ok(());
                 }

@@ -34,9 +34,9 @@ impl LockGuard {
         Self { holding: Holding::of(&level), level }
     }
 
-    /// The life of the server's data in which it was acquired.
+    /// The life of the server's data in which it was last confirmed.
     pub(crate) fn life(&self) -> u64 {
-        self.level.hold.life
+        self.level.hold.life()
     }
 
     /// How long the hold's own request makes the record live.

@@ -56,8 +56,6 @@ pub(crate) struct Hold {
     pub owner: OwnerId,
     /// The owner as the record has it.
     pub text: Arc<str>,
-    /// The life of the server's data in which it was acquired.
-    pub life: u64,
     /// How long its own request makes the record live.
     pub lease: Duration,
     /// Its number among all holds of the lock, where those are fenced.
@@ -108,6 +106,8 @@ struct Status {
     unanswered: u32,
     /// Its request is confirmed: the record names it.
     settled: bool,
+    /// The life of the server's data in which it was last confirmed.
+    life: u64,
     /// By how much the deadline is before the end of the lease.
     margin: Duration,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
@@ -123,7 +123,6 @@ impl Hold {
             kind,
             owner,
             text,
-            life,
             lease,
             token,
             place: Place::default(),
@@ -135,6 +134,7 @@ impl Hold {
                 renewing: 0,
                 unanswered: 0,
                 settled: true,
+                life,
                 margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
             }),
@@ -153,7 +153,7 @@ impl Hold {
         deadline: Moment,
         ahead: bool,
     ) -> Arc<Self> {
-        let (kind, life) = (before.kind.clone(), before.life);
+        let (kind, life) = (before.kind.clone(), before.life());
         let begun = Begun { kind, owner, text, life, sent: now, lease, token: None };
         let hold = Self::new(begun, before.observer.clone());
         let mut status = hold.lock();
@@ -180,6 +180,12 @@ impl Hold {
 
     pub(crate) fn deadline(&self) -> Moment {
         self.lock().deadline
+    }
+
+    /// The life of the server's data in which it was last confirmed: another than at first if its record went to another server
+    /// since.
+    pub(crate) fn life(&self) -> u64 {
+        self.lock().life
     }
 
     /// Ends the hold if it is certain still. Tells no observer, so that a lock of theirs may be held.
@@ -243,9 +249,10 @@ impl Hold {
         self.lock().unanswered > 0
     }
 
-    /// The server confirmed at some time after `sent` that the record lives for `lease` from then on.
-    pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, lease: Duration) -> HoldState {
+    /// The server confirmed at some time after `sent`, in that life of its data, that the record lives for `lease` from then on.
+    pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, life: u64, lease: Duration) -> HoldState {
         self.change(Moment::now(), |status| {
+            status.life = life;
             status.state = HoldState::Held;
             status.settled = true;
             status.unrenewed = LossReason::Expired;
@@ -273,7 +280,7 @@ impl Hold {
 
     /// Why it is lost, if its record is gone in that life of the server's data.
     pub(crate) fn gone_in(&self, life: u64) -> LossReason {
-        if life == self.life { LossReason::Gone } else { LossReason::DataLost }
+        if life == self.life() { LossReason::Gone } else { LossReason::DataLost }
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {

@@ -138,7 +138,9 @@ impl Driver {
                     current.behind = None;
                     let now = current.hold.clone();
                     drop(work);
-                    if now.confirm(answer.sent, hold.lease) == HoldState::Held && now.is_renewed() {
+                    if now.confirm(answer.sent, answer.life, hold.lease) == HoldState::Held
+                        && now.is_renewed()
+                    {
                         self.session.watchdog.watch(&now);
                     }
                 }

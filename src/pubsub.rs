@@ -111,11 +111,17 @@ impl PubSub {
                     let node = subscriber.node().clone();
                     let forgetting = Forget(&self, node.clone());
                     select! {
-                        () = self.serve_over(subscriber, messages) => {}
+                        () = self.serve_over(subscriber.clone(), messages) => {}
                         () = place.moved(&node, &options) => {}
                     }
-                    warn!(%node, "subscriptions lost");
-                    if Moment::now().since(opened) >= HEARTBEAT {
+                    let moved = subscriber.has_moved();
+                    if moved {
+                        info!(%node, "a slot moved: subscribing anew");
+                    } else {
+                        warn!(%node, "subscriptions lost");
+                    }
+                    // Slots move one after the other, often many of them.
+                    if moved || Moment::now().since(opened) >= HEARTBEAT {
                         backoff.reset();
                     }
                     drop(forgetting);

@@ -68,6 +68,10 @@ impl<T: Scheduled> Schedule<T> {
         }
     }
 
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<T>> {
+        self.all.values().flatten()
+    }
+
     /// Takes out what is due by `now`.
     pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let mut due = Vec::new();

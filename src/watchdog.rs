@@ -112,32 +112,45 @@ impl Watchdog {
                 watched.asleep_until = first.map_or(Moment::FAR, |due| due.min(Moment::now() + LOOK));
                 watched.asleep_until
             };
-            let everyone = select! {
-                () = self.0.earlier.notified() => false,
-                () = time::sleep(next.remaining()) => false,
-                () = link.changed() => true,
-            };
+            select! {
+                () = self.0.earlier.notified() => {}
+                () = time::sleep(next.remaining()) => {}
+                () = link.changed() => self.doubt(&connection),
+            }
             let now = Moment::now();
-            let mut due = self.lock().holds.take_due(if everyone { Moment::FAR } else { now });
-            due.retain(|hold| {
-                // In doubt until the next confirmation; the deadline goes on counting.
-                let state = if everyone { hold.doubt(LossReason::Unreachable) } else { hold.state_at(now) };
-                state.is_live()
-            });
+            let mut due = self.lock().holds.take_due(now);
+            due.retain(|hold| hold.state_at(now).is_live());
             // Whatever becomes of the request, the deadline is kept.
             self.plan(&due, |_, standing| standing.deadline);
-            // What can't be reached is asked for when that changes.
-            due.retain(|hold| !everyone || connection.is_up(hold.record()));
-            self.renew(due, everyone, &connection);
+            self.renew(due, &connection);
         }
     }
 
-    /// Renews those that are renewed; looks at the others too if they are in doubt or `look`, else leaves them to
-    /// their deadline.
-    fn renew(&self, mut due: Vec<Arc<Hold>>, look: bool, connection: &Connection) {
+    /// A connection went down or came up, or a record is at another server by now. What that does not concern stays as it is:
+    /// a slot that moves is nothing to the holds in all the others.
+    fn doubt(&self, connection: &Connection) {
+        let all: Vec<_> = self.lock().holds.all().cloned().collect();
+        let (mut reached, mut unreached) = (Vec::new(), Vec::new());
+        for hold in all {
+            let life = connection.life(hold.record());
+            if life != Some(hold.life()) {
+                // In doubt until the next confirmation; the deadline goes on counting.
+                hold.doubt(LossReason::Unreachable);
+            }
+            if hold.standing().is_none_or(|now| now.suspect) {
+                if life.is_some() { &mut reached } else { &mut unreached }.push(hold);
+            }
+        }
+        self.plan(&reached, |_, _| Moment::now());
+        // What can't be reached is asked for when that changes.
+        self.plan(&unreached, |_, standing| standing.deadline);
+    }
+
+    /// Renews those that are renewed; looks at the others too if they are in doubt, else leaves them to their deadline.
+    fn renew(&self, mut due: Vec<Arc<Hold>>, connection: &Connection) {
         // The record of one that is not settled names another.
         due.retain(|hold| {
-            let wanted = |now: &Standing| now.renewed || look || now.suspect || hold.kind.manner().kept_up;
+            let wanted = |now: &Standing| now.renewed || now.suspect || hold.kind.manner().kept_up;
             hold.standing().is_some_and(|now| now.settled && wanted(&now))
         });
         for renewal in Renewal::ALL {
@@ -187,7 +200,9 @@ impl Watchdog {
                 let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
                 for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
                     let state = match outcome {
-                        Renewed::Held => hold.confirm(sent, if renewed { lease } else { Duration::ZERO }),
+                        Renewed::Held => {
+                            hold.confirm(sent, life, if renewed { lease } else { Duration::ZERO })
+                        }
                         Renewed::Gone => hold.lose(hold.gone_in(life)),
                         Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
                         Renewed::Refused => hold.doubt(LossReason::Expired),

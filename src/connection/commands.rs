@@ -143,6 +143,11 @@ impl Connection {
         }
     }
 
+    /// The life of the data of that record's server, while there is a connection to it.
+    pub(crate) fn life(&self, record: &str) -> Option<u64> {
+        self.nodes.usable(Target::Key(record), NONE).ok().map(|live| live.life)
+    }
+
     /// Where the messages are heard of the nodes that `servers` leads to.
     pub(crate) fn places(&self, servers: &Servers) -> Places {
         self.nodes.places(servers)
@@ -192,11 +197,14 @@ impl Connection {
             return unknown(self.node(), "it was gone before its replicas were known to have the lock");
         };
         let mut reached = live.replicas.reached(keys::written(record)).await;
-        if reached == Reached::Elsewhere
-            && let Some(slot) = self.nodes.slot_beside(&live, record)
-        {
+        if reached == Reached::Elsewhere {
             // The record's slot is on its way to another master, and nothing new is written there any more, or not yet.
-            reached = live.replicas.reached(keys::of_slot(slot)).await;
+            for slot in self.nodes.slots_beside(&live, record) {
+                reached = live.replicas.reached(keys::of_slot(slot)).await;
+                if reached != Reached::Elsewhere {
+                    break;
+                }
+            }
         }
         match reached {
             Reached::Enough => Ok(()),

@@ -9,6 +9,9 @@ use crate::options::Options;
 use crate::sync::task::{self, JoinHandle};
 use std::sync::Arc;
 
+/// How many slots of a master are tried, one of which it has for certain.
+const BESIDE: usize = 8;
+
 /// The nodes of a client, each kept connected to. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) enum Nodes {
@@ -91,12 +94,14 @@ impl Nodes {
         }
     }
 
-    /// Another slot than that of `key` which that master has.
-    pub(super) fn slot_beside(&self, live: &Live, key: &str) -> Option<u16> {
-        let Self::Cluster(cluster) = self else { return None };
+    /// Other slots than that of `key` which that master has as far as is known, far from each other: those that are on their
+    /// way at one time are neighbours most often.
+    pub(super) fn slots_beside(&self, live: &Live, key: &str) -> Vec<u16> {
+        let Self::Cluster(cluster) = self else { return Vec::new() };
         let (layout, own) = (cluster.layout.borrow(), keys::slot(key));
         let its = |slot: &u16| layout.master_of(*slot).is_some_and(|node| node.name == live.node);
-        (0..keys::SLOTS).filter(|slot| *slot != own).find(its)
+        let beside: Vec<_> = (0..keys::SLOTS).filter(|slot| *slot != own).filter(its).collect();
+        beside.iter().step_by(beside.len().div_ceil(BESIDE).max(1)).copied().collect()
     }
 
     /// The master of `key` may be another by now.

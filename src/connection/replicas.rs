@@ -150,7 +150,8 @@ impl Replicas {
             false => Reached::TooFew { acknowledged, needed },
         };
         let of = |written: &Value| match written {
-            Value::ServerError(error) => match meaning(&error.clone().into()) {
+            // Who needs none is not interested in whose key that is.
+            Value::ServerError(error) if needed > 0 => match meaning(&error.clone().into()) {
                 Meaning::Elsewhere(_) => Reached::Elsewhere,
                 _ => Reached::Unknown,
             },

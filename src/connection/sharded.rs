@@ -12,6 +12,7 @@ use crate::sync::{Mutex, MutexGuard};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, Value};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -29,9 +30,9 @@ pub(super) struct ShardStream {
     driver: JoinHandle<()>,
 }
 
-/// What is subscribed, or on its way to be.
+/// What is subscribed, or on its way to be; and whether any of it was ended by the server.
 #[derive(Clone, Default)]
-struct Channels(Arc<Mutex<HashSet<Arc<str>>>>);
+struct Channels(Arc<Mutex<HashSet<Arc<str>>>>, Arc<AtomicBool>);
 
 pub(super) async fn open(address: &Address, options: &Options) -> Result<(ShardSink, ShardStream)> {
     let (sender, pushes) = mpsc::unbounded_channel();
@@ -59,6 +60,11 @@ impl ShardSink {
             Value::SimpleString(pong) if pong == "PONG" => Ok(()),
             other => Err(out_of_step(&other)),
         }
+    }
+
+    /// The server has given a slot away, and nothing is wrong with it.
+    pub(super) fn has_moved(&self) -> bool {
+        self.channels.1.load(Ordering::Relaxed)
     }
 
     /// One command a channel: those of one command would have to be of one slot.
@@ -105,6 +111,7 @@ impl ShardStream {
                 PushKind::SUnsubscribe
                     if channel().is_some_and(|name| self.channels.lock().contains(name.as_str())) =>
                 {
+                    self.channels.1.store(true, Ordering::Relaxed);
                     return None;
                 }
                 PushKind::Disconnection => return None,

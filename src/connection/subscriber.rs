@@ -85,6 +85,14 @@ impl Subscriber {
         }
     }
 
+    /// Whether the connection ended because a channel is another server's now.
+    pub(crate) fn has_moved(&self) -> bool {
+        match &self.sink {
+            Sink::Plain(_) => false,
+            Sink::Sharded(sharded) => sharded.0.has_moved(),
+        }
+    }
+
     /// Ends once the server has confirmed every channel.
     pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();

@@ -3,7 +3,7 @@
 use crate::support::cluster::{Cluster, modes, say, slot};
 use crate::support::contender::Party;
 use crate::support::kind::{Kind, in_time};
-use crate::support::{Java, Server, eventually, median, since, versions};
+use crate::support::{Server, eventually, median};
 use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LossReason, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -321,57 +321,6 @@ async fn waiters_look_again_when_they_listen_at_another_node() {
         in_time("a turn", waiting).await.unwrap().unwrap();
         drop(long);
     }
-}
-
-/// Redisson's default is that of this client, sharded where the cluster can; but before 3.22 it knew no such messages.
-#[tokio::test(flavor = "multi_thread")]
-async fn java_and_rust_wake_each_other_in_a_cluster() {
-    let plain = |client: ClientBuilder| client.sharded_messages(false);
-    for version in versions().iter().filter(|version| Kind::Reentrant.is_in(version)) {
-        let cluster = Cluster::start(3, 0);
-        if since(version, 3, 22) {
-            both_ways(version, &cluster, &[], Client::builder()).await;
-        } else {
-            both_ways(version, &cluster, &[], plain(Client::builder())).await;
-        }
-        if since(version, 3, 29) {
-            let off = &["shardedSubscriptionMode=OFF"];
-            both_ways(version, &cluster, off, plain(Client::builder())).await;
-        }
-    }
-}
-
-async fn both_ways(version: &str, cluster: &Cluster, settings: &[&str], builder: ClientBuilder) {
-    let java = Java::get(version).client_in(&cluster.for_java(), settings).await.thread("t");
-    let client = builder.connect(cluster.url()).await.unwrap();
-    let (mut to_rust, mut to_java) = (Vec::new(), Vec::new());
-    let quiet = async |name: &str| eventually(|| cluster.subscriptions(&channel(name)) == 0).await;
-    for n in 0..12 {
-        let name = format!("orders:{n}");
-        java.lock("plain", &name).await.unwrap();
-        assert!(client.lock(&name).try_lock().await.unwrap().is_none());
-        let waiting = waiter(&client, &name);
-        waited_for(cluster, &name).await;
-        let released = Instant::now();
-        java.unlock("plain", &name).await.unwrap();
-        let had = in_time("Rust's turn", waiting).await.unwrap();
-        to_rust.push(u64::try_from(had.saturating_duration_since(released).as_nanos()).unwrap());
-        quiet(&name).await;
-
-        let guard = client.lock(&name).lock().await.unwrap();
-        assert!(!java.try_lock("plain", &name).await.unwrap());
-        let waiting = java.lock("plain", &name);
-        waited_for(cluster, &name).await;
-        let released = Instant::now();
-        guard.unlock().await.unwrap();
-        in_time("Java's turn", waiting).await.unwrap();
-        to_java.push(u64::try_from(released.elapsed().as_nanos()).unwrap());
-        java.unlock("plain", &name).await.unwrap();
-        quiet(&name).await;
-    }
-    let medians = [median(&mut to_rust), median(&mut to_java)];
-    println!("{version}, {settings:?}: to Rust and to Java: {medians:?}");
-    assert!(medians.iter().all(|median| *median < WOKEN), "{version}, {settings:?}: {medians:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -87,12 +87,17 @@ impl Cluster {
     /// asked for at the other from now on.
     pub fn migrate(&self, key: &str, keys: &[&str]) -> Migration<'_> {
         let from = self.master_of(key);
-        let to = &self.masters[(from + 1) % self.masters.len()];
-        let migration =
-            Migration { cluster: self, slot: slot(key).to_string(), from: &self.masters[from], to };
-        say(to, &["SETSLOT", &migration.slot, "IMPORTING", &id(migration.from)]);
-        say(migration.from, &["SETSLOT", &migration.slot, "MIGRATING", &id(to)]);
+        let migration = self.migrate_between(key, from, (from + 1) % self.masters.len());
         migration.carry(keys);
+        migration
+    }
+
+    /// The same between those two masters, the first of which has it.
+    pub fn migrate_between(&self, key: &str, from: usize, to: usize) -> Migration<'_> {
+        let (from, to) = (&self.masters[from], &self.masters[to]);
+        let migration = Migration { cluster: self, slot: slot(key).to_string(), from, to };
+        say(to, &["SETSLOT", &migration.slot, "IMPORTING", &id(from)]);
+        say(from, &["SETSLOT", &migration.slot, "MIGRATING", &id(to)]);
         migration
     }
 
@@ -112,6 +117,20 @@ impl Cluster {
         .await;
     }
 
+    /// Until no node's word counts more than the others know.
+    pub async fn agreed(&self) {
+        super::eventually(|| {
+            let epoch = |node: &Server| -> Option<String> {
+                let info = info(node);
+                info.lines().find(|line| line.starts_with("cluster_current_epoch:")).map(str::to_owned)
+            };
+            let mut epochs = self.nodes().map(epoch);
+            let first = epochs.next();
+            epochs.all(|epoch| Some(epoch) == first)
+        })
+        .await;
+    }
+
     /// How many subscriptions that channel has at all nodes together, sharded or not.
     pub fn subscriptions(&self, channel: &str) -> u64 {
         let count = |node: &Server, how: &str| {
@@ -123,6 +142,17 @@ impl Cluster {
             .filter(|node| node.lives())
             .map(|node| count(node, "NUMSUB") + count(node, "SHARDNUMSUB"))
             .sum()
+    }
+
+    /// The channels of that pattern that are subscribed to at any node, sharded or not, once for each node.
+    pub fn channels(&self, pattern: &str) -> Vec<String> {
+        let at = |node: &Server| -> Vec<String> {
+            let mut both = redis::pipe();
+            both.cmd("PUBSUB").arg("CHANNELS").arg(pattern).cmd("PUBSUB").arg("SHARDCHANNELS").arg(pattern);
+            let (all, sharded): (Vec<String>, Vec<String>) = both.query(&mut node.cli()).expect("CHANNELS");
+            [all, sharded].concat()
+        };
+        self.nodes().filter(|node| node.lives()).flat_map(at).collect()
     }
 
     /// All keys of all masters.

@@ -20,10 +20,17 @@ pub struct Look<'a> {
 
 impl Look<'_> {
     pub fn at(&self, server: &Server) -> BTreeMap<String, String> {
+        self.of("", server)
+    }
+
+    /// Of those keys alone that have `part` in their names.
+    pub fn of(&self, part: &str, server: &Server) -> BTreeMap<String, String> {
         let mut cli = server.cli();
         let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut cli).expect("KEYS");
-        // The latch is Redisson's own device for its retries.
-        let keys = keys.into_iter().filter(|key| !key.contains("redisson_unlock_latch"));
+        // The latch is Redisson's own device for its retries, and what was written for replicas goes at once.
+        let passing = ["redisson_unlock_latch", ":redisson-lock:written"];
+        let lasts = |key: &String| !passing.iter().any(|part| key.contains(part));
+        let keys = keys.into_iter().filter(|key| key.contains(part) && lasts(key));
         keys.filter_map(|key| Some((self.named(&key), self.named(&self.value(&mut cli, &key)?)))).collect()
     }
 

@@ -19,6 +19,7 @@ pub mod random;
 pub mod record;
 pub mod scripts;
 pub mod server;
+pub mod topology;
 pub mod wire;
 pub mod worker;
 

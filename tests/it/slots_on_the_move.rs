@@ -1,0 +1,262 @@
+//! Slots that move to another master and back while others hold what is in them, and wait for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, HoldState, LossReason};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::support::cluster::{Cluster, slot};
+use crate::support::contender::{Held, Party};
+use crate::support::eventually;
+use crate::support::kind::{Kind, is_idle};
+
+/// Slots that move, and so many locks that are passed on and on.
+const SLOTS: usize = 100;
+/// Holds in slots that stay where they are.
+const BYSTANDERS: usize = 20;
+/// Of the locks that are passed on. Those who wait for a lock of [`DEAF_KINDS`] look by themselves no earlier than that.
+const LEASE: Duration = Duration::from_secs(60);
+/// So long a hold that is passed on lasts: a slot moves within several.
+const HOLD: Duration = Duration::from_millis(200);
+/// Of those kinds a waiter never looks who holds: it goes by messages, by the end of a lease, and by looks after it subscribed
+/// anew.
+const DEAF_KINDS: [Kind; 2] = [Kind::Group, Kind::Fair];
+/// Longer than a subscription may take to be made anew, and far below [`LEASE`].
+const MISSED: Duration = Duration::from_secs(5);
+
+/// What those who pass a lock on do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    PassOn,
+    /// Who holds holds on.
+    Stay,
+    /// Who holds gives it back and goes, and so does whoever gets it then.
+    Leave,
+}
+
+/// A lock that two clients pass to each other, so that one of them waits at any time.
+struct Chain {
+    kind: Kind,
+    name: String,
+    held: AtomicBool,
+    passed: watch::Sender<Instant>,
+}
+
+/// How long each took to get what was free.
+type Turns = Vec<Duration>;
+
+async fn pass_on(party: Arc<Party>, chain: Arc<Chain>, mut phase: watch::Receiver<Phase>) -> Turns {
+    let (lock, mut turns) = (chain.kind.of(&party, &chain.name), Turns::new());
+    loop {
+        let asked = Instant::now();
+        let held = lock.lock().await.unwrap_or_else(|error| panic!("{}: {error}", chain.name));
+        let (had, free) = (Instant::now(), asked.max(*chain.passed.borrow()));
+        assert!(!chain.held.swap(true, SeqCst), "{} was held by two", chain.name);
+        turns.push(had.saturating_duration_since(free));
+        tokio::time::sleep(HOLD).await;
+        let now = *phase.wait_for(|phase| *phase != Phase::Stay).await.unwrap();
+        chain.held.store(false, SeqCst);
+        chain.passed.send_replace(Instant::now());
+        held.unlock().await.unwrap_or_else(|error| panic!("{}: {error}", chain.name));
+        if now == Phase::Leave {
+            return turns;
+        }
+    }
+}
+
+/// Keys of slots that differ, all of that master.
+fn tags(cluster: &Cluster, master: usize, count: usize) -> Vec<String> {
+    let mut slots = BTreeSet::new();
+    let tags = (0..).map(|n| format!("t{n}"));
+    tags.filter(|tag| cluster.master_of(tag) == master && slots.insert(slot(tag))).take(count).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn slots_that_move_to_and_fro_cost_no_hold_and_no_wake_up() {
+    let cluster = Cluster::start(3, 0);
+    for sharded in [true, false] {
+        moved_under_load(&cluster, sharded).await;
+    }
+}
+
+async fn moved_under_load(cluster: &Cluster, sharded: bool) {
+    let tags = tags(cluster, 0, SLOTS);
+    let connect = async |lease| {
+        let builder = Client::builder().watchdog_timeout(lease).sharded_messages(sharded);
+        builder.connect(cluster.url()).await.unwrap()
+    };
+    let parties = [Arc::new(Party::from(connect(LEASE).await)), Arc::new(Party::from(connect(LEASE).await))];
+    // They are renewed several times meanwhile, at every moment of a move.
+    let keeper = Party::from(connect(Duration::from_secs(4)).await);
+    let mut kept = Vec::new();
+    for tag in &tags {
+        kept.push(Kind::Reentrant.of(&keeper, &format!("{{{tag}}}kept")).lock().await.unwrap());
+    }
+
+    let mut bystanders = Vec::new();
+    for tag in self::tags(cluster, 2, BYSTANDERS) {
+        bystanders.push(Kind::Reentrant.of(&parties[0], &tag).lock().await.unwrap());
+    }
+    cluster.masters[2].commandstats_reset();
+
+    let (phase, followed) = watch::channel(Phase::Stay);
+    let mut tasks = JoinSet::new();
+    for (tag, kind) in tags.iter().zip(DEAF_KINDS.into_iter().cycle()) {
+        let (held, passed) = (AtomicBool::new(false), watch::Sender::new(Instant::now()));
+        let chain = Arc::new(Chain { kind, name: format!("{{{tag}}}passed"), held, passed });
+        for party in &parties {
+            tasks.spawn(pass_on(party.clone(), chain.clone(), followed.clone()));
+        }
+    }
+    drop(followed);
+    let one_waits_for_each = async || eventually(|| cluster.channels("redisson*").len() == SLOTS).await;
+    one_waits_for_each().await;
+
+    phase.send_replace(Phase::PassOn);
+    let (mut doubted, mut states) = (Turns::new(), watch_states(&kept));
+    let started = Instant::now();
+    for (from, to) in [(0, 1), (1, 0)] {
+        // Else two masters may say of a slot that the other one has it.
+        cluster.agreed().await;
+        for tag in &tags {
+            let migration = cluster.migrate_between(tag, from, to);
+            // What is not here is asked for there.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            migration.finish();
+            doubted.extend(states());
+        }
+    }
+    let moving = started.elapsed();
+    drop(states);
+    phase.send_replace(Phase::Stay);
+    // Heard where the slots are by now, and nowhere else.
+    one_waits_for_each().await;
+    phase.send_replace(Phase::PassOn);
+    tokio::time::sleep(5 * HOLD).await;
+    phase.send_replace(Phase::Leave);
+    let mut turns = Turns::new();
+    while let Some(done) = tokio::time::timeout(LEASE / 2, tasks.join_next()).await.expect("nobody is stuck")
+    {
+        turns.extend(done.unwrap());
+    }
+    turns.sort_unstable();
+    let (median, most, longest) =
+        (turns[turns.len() / 2], turns[turns.len() * 99 / 100], turns[turns.len() - 1]);
+    println!(
+        "sharded {sharded}: {} moves in {moving:?}; {} turns: median {median:?}, 99% {most:?}, longest {longest:?}; \
+         seen in doubt: {} times, {:?} at most",
+        2 * SLOTS,
+        turns.len(),
+        doubted.len(),
+        doubted.iter().max(),
+    );
+    assert!(longest < MISSED, "a wake-up was missed: {longest:?}");
+    // Not a question for each slot that moved elsewhere; at most the first renewal of each, if all took so long.
+    let asked = cluster.masters[2].scripts();
+    assert!(asked <= BYSTANDERS as u64, "{asked} questions about holds that nothing had happened to");
+
+    for held in kept.into_iter().chain(bystanders) {
+        held.unlock().await.unwrap();
+    }
+    eventually(|| cluster.channels("redisson*").is_empty()).await;
+    for client in parties.iter().map(|party| &***party).chain([&*keeper]) {
+        eventually(|| is_idle(client)).await;
+    }
+    // Marks go by themselves.
+    let left: Vec<_> = cluster.keys().into_iter().filter(|key| !key.contains(":redisson-lock:")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// A slot that moves ends what is heard of its master, where messages are sharded. That is no failure of the master's after which
+/// it would be left alone for longer and longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_that_gives_slots_away_one_by_one_is_listened_to_again_at_once() {
+    const MOVES: usize = 16;
+    let cluster = Cluster::start(3, 0);
+    let builder = Client::builder().sharded_messages(true);
+    let holder = builder.clone().connect(cluster.url()).await.unwrap();
+    let waiter = builder.connect(cluster.url()).await.unwrap();
+    let tags = tags(&cluster, 0, MOVES + 1);
+    let (mut guards, mut tasks) = (Vec::new(), JoinSet::new());
+    for tag in &tags {
+        guards.push(holder.lock(tag).lock().await.unwrap());
+        let lock = waiter.lock(tag);
+        tasks.spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() });
+    }
+    let all_are_heard = async || eventually(|| cluster.channels("redisson*").len() == tags.len()).await;
+    all_are_heard().await;
+    let mut took = Vec::new();
+    for tag in tags.iter().skip(1) {
+        cluster.migrate_between(tag, 0, 1).finish();
+        let moved = Instant::now();
+        all_are_heard().await;
+        took.push(moved.elapsed());
+    }
+    println!("{took:?}");
+    let last = &mut took[MOVES / 2..];
+    last.sort_unstable();
+    // The longest wait before a server that fails is tried again is 500 ms.
+    assert!(last[last.len() / 2] < Duration::from_millis(200), "{took:?}");
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    tasks.join_all().await;
+    eventually(|| cluster.channels("redisson*").is_empty()).await;
+}
+
+/// An acquire whose slot is on its way is counted by what is written beside it, in another slot of that master; and the first of
+/// those may be another's by now, which nobody here has met yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_asked_for_a_slot_on_its_way_by_one_that_stays() {
+    for replicas in [0, 1] {
+        let cluster = Cluster::start(3, replicas);
+        let lowest_of_second = 16384_u16.div_ceil(3);
+        let key = (0..).map(|n| format!("k{n}")).find(|key| slot(key) == lowest_of_second).unwrap();
+        assert_eq!(cluster.master_of(&key), 1);
+        let client = Client::connect(cluster.url()).await.unwrap();
+        cluster.migrate_between(&key, 1, 2).finish();
+        let name = tags(&cluster, 0, 1).remove(0);
+        let migration = cluster.migrate(&name, &[]);
+        let guard = client.lock(&name).lock().await.unwrap_or_else(|error| panic!("{replicas}: {error}"));
+        guard.unlock().await.unwrap();
+        migration.finish();
+    }
+}
+
+/// Data that were moved are not lost: what somebody deleted there is merely gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_deleted_where_its_slot_has_moved_to_is_told_as_gone() {
+    let cluster = Cluster::start(3, 0);
+    let lease = Duration::from_millis(600);
+    let client = Client::builder().watchdog_timeout(lease).connect(cluster.url()).await.unwrap();
+    let guard = client.lock("orders").lock().await.unwrap();
+    let migration = cluster.migrate("orders", &["orders"]);
+    let to = migration.to;
+    migration.finish();
+    let moved = Instant::now();
+    // Once it has been renewed there.
+    eventually(|| guard.deadline() > moved + lease).await;
+    redis::cmd("DEL").arg("orders").exec(&mut to.cli()).unwrap();
+    let lost = tokio::time::timeout(Duration::from_secs(5), guard.lost()).await.expect("it is told");
+    assert_eq!(lost, HoldState::Lost(LossReason::Gone));
+}
+
+/// Told for how long any of those holds was in doubt that is sure again; none may be lost.
+fn watch_states(kept: &[Held]) -> impl FnMut() -> Turns {
+    let mut doubted = vec![None; kept.len()];
+    move || {
+        let mut over = Turns::new();
+        for (held, doubted) in kept.iter().zip(&mut doubted) {
+            match held.state() {
+                HoldState::Held => over.extend(doubted.take().map(|since: Instant| since.elapsed())),
+                HoldState::Suspect => _ = doubted.get_or_insert_with(Instant::now),
+                other => panic!("{other:?}"),
+            }
+        }
+        over
+    }
+}
