@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Rest after an error, so that a server that refuses is not asked without end.
 const REST: Duration = Duration::from_millis(20);
 
+/// Keys of which one follows the other.
+const FRESH: u64 = 64;
+
 pub struct Work {
     pub client: Client,
     pub ledger: Arc<Ledger>,
@@ -101,6 +104,20 @@ impl Work {
                 1 => self.leased(&key, stay).await,
                 _ => self.plain(&key, stay).await,
             }
+            self.rest(5, 15).await;
+        }
+    }
+
+    /// Keys that nobody wants besides, one after the other, so that none is in the way of the next: they tell whether their
+    /// servers can be had.
+    pub async fn fresh(mut self) {
+        let mut number = 0;
+        while !self.stopping.load(Ordering::Relaxed) {
+            let index = self.index;
+            let key =
+                Key::new("reentrant", format!("fresh:{index}:{}", number % FRESH), keys::fresh_cell(index));
+            self.tried(&key, Duration::ZERO).await;
+            number += 1;
             self.rest(5, 15).await;
         }
     }
