@@ -1,6 +1,7 @@
 //! A redis-server of a command's own. It also ends when the command is killed: the guardian waits for the end of its
 //! stdin, which only this process holds open.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -27,15 +28,26 @@ impl Server {
     }
 
     pub fn start_on(port: u16, program: &Path, arguments: &[&str]) -> Result<Self, String> {
-        Self::launch(port, program, &[], arguments)
+        Self::launch(port, program, &[], arguments, None)
     }
 
-    /// A sentinel; the file is its own from then on.
+    /// A sentinel; the file is its own from then on, and beside it is its log.
     pub fn sentinel(program: &Path, file: &Path) -> Result<Self, String> {
-        Self::launch(free_port()?, program, &[&file.to_string_lossy(), "--sentinel"], &[])
+        let mut file = file.to_owned();
+        let first = [&*file.to_string_lossy(), "--sentinel"].map(str::to_owned);
+        file.set_extension("txt");
+        let log = File::create(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Self::launch(free_port()?, program, &[&first[0], &first[1]], &[], Some(log))
     }
 
-    fn launch(port: u16, program: &Path, first: &[&str], arguments: &[&str]) -> Result<Self, String> {
+    /// `first` comes before all that every server is told.
+    fn launch(
+        port: u16,
+        program: &Path,
+        first: &[&str],
+        arguments: &[&str],
+        log_file: Option<File>,
+    ) -> Result<Self, String> {
         let problem = |error: io::Error| format!("{}: {error}", program.display());
         let mut guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian"])
@@ -58,7 +70,12 @@ impl Server {
                 return Err(format!("{log}the server does not start"));
             }
         }
-        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        // It would mind a full pipe.
+        let rest = move || match log_file {
+            Some(mut file) => io::copy(&mut lines, &mut file),
+            None => io::copy(&mut lines, &mut io::sink()),
+        };
+        thread::spawn(rest);
         Ok(server)
     }
 

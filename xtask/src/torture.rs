@@ -140,7 +140,9 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         violations.push(Violation { rule: "the campaign broke off", at: now(), text: problem });
     }
     history.stopped = now();
-    violations.extend(wind_up(&mut stage, java.as_mut()));
+    if stage.servers.are_whole() {
+        violations.extend(wind_up(&mut stage, java.as_mut()));
+    }
     for master in stage.servers.masters() {
         history.permits.extend(leftovers::permits(master)?);
     }

@@ -101,7 +101,7 @@ pub fn failovers(seed: u64, count: usize, lease_ms: u64) -> Vec<Fault> {
     let mut random = Random::new(seed);
     let mut at_ms = QUIET_MS;
     let mut next = || {
-        let lasts_ms = if random.between(0, 1) == 0 { 0 } else { random.between(20, 300) };
+        let lasts_ms = if random.between(0, 1) == 0 { 0 } else { random.between(100, 700) };
         let fault = Fault { at_ms, kind: "failover", lasts_ms, target: None, choice: random.next() };
         let calm = if random.between(0, 3) == 0 { lease_ms + 2500 } else { random.between(1000, 3000) };
         at_ms += lasts_ms + FAILOVER_MS + calm;

@@ -118,12 +118,16 @@ impl Servers {
         for number in 0..SENTINELS {
             let file = self.folder.join(format!("sentinel-{number}.conf"));
             let text = format!(
-                "sentinel monitor orders 127.0.0.1 {} 2\nsentinel down-after-milliseconds orders 500\n\
+                "sentinel monitor orders 127.0.0.1 {} 2\nsentinel down-after-milliseconds orders 1000\n\
                  sentinel failover-timeout orders 2000\n",
                 self.shards[0].port
             );
             fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
-            self.sentinels.push(Server::sentinel(&self.program, &file)?);
+            let sentinel = Server::sentinel(&self.program, &file)?;
+            // It pings a new master for the first time after this: where that is no sooner than the time after which one
+            // counts as down, the new one does, too.
+            tell(&sentinel, "SENTINEL DEBUG ping-period 250")?;
+            self.sentinels.push(sentinel);
         }
         let others = (SENTINELS - 1).to_string();
         until("the sentinels do not find each other", || {
@@ -168,8 +172,13 @@ impl Servers {
         self.shards.iter().flat_map(|shard| shard.master.iter().chain(&shard.replica))
     }
 
+    pub fn are_whole(&self) -> bool {
+        self.masters().count() == self.shards.len()
+    }
+
     pub fn masters(&self) -> impl Iterator<Item = &Server> {
-        self.shards.iter().map(Shard::master)
+        // One may be gone where a campaign broke off.
+        self.shards.iter().filter_map(|shard| shard.master.as_ref())
     }
 
     /// The master that has a key.
@@ -216,6 +225,11 @@ impl Servers {
     /// Kills a master, after its replica was cut off for a while. It is over when all know of the new one, and what was
     /// killed comes back as its replica after that.
     pub fn fail_over(&mut self, at: usize, lag: Duration, window: &mut Window) -> Result<(), String> {
+        if !self.is_known(self.shards[at].port) {
+            return Err(
+                "one server took another's place though none was killed: is the machine too slow?".to_owned()
+            );
+        }
         let shard = &mut self.shards[at];
         let replica = shard.replica.take().ok_or("there is no replica to take over")?;
         let master = shard.master.take().expect("it is only gone while it is being started anew");
@@ -304,9 +318,8 @@ impl Servers {
                 let flags = place(node, replica.port).into_iter().next().unwrap_or_default();
                 flags.contains("slave") && !flags.contains("fail")
             };
-            sentinels
-                && (self.topology != Topology::Cluster
-                    || self.nodes().all(of_cluster) && self.is_known(shard.port))
+            let cluster = self.topology == Topology::Cluster;
+            sentinels && self.is_known(shard.port) && (!cluster || self.nodes().all(of_cluster))
         })
     }
 }
