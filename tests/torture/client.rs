@@ -194,15 +194,16 @@ fn drop_runtime(url: &str, kinds: &[&'static str], lease: Duration, stay: Durati
     drop(left);
 }
 
-/// Waits until nothing is left of the work, at most for what the last lease may take.
+/// Waits until nothing is left of the work, where that is known, at most for what the last lease may take.
 async fn settle(word: &str, base: Option<(usize, usize)>, lease: Duration) {
     let began = Instant::now();
-    let base = base.unwrap_or_else(|| (tasks(), sockets()));
-    while (tasks(), sockets()) != base && began.elapsed() < lease + RESPONSE * 2 {
+    let mut now = (tasks(), sockets());
+    while base.is_some_and(|base| now != base) && began.elapsed() < lease + RESPONSE * 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
+        now = (tasks(), sockets());
     }
-    let (tasks, sockets) = (tasks(), sockets());
-    println!("{word} {tasks} {} {sockets} {}", base.0, base.1);
+    let base = base.unwrap_or(now);
+    println!("{word} {} {} {} {}", now.0, base.0, now.1, base.1);
 }
 
 /// On a thread of its own, so that it measures the machine and not this program's runtime: whatever sleeps too long here

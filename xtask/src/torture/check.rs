@@ -450,12 +450,15 @@ pub fn is_certain(history: &History, hold: &Hold) -> bool {
         };
         return hold.first == "Held" && hold.last == "Held" && !history.windows.iter().any(crosses);
     }
+    // A failover ends what Java had asked of the server before; what it asks for after that it gets of the new one.
+    let concerns = |window: &Window| match window.failover {
+        Some(_) => window.from <= hold.done && window.to >= hold.asked,
+        None => near(window, lease),
+    };
+    let mut windows = history.windows.iter();
     hold.outcome == "Ok"
         && hold.end < hold.asked.max(hold.start) + lease / 2
-        && !history
-            .windows
-            .iter()
-            .any(|window| near(window, lease) && window.is_about(hold.key) && window.hits(hold.process))
+        && !windows.any(|window| concerns(window) && window.is_about(hold.key) && window.hits(hold.process))
 }
 
 /// A failover left it its record. (Of what is pipelined the record may be that of the hold before.)

@@ -55,7 +55,9 @@ fn kept_and_lost(history: &History) -> Vec<Violation> {
                 || hold.last == "Held" && hold.is_lost();
             let ran_out = hold.lease_ms > 0 && hold.done > hold.asked + hold.lease_ms * 1_000_000;
             let soon = hold.done < window.to + history.lease_ns;
-            gone && soon && !ran_out && has_lease(hold) && lives_on(window, hold)
+            // Of several locks another may be lost, and all with it.
+            let alone = history.replicated || !hold.key.starts_with("multi:");
+            gone && soon && alone && !ran_out && has_lease(hold) && lives_on(window, hold)
         });
         for hold in lost {
             let rule = "lost, though the new master has it";

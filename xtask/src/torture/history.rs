@@ -121,6 +121,11 @@ impl Failover {
             let rest = text.strip_prefix(hold.owner);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
         };
+        // The ids of permits are in a record beside the one that counts them; the hold has them one behind the other.
+        if let Some(taken) = self.kept.0.get(&format!("{{{}}}:timeout", hold.key)) {
+            let mut ids = hold.owner.as_bytes().chunks(16);
+            return ids.all(|id| taken.iter().any(|text| text.as_bytes() == id));
+        }
         let record = self.kept.0.get(record_of(hold.key));
         record.is_some_and(|texts| hold.owner == "-" || texts.iter().any(names))
     }
@@ -156,7 +161,8 @@ impl Window {
 
     /// The same of what may be lost with it: several locks are lost with one.
     pub fn concerns(&self, key: &str) -> bool {
-        self.is_about(key) || self.keys.iter().any(|of| of.starts_with("multi:") && key.starts_with("multi:"))
+        let of_several = self.failover.is_some() || self.keys.iter().any(|of| of.starts_with("multi:"));
+        self.is_about(key) || of_several && key.starts_with("multi:")
     }
 
     /// Permits without a lease may be gone for good, or, where Java has some, be there twice: it sends a release again
