@@ -126,7 +126,9 @@ impl Work {
     pub async fn long(mut self, kinds: Vec<&'static str>) {
         let index = self.index;
         while !self.stopping.load(Ordering::Relaxed) {
-            let stay = Duration::from_millis(self.random.between(500, 3500));
+            // Some are to outlive a lease after a fault.
+            let most = self.lease.as_millis() as u64 * 7 / 4;
+            let stay = Duration::from_millis(self.random.between(500, most));
             let mut holding = JoinSet::new();
             for kind in &kinds {
                 let mut work = self.fork();

@@ -132,3 +132,127 @@ pub fn figures(history: &History) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::is_certain;
+    use super::super::history::Records;
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// One that began before the master was killed, at 1000, and ended when another had its place, at 3000.
+    fn hold(process: &'static str) -> Hold {
+        Hold {
+            process,
+            owner: "id:1",
+            key: "hot:0",
+            asked: 800 * MS,
+            start: 900 * MS,
+            first: "Held",
+            end: 3500 * MS,
+            last: "Held",
+            outcome: "Ok",
+            done: 3501 * MS,
+            share: 1,
+            ..Hold::default()
+        }
+    }
+
+    fn history(replicated: bool, records: &[(&str, &[&str])], holds: Vec<Hold>) -> History {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let kept = Records(records.iter().map(|(key, of)| ((*key).to_owned(), texts(of))).collect());
+        let failover = Failover { killed: 1000 * MS, slots: (0, 16383), kept, lag: true };
+        let window = Window {
+            kind: "failover",
+            from: 500 * MS,
+            begun: 1010 * MS,
+            ending: 2900 * MS,
+            to: 3000 * MS,
+            resets: !replicated,
+            failover: Some(failover),
+            ..Window::default()
+        };
+        History {
+            lease_ns: 2000 * MS,
+            replicated,
+            holds,
+            windows: vec![window],
+            clients: vec!["rust0"],
+            stopped: 60_000 * MS,
+            ..History::default()
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_on_the_new_master() {
+        let judged = |replicated, records: &[(&str, &[&str])], hold| {
+            acknowledged_and_lost(&history(replicated, records, vec![hold])).len()
+        };
+        assert_eq!(judged(true, &[("hot:0", &["id:1", "1"])], hold("rust0")), 0);
+        assert_eq!(judged(true, &[], hold("rust0")), 1);
+        assert_eq!(judged(true, &[("hot:0", &["id:12", "1"])], hold("rust0")), 1);
+        // Nobody was asked.
+        assert_eq!(judged(false, &[], hold("rust0")), 0);
+        // It may have been given back by then, had ended by itself, or is not known by anything.
+        assert_eq!(judged(true, &[], Hold { end: 1005 * MS, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { lease_ms: 200, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { key: "semaphore:1", ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { first: "Java", ..hold("java") }), 0);
+    }
+
+    #[test]
+    fn a_record_is_found_as_its_kind_has_it() {
+        let keeps = |records: &[(&str, &[&str])], key, owner| {
+            let history = history(true, records, Vec::new());
+            let failover = history.windows[0].failover.as_ref().unwrap();
+            failover.keeps(&Hold { key, owner, ..hold("rust0") })
+        };
+        assert!(keeps(&[("readwrite:hot", &["mode", "write", "id:1:write", "1"])], "readwrite:hot", "id:1"));
+        assert!(keeps(&[("group:hot", &["a", "id:1"])], "group:hot/a", "id:1"));
+        // Several locks as one do not tell their owner.
+        assert!(keeps(&[("multi:0", &["id:1", "1"])], "multi:0", "-"));
+        assert!(!keeps(&[], "multi:0", "-"));
+        let (one, two) = ("0123456789abcdef", "fedcba9876543210");
+        let taken: &[(&str, &[&str])] = &[("expirable:1", &["2"]), ("{expirable:1}:timeout", &[one])];
+        assert!(keeps(taken, "expirable:1", one));
+        assert!(!keeps(taken, "expirable:1", "0123456789abcdeffedcba9876543210"));
+        assert!(!keeps(taken, "expirable:1", two));
+    }
+
+    #[test]
+    fn what_the_new_master_has_is_not_lost() {
+        let lost = || Hold { last: "Lost-Gone", outcome: "NotHeld", ..hold("rust0") };
+        let judged =
+            |records: &[(&str, &[&str])], hold| kept_and_lost(&history(false, records, vec![hold])).len();
+        let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
+        assert_eq!(judged(kept, hold("rust0")), 0);
+        assert_eq!(judged(kept, lost()), 1);
+        assert_eq!(judged(&[], lost()), 0);
+        // Its lease may end while nobody can renew it.
+        assert_eq!(judged(kept, Hold { last: "Lost-Unreachable", ..lost() }), 0);
+    }
+
+    #[test]
+    fn only_what_the_new_master_lacks_is_in_doubt() {
+        let certain = |records: &[(&str, &[&str])], process| {
+            let history = history(false, records, vec![hold(process)]);
+            is_certain(&history, &history.holds[0])
+        };
+        assert!(certain(&[("hot:0", &["id:1", "1"])], "rust0"));
+        assert!(!certain(&[], "rust0"));
+        // What is pipelined may be ahead of its record.
+        assert!(!certain(&[("hot:0", &["id:1", "1"])], "rust1"));
+    }
+
+    #[test]
+    fn each_process_goes_on_after_a_failover() {
+        let after = |start: u64| Hold { asked: start * MS, start: start * MS, ..hold("rust0") };
+        let judged = |holds| resumed_too_late(&history(true, &[], holds)).len();
+        assert_eq!(judged(vec![after(4900)]), 0);
+        assert_eq!(judged(vec![after(5100)]), 1);
+        // Those of the old master, and of others, do not count.
+        assert_eq!(judged(vec![after(990)]), 1);
+        assert_eq!(judged(vec![Hold { process: "rust2", ..after(4900) }]), 1);
+    }
+}
