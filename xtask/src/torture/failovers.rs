@@ -26,7 +26,7 @@ fn held_then<'a>(
 ) -> impl Iterator<Item = &'a Hold> {
     let until = history.holds.partition_point(|hold| hold.start < failover.killed);
     history.holds[..until].iter().filter(move |hold| {
-        let ran_out = hold.lease_ms > 0 && window.begun > hold.asked + hold.lease_ms * 1_000_000;
+        let ran_out = hold.lease_ms > 0 && failover.looked > hold.asked + hold.lease_ms * 1_000_000;
         let ended = hold.lost > 0 && hold.lost < window.begun;
         hold.end > window.begun && !ran_out && !ended && window.is_about(hold.key) && is_rust(hold)
     })
@@ -162,7 +162,7 @@ mod tests {
     fn history(replicated: bool, records: &[(&str, &[&str])], holds: Vec<Hold>) -> History {
         let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         let kept = Records(records.iter().map(|(key, of)| ((*key).to_owned(), texts(of))).collect());
-        let failover = Failover { killed: 1000 * MS, slots: (0, 16383), kept, lag: true };
+        let failover = Failover { killed: 1000 * MS, slots: (0, 16383), kept, looked: 1100 * MS, lag: true };
         let window = Window {
             kind: "failover",
             from: 500 * MS,
@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(judged(false, &[], hold("rust0")), 0);
         // It may have been given back by then, had ended by itself, or is not known by anything.
         assert_eq!(judged(true, &[], Hold { end: 1005 * MS, ..hold("rust0") }), 0);
-        assert_eq!(judged(true, &[], Hold { lease_ms: 200, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { lease_ms: 290, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { lease_ms: 310, ..hold("rust0") }), 1);
         assert_eq!(judged(true, &[], Hold { key: "semaphore:1", ..hold("rust0") }), 0);
         assert_eq!(judged(true, &[], Hold { first: "Java", ..hold("java") }), 0);
     }

@@ -108,8 +108,9 @@ pub struct Failover {
     pub killed: u64,
     /// The first slot and the last that it is about.
     pub slots: (u16, u16),
-    /// What the new one had when the old one was gone, and nobody could write.
+    /// What the new one had when the old one was gone, and nobody could write; and when that had been read.
     pub kept: Records,
+    pub looked: u64,
     /// It had been cut off for a while.
     pub lag: bool,
 }

@@ -250,6 +250,7 @@ impl Servers {
             ask(&replica, "INFO replication").concat().contains("master_link_status:down")
         })?;
         let kept = records(&replica)?;
+        let looked = now();
         if is_master(&replica) {
             return Err("the replica was promoted before anybody looked at what it had".to_owned());
         }
@@ -267,7 +268,7 @@ impl Servers {
         let shard = &self.shards[at];
         until("the new master does not become known", || self.is_known(shard.port))?;
         window.to = now();
-        window.failover = Some(Failover { killed, slots, kept, lag: !lag.is_zero() });
+        window.failover = Some(Failover { killed, slots, kept, looked, lag: !lag.is_zero() });
         let replica = self.server_on(old, Some(shard.port))?;
         self.shards[at].replica = Some(replica);
         self.wait_until_whole(&self.shards[at])
