@@ -263,10 +263,10 @@ fn lived_through_a_reset(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
     for window in history.windows.iter().filter(|window| window.resets) {
         for hold in around(history, window.from, window.to + 2 * history.lease_ns) {
-            let lived = hold.start < window.from
+            let lived = hold.start < window.lost_at()
                 && hold.end > window.to + history.lease_ns + EFFECT_NS
                 && window.is_about(hold.key)
-                && !lives_on(window, hold);
+                && window.failover.as_ref().is_none_or(|failover| !failover.keeps(hold));
             if lived && is_rust(hold) && has_lease(hold) && !hold.last.starts_with("Lost") {
                 let text = format!("{}: {hold:?}", window.kind);
                 found.push(Violation { rule: "held what was freed", at: hold.end, text });
@@ -448,8 +448,7 @@ pub fn is_certain(history: &History, hold: &Hold) -> bool {
         // The answer that told of it may have been on its way while the record was freed; then its release is told so.
         let told = if hold.is_lost() { hold.asked } else { hold.start };
         let crosses = |window: &Window| {
-            let from = window.failover.as_ref().map_or(window.from, |failover| failover.killed);
-            let follows = from <= hold.end && window.to + blind >= told;
+            let follows = window.lost_at() <= hold.end && window.to + blind >= told;
             window.resets && follows && window.is_about(hold.key) && !lives_on(window, hold)
         };
         return hold.first == "Held" && hold.last == "Held" && !history.windows.iter().any(crosses);

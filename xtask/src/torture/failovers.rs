@@ -247,6 +247,23 @@ mod tests {
     }
 
     #[test]
+    fn what_the_new_master_lacks_is_told_within_a_lease() {
+        let judged = |records: &[(&str, &[&str])], hold| judge_all(&history(false, records, vec![hold]));
+        let long = |process| Hold { end: 5100 * MS, left: 1, ..hold(process) };
+        let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
+        for process in ["rust0", "rust1"] {
+            assert_eq!(judged(kept, long(process)), 0, "{process}");
+            assert_eq!(judged(&[], long(process)), 1, "{process}");
+            assert_eq!(judged(&[], Hold { last: "Lost-DataLost", ..long(process) }), 0, "{process}");
+        }
+    }
+
+    fn judge_all(history: &History) -> usize {
+        let found = super::super::check::judge(history);
+        found.iter().filter(|violation| violation.rule == "held what was freed").count()
+    }
+
+    #[test]
     fn each_process_goes_on_after_a_failover() {
         let after = |start: u64| Hold { asked: start * MS, start: start * MS, ..hold("rust0") };
         let judged = |holds| resumed_too_late(&history(true, &[], holds)).len();

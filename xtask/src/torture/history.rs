@@ -175,6 +175,11 @@ impl Window {
         takes || frees && self.is_about(semaphore) || semaphore.starts_with("java") && self.hits("java")
     }
 
+    /// From when on records may be gone.
+    pub fn lost_at(&self) -> u64 {
+        self.failover.as_ref().map_or(self.from, |failover| failover.killed)
+    }
+
     pub fn hits(&self, process: &str) -> bool {
         self.process.is_none_or(|of| of == process)
     }
