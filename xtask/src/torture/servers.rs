@@ -241,8 +241,11 @@ impl Servers {
             thread::sleep(lag);
         }
         let killed = now();
-        drop(master);
+        master.signal(Signal::KILL)?;
+        // Its guardian takes longer to see that it is gone.
+        while master.talk().is_ok() {}
         window.begun = now();
+        drop(master);
         if !lag.is_zero() {
             replica.signal(Signal::CONT)?;
         }
