@@ -191,6 +191,8 @@ impl Up {
     /// Closes the socket, at the latest when it is not polled any more.
     fn end(&self) {
         self.driver.abort();
+        // What is known of the node may outlive its keeper.
+        self.live.replicas.end();
         self.live.end.came.store(true, Ordering::SeqCst);
         self.live.end.told.notify_waiters();
     }

@@ -30,6 +30,8 @@ struct Waiting {
     /// Somebody asks for them.
     asking: bool,
     link: Option<Waits>,
+    /// Nobody is to need it any more, so it is not kept.
+    ended: bool,
     /// When a replica was last seen to be connected.
     seen: Option<Moment>,
 }
@@ -80,6 +82,13 @@ impl Replicas {
         answer.await.unwrap_or(Reached::Unknown)
     }
 
+    /// The connection that they were met by has ended. Who asks yet is answered.
+    pub(super) fn end(&self) {
+        let mut waiting = self.waiting();
+        waiting.ended = true;
+        waiting.link = None;
+    }
+
     /// Asks until nobody wants to know.
     async fn serve(&self) {
         loop {
@@ -105,7 +114,8 @@ impl Replicas {
                 let _ = caller.reply.send(reached);
             }
             // One that failed may still answer later, so it is not used again.
-            self.waiting().link = asked.filter(|_| known);
+            let mut waiting = self.waiting();
+            waiting.link = asked.filter(|_| known && !waiting.ended);
         }
     }
 

@@ -49,6 +49,25 @@ async fn is_undone(master: Server) {
     eventually_replicated(&client).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
+    let master = Server::start();
+    let _replica = Server::replica_of(&master);
+    let mut cli = master.cli();
+    let mut connections = || {
+        let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut cli).unwrap();
+        list.lines().count()
+    };
+    // The replica's, and the one that asks.
+    eventually(|| connections() == 2).await;
+    let client = checking(&master, Replication::any()).await;
+    client.lock("orders").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(connections(), 5, "commands, messages, and waiting for replicas");
+    client.close().await;
+    eventually(|| connections() == 2).await;
+    drop(client);
+}
+
 /// The replica has to come to itself first.
 async fn eventually_replicated(client: &Client) {
     let lock = client.lock("another");

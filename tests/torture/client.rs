@@ -1,6 +1,7 @@
 //! A Rust client: tasks that contend, each with a work of its own (see `work`), until stdin says `stop`, and then `close`.
 //!
-//! `client <url> <folder> <index> <number> <seed> <lease in ms> <kinds>`. Says `ready`, then `beat ..` each second, and in the end
+//! `client <url> <folder> <index> <number> <seed> <lease in ms> <kinds> <replication>`, the last of which is `any` for the
+//! library's own choice, or `none`. Says `ready`, then `beat ..` each second, and in the end
 //! `settled <tasks> <of> <sockets> <of>`, and the same with `closed`. On stdin `force <key>` frees that lock, and is
 //! answered by `forced <result>`; `starve <ms>` blocks the runtime, then `starved`; `drop-runtime <ms>` ends another
 //! one, then `dropped`.
@@ -10,7 +11,7 @@ use crate::keys::{FAIR_WAIT_MS, KINDS};
 use crate::ledger::{Ledger, delayed, error_word, now};
 use crate::random::Random;
 use crate::work::{self, Work};
-use redisson_lock::{Client, HandOff};
+use redisson_lock::{Client, HandOff, Replication};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
@@ -32,26 +33,31 @@ pub const RESPONSE: Duration = Duration::from_secs(1);
 const PROBE: Duration = Duration::from_millis(5);
 
 pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
-    let [url, folder, index, number, seed, lease, kinds] = arguments else {
-        return Err("client <url> <folder> <index> <number> <seed> <lease> <kinds>".into());
+    let [url, folder, index, number, seed, lease, kinds, replication] = arguments else {
+        return Err("client <url> <folder> <index> <number> <seed> <lease> <kinds> <replication>".into());
     };
     let chosen: Vec<_> = kinds.split(',').collect();
     let kinds: Vec<_> = KINDS.into_iter().filter(|kind| chosen.contains(kind)).collect();
     let (index, number, seed): (u64, u64, u64) = (index.parse()?, number.parse()?, seed.parse()?);
     let ledger = Arc::new(Ledger::open(Path::new(folder), &format!("rust{index}"), number)?);
     let lease = Duration::from_millis(lease.parse()?);
+    let alone = url.starts_with("redis://");
     let before = (tasks(), sockets());
     let mut hand_off = HandOff::default();
-    // Of every second process, which `xtask/src/torture/check.rs` knows.
-    hand_off.pipelined = index % 2 == 1;
+    // Of every second process, which `xtask/src/torture/check.rs` knows, where no replicas are asked for.
+    hand_off.pipelined = index % 2 == 1 && (alone || *replication == "none");
     let connect = || {
-        Client::builder()
+        let builder = Client::builder()
             .hand_off(hand_off)
             .watchdog_timeout(lease)
             .fair_lock_wait_timeout(Duration::from_millis(FAIR_WAIT_MS))
             .response_timeout(RESPONSE)
-            .connect_timeout(RESPONSE)
-            .connect(url)
+            .connect_timeout(RESPONSE);
+        match *replication {
+            "none" => builder.replication(Replication::at_least(0)),
+            _ => builder,
+        }
+        .connect(url)
     };
     // Started again in the middle of a fault, perhaps.
     let client = loop {
@@ -61,8 +67,9 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
+    // Of several servers it is not known how many connections are open at a time.
     let base = (before.0 + TASKS, before.1 + SOCKETS);
-    while (tasks(), sockets()) != base {
+    while alone && (tasks(), sockets()) != base {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     delayed();
@@ -84,6 +91,9 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     };
     let mut running = tokio::task::JoinSet::new();
     running.spawn(work(1).long(kinds.clone()));
+    if !alone {
+        running.spawn(work(3 + HOT_TASKS + TASKS_OF_A_KIND * KINDS.len() as u64).fresh());
+    }
     if kinds.contains(&"reentrant") {
         running.spawn(work(0).own());
         running.spawn(work(2).duel());
@@ -126,11 +136,12 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
                 while let Some(ended) = running.join_next().await {
                     ended?;
                 }
+                let base = if alone { Some(base) } else { None };
                 settle("settled", base, lease).await;
             }
             _ if line == "close" => {
                 client.close().await;
-                settle("closed", before, lease).await;
+                settle("closed", Some(before), lease).await;
             }
             _ => return Err(format!("cannot read {line:?}").into()),
         }
@@ -183,13 +194,16 @@ fn drop_runtime(url: &str, kinds: &[&'static str], lease: Duration, stay: Durati
     drop(left);
 }
 
-/// Waits until nothing is left of the work, at most for what the last lease may take.
-async fn settle(word: &str, base: (usize, usize), lease: Duration) {
+/// Waits until nothing is left of the work, where that is known, at most for what the last lease may take.
+async fn settle(word: &str, base: Option<(usize, usize)>, lease: Duration) {
     let began = Instant::now();
-    while (tasks(), sockets()) != base && began.elapsed() < lease + RESPONSE * 2 {
+    let mut now = (tasks(), sockets());
+    while base.is_some_and(|base| now != base) && began.elapsed() < lease + RESPONSE * 2 {
         tokio::time::sleep(Duration::from_millis(5)).await;
+        now = (tasks(), sockets());
     }
-    println!("{word} {} {} {} {}", tasks(), base.0, sockets(), base.1);
+    let base = base.unwrap_or(now);
+    println!("{word} {} {} {} {}", now.0, base.0, now.1, base.1);
 }
 
 /// On a thread of its own, so that it measures the machine and not this program's runtime: whatever sleeps too long here

@@ -44,7 +44,7 @@ pub fn capacity(key: &str) -> u64 {
 /// What a key is of, as a report has it.
 pub fn kind(key: &str) -> &str {
     match key.split(':').next().unwrap_or(key) {
-        "hot" | "own" | "long" | "pair" | "duel" => "reentrant",
+        "hot" | "own" | "fresh" | "long" | "pair" | "duel" => "reentrant",
         "javasemaphore" => "semaphore beside Java",
         kind => kind,
     }
@@ -64,6 +64,11 @@ pub fn cell(kind: &str, member: u64) -> u64 {
 /// Of the key that one client holds for long.
 pub fn long_cell(kind: &str, index: u64) -> u64 {
     256 + 16 * at(kind) + index
+}
+
+/// Of the keys that a client has for itself, one after the other.
+pub fn fresh_cell(index: u64) -> u64 {
+    448 + index
 }
 
 fn at(kind: &str) -> u64 {

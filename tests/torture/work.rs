@@ -34,6 +34,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Rest after an error, so that a server that refuses is not asked without end.
 const REST: Duration = Duration::from_millis(20);
 
+/// Keys of which one follows the other.
+const FRESH: u64 = 64;
+
 pub struct Work {
     pub client: Client,
     pub ledger: Arc<Ledger>,
@@ -105,11 +108,27 @@ impl Work {
         }
     }
 
+    /// Keys that nobody wants besides, one after the other, so that none is in the way of the next: they tell whether their
+    /// servers can be had.
+    pub async fn fresh(mut self) {
+        let mut number = 0;
+        while !self.stopping.load(Ordering::Relaxed) {
+            let index = self.index;
+            let key =
+                Key::new("reentrant", format!("fresh:{index}:{}", number % FRESH), keys::fresh_cell(index));
+            self.tried(&key, Duration::ZERO).await;
+            number += 1;
+            self.rest(5, 15).await;
+        }
+    }
+
     /// Two quiet keys at once and one of each other kind, for longer than a lease: they live by one renewal.
     pub async fn long(mut self, kinds: Vec<&'static str>) {
         let index = self.index;
         while !self.stopping.load(Ordering::Relaxed) {
-            let stay = Duration::from_millis(self.random.between(500, 3500));
+            // Some are to outlive a lease after a fault.
+            let most = self.lease.as_millis() as u64 * 7 / 4;
+            let stay = Duration::from_millis(self.random.between(500, most));
             let mut holding = JoinSet::new();
             for kind in &kinds {
                 let mut work = self.fork();

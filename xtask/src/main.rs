@@ -35,6 +35,9 @@ usage: cargo xtask <command>
       Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
       seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an
       unknown name has them listed. The report is target/torture/report.md, with a picture.
+  torture --topology sentinel|cluster [--failovers <n>] [--replication any|none] --seed <n> [--kinds <a,b,..>] [--java]
+      The same on a master and a replica under sentinels, or a cluster of three and three, whose masters are killed one
+      by one: 30 times, if not told otherwise. With none, acquires count though no replica has them.
 ";
 
 fn main() -> ExitCode {

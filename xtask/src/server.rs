@@ -1,6 +1,7 @@
 //! A redis-server of a command's own. It also ends when the command is killed: the guardian waits for the end of its
 //! stdin, which only this process holds open.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -23,18 +24,35 @@ pub struct Server {
 impl Server {
     /// On a free port.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .and_then(|free| free.local_addr())
-            .map_err(|error| format!("no port is free: {error}"))?
-            .port();
-        Self::start_on(port, program, arguments)
+        Self::start_on(free_port()?, program, arguments)
     }
 
     pub fn start_on(port: u16, program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        Self::launch(port, program, &[], arguments, None)
+    }
+
+    /// A sentinel; the file is its own from then on, and beside it is its log.
+    pub fn sentinel(program: &Path, file: &Path) -> Result<Self, String> {
+        let mut file = file.to_owned();
+        let first = [&*file.to_string_lossy(), "--sentinel"].map(str::to_owned);
+        file.set_extension("txt");
+        let log = File::create(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Self::launch(free_port()?, program, &[&first[0], &first[1]], &[], Some(log))
+    }
+
+    /// `first` comes before all that every server is told.
+    fn launch(
+        port: u16,
+        program: &Path,
+        first: &[&str],
+        arguments: &[&str],
+        log_file: Option<File>,
+    ) -> Result<Self, String> {
         let problem = |error: io::Error| format!("{}: {error}", program.display());
         let mut guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian"])
             .arg(program)
+            .args(first)
             .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"])
             .args(arguments)
             .process_group(0)
@@ -47,12 +65,17 @@ impl Server {
         lines.read_line(&mut log).map_err(problem)?;
         let process = log.trim().parse().ok().and_then(Pid::from_raw).ok_or("the guardian names no pid")?;
         let server = Self { guardian, process, port };
-        while !log.contains("Ready to accept connections") {
+        while !["Ready to accept connections", "Sentinel ID is"].iter().any(|ready| log.contains(ready)) {
             if lines.read_line(&mut log).map_err(problem)? == 0 {
                 return Err(format!("{log}the server does not start"));
             }
         }
-        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        // It would mind a full pipe.
+        let rest = move || match log_file {
+            Some(mut file) => io::copy(&mut lines, &mut file),
+            None => io::copy(&mut lines, &mut io::sink()),
+        };
+        thread::spawn(rest);
         Ok(server)
     }
 
@@ -62,29 +85,55 @@ impl Server {
 
     /// Sends one command on a connection of its own, and leaves the reading to the caller.
     pub fn request(&self, words: &[&str]) -> Result<BufReader<TcpStream>, String> {
-        let mut frame = format!("*{}\r\n", words.len());
-        for word in words {
-            frame += &format!("${}\r\n{word}\r\n", word.len());
-        }
-        let connect = || {
-            let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))?;
-            stream.write_all(frame.as_bytes())?;
-            Ok(BufReader::new(stream))
-        };
-        connect().map_err(|error: io::Error| format!("the server is gone: {error}"))
+        let mut talk = self.talk()?;
+        talk.say(words)?;
+        Ok(talk.stream)
+    }
+
+    /// A connection for several commands.
+    pub fn talk(&self) -> Result<Talk, String> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        stream.map(|stream| Talk { stream: BufReader::new(stream) }).map_err(|error| gone(&error))
     }
 
     /// What the server replies, as the texts in it from left to right.
     pub fn ask(&self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
-        let mut answer = self.request(words)?;
+        self.talk()?.ask(words, patience)
+    }
+}
+
+pub struct Talk {
+    stream: BufReader<TcpStream>,
+}
+
+impl Talk {
+    pub fn ask(&mut self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
+        self.say(words)?;
         let mut texts = Vec::new();
-        answer
+        self.stream
             .get_ref()
             .set_read_timeout(Some(patience))
-            .and_then(|()| read_reply(&mut answer, &mut texts))
+            .and_then(|()| read_reply(&mut self.stream, &mut texts))
             .map_err(|error| format!("{}: {error}", words.join(" ")))?;
         Ok(texts)
     }
+
+    fn say(&mut self, words: &[&str]) -> Result<(), String> {
+        let mut frame = format!("*{}\r\n", words.len());
+        for word in words {
+            frame += &format!("${}\r\n{word}\r\n", word.len());
+        }
+        self.stream.get_mut().write_all(frame.as_bytes()).map_err(|error| gone(&error))
+    }
+}
+
+fn gone(error: &io::Error) -> String {
+    format!("the server is gone: {error}")
+}
+
+fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
+    Ok(listener.map_err(|error| format!("no port is free: {error}"))?.port())
 }
 
 impl Drop for Server {

@@ -6,6 +6,7 @@
 
 mod check;
 mod eras;
+mod failovers;
 mod faults;
 mod history;
 #[allow(dead_code)]
@@ -18,6 +19,7 @@ mod processes;
 mod random;
 mod report;
 mod schedule;
+mod servers;
 
 use std::env;
 use std::fs;
@@ -33,19 +35,26 @@ use faults::Stage;
 use history::History;
 use processes::{Java, Recipe};
 
+use servers::{Servers, Topology};
+
 use crate::process::Process;
-use crate::server::Server;
 use crate::setup::{self, Clock};
 
 /// Rust processes.
 const CLIENTS: usize = 4;
 const LEASE: Duration = Duration::from_secs(2);
+/// Where servers take each other's place: holds are to outlive that.
+const LONG_LEASE: Duration = Duration::from_secs(6);
 /// The last holds, and what is left of them.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PROGRESS: Duration = Duration::from_secs(10);
 
 struct Options {
     minutes: u64,
+    topology: Topology,
+    /// In the place of all other faults.
+    failovers: usize,
+    replicated: bool,
     seed: u64,
     faults: Vec<&'static str>,
     kinds: Vec<&'static str>,
@@ -68,28 +77,43 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     write("clock", b"+0")?;
 
     let clock = environment.faketime.map(|library| (library, folder.join("clock")));
-    let plan = schedule::plan(options.seed, options.minutes, &options.faults, CLIENTS);
+    let alone = options.topology == Topology::Alone;
+    let lease = if alone { LEASE } else { LONG_LEASE };
+    let lease_ms = lease.as_millis() as u64;
+    let plan = match options.topology {
+        Topology::Alone => schedule::plan(options.seed, options.minutes, &options.faults, CLIENTS),
+        Topology::Sentinel | Topology::Cluster => {
+            schedule::failovers(options.seed, options.failovers, lease_ms)
+        }
+    };
+    let length = if alone { options.minutes * 60_000 } else { schedule::length_ms(&plan) };
     let digest = format!("{:016x}", schedule::digest(&plan));
     println!("torture: seed {}, {} faults, plan {digest}", options.seed, plan.len());
     for name in options.faults.iter().filter(|name| plan.iter().all(|fault| fault.kind != **name)) {
-        println!("torture: THERE IS NO TIME for {name}");
+        if alone {
+            println!("torture: THERE IS NO TIME for {name}");
+        }
     }
 
-    let arguments = faults::server_arguments();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let server = Server::start(&environment.server, &arguments)?;
+    let servers = Servers::start(options.topology, &environment.server, &folder)?;
     let program = setup::root().join("target/debug/examples/torture");
-    let lease_ms = LEASE.as_millis() as u64;
-    let kinds = options.kinds.clone();
-    let recipe = Recipe { program, folder: folder.clone(), seed: options.seed, lease_ms, kinds, clock };
+    let (kinds, replicated) = (options.kinds.clone(), options.replicated);
+    let recipe =
+        Recipe { program, folder: folder.clone(), seed: options.seed, lease_ms, kinds, replicated, clock };
     let java_kinds =
         options.java.as_ref().map(|version| kinds_of(version, &options.kinds)).unwrap_or_default();
     let mut eras = Eras::open(&folder, &options.kinds, java_kinds.contains(&"semaphore"))?;
-    eras.begin(&server)?;
-    let (proxy, ports) = recipe.proxy(server.port, CLIENTS + 1)?;
+    eras.begin(&servers)?;
+    let (mut proxy, mut urls, mut for_java) = (None, vec![servers.url(); CLIENTS], servers.for_java());
+    if alone {
+        let (before, ports) = recipe.proxy(servers.shards[0].master().port, CLIENTS + 1)?;
+        let own = |port: &u16| format!("redis://torture:{}@127.0.0.1:{port}", processes::PASSWORD);
+        urls = ports[..CLIENTS].iter().map(own).collect();
+        (proxy, for_java) = (Some(before), format!("127.0.0.1:{}", ports[CLIENTS]));
+    }
     let mut clients = Vec::new();
-    for (index, port) in ports.iter().enumerate().take(CLIENTS) {
-        clients.push(recipe.client(index, index as u64 + 1, *port)?);
+    for (index, url) in urls.iter().enumerate() {
+        clients.push(recipe.client(index, index as u64 + 1, url)?);
     }
     for client in &mut clients {
         client.hear("ready", PATIENCE)?;
@@ -98,37 +122,30 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         Some(version) => {
             let peer = environment.peers.join(version);
             println!("torture: Redisson {version} for {}", java_kinds.join(", "));
-            Some(processes::java(&peer, &recipe, ports[CLIENTS], &java_kinds)?)
+            Some(processes::java(&peer, &recipe, &for_java, &java_kinds)?)
         }
         None => None,
     };
     let mut history = History {
-        lease_ns: LEASE.as_nanos() as u64,
+        lease_ns: lease.as_nanos() as u64,
+        replicated: options.replicated && !alone,
         clients: clients.iter().map(|client| history::kept(&client.label)).collect(),
         kinds: options.kinds.clone(),
         java_frees_readers: options.java.as_deref().is_some_and(frees_readers),
         ..History::default()
     };
-    let port = server.port;
-    let mut stage = Stage {
-        server: Some(server),
-        port,
-        program: environment.server,
-        proxy,
-        ports,
-        clients,
-        started: CLIENTS as u64 + 1,
-        recipe,
-        eras,
-    };
+    let mut stage = Stage { servers, proxy, urls, clients, started: CLIENTS as u64 + 1, recipe, eras };
     let mut violations = Vec::new();
-    let length = Duration::from_secs(options.minutes * 60);
-    if let Err(problem) = torment(&mut stage, &plan, length, &mut history) {
+    if let Err(problem) = torment(&mut stage, &plan, Duration::from_millis(length), &mut history) {
         violations.push(Violation { rule: "the campaign broke off", at: now(), text: problem });
     }
     history.stopped = now();
-    violations.extend(wind_up(&mut stage, java.as_mut()));
-    history.permits = leftovers::permits(stage.server())?;
+    if stage.servers.are_whole() {
+        violations.extend(wind_up(&mut stage, java.as_mut()));
+    }
+    for master in stage.servers.masters() {
+        history.permits.extend(leftovers::permits(master)?);
+    }
     history.eras = std::mem::take(&mut stage.eras.begun);
     drop((stage, java));
 
@@ -138,6 +155,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     )?;
     history.read(&folder)?;
     violations.extend(check::judge(&history));
+    violations.extend(failovers::judge(&history));
     let command = format!("cargo xtask torture {}", arguments_of(&options));
     report::write(&target, &command, &digest, &history, &violations)?;
     report::print(&history, &violations, &command);
@@ -154,7 +172,8 @@ fn torment(
     let began = Instant::now();
     let mut told = Duration::ZERO;
     let mut plan = plan.iter().peekable();
-    while began.elapsed() < length {
+    // Failovers take what time they take.
+    while began.elapsed() < length || !stage.servers.are_alone() && plan.peek().is_some() {
         let due = plan.peek().map_or(length, |fault| Duration::from_millis(fault.at_ms));
         if began.elapsed() >= due.min(length)
             && let Some(fault) = plan.next()
@@ -199,17 +218,25 @@ fn wind_up(stage: &mut Stage, mut java: Option<&mut Java>) -> Vec<Violation> {
         hear_levels(client, "settled").unwrap_or_else(&mut wrong);
     }
     // The clients are still there, and want nothing any more. The last release of a hold may be its lease.
-    let until = Instant::now() + LEASE + Duration::from_secs(1);
-    let server = stage.server();
+    let until = Instant::now() + Duration::from_millis(stage.recipe.lease_ms) + Duration::from_secs(1);
     let java = java.as_ref().map(|java| java.id.as_str());
-    let mut left = leftovers::find(server, java);
-    while !left.is_empty() && Instant::now() < until {
+    let servers = &stage.servers;
+    let left = || {
+        let records = servers.masters().flat_map(|master| leftovers::find(master, java));
+        records.chain(servers.nodes().flat_map(leftovers::subscribers)).collect::<Vec<_>>()
+    };
+    let mut found_left = left();
+    while !found_left.is_empty() && Instant::now() < until {
         thread::sleep(Duration::from_millis(20));
-        left = leftovers::find(server, java);
+        found_left = left();
     }
-    left.into_iter().for_each(&mut wrong);
-    for channel in server.ask(&["PUBSUB", "CHANNELS", "redisson_lock__*"], PATIENCE).unwrap_or_default() {
-        println!("torture: somebody still subscribes to {channel}: Redisson, unless we are told of below");
+    found_left.into_iter().for_each(&mut wrong);
+    for server in servers.nodes() {
+        for channel in server.ask(&["PUBSUB", "CHANNELS", "redisson_lock__*"], PATIENCE).unwrap_or_default() {
+            println!(
+                "torture: somebody still subscribes to {channel}: Redisson, unless we are told of below"
+            );
+        }
     }
     for client in &mut stage.clients {
         client.say("close").and_then(|()| hear_levels(client, "closed")).unwrap_or_else(&mut wrong);
@@ -249,7 +276,16 @@ fn at_least(version: &str, least: [u32; 2]) -> bool {
 fn read_options(arguments: &[&str]) -> Result<Options, String> {
     let all: Vec<&'static str> = schedule::KINDS.iter().map(|kind| kind.name).collect();
     let every = keys::KINDS.to_vec();
-    let mut options = Options { minutes: 2, seed: 1, faults: all.clone(), kinds: every.clone(), java: None };
+    let mut options = Options {
+        minutes: 2,
+        topology: Topology::Alone,
+        failovers: 30,
+        replicated: true,
+        seed: 1,
+        faults: all.clone(),
+        kinds: every.clone(),
+        java: None,
+    };
     let latest = || setup::default_versions().pop().expect("the list of versions is not empty");
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -264,6 +300,24 @@ fn read_options(arguments: &[&str]) -> Result<Options, String> {
                 Ok(minutes @ 1..=10_000) => options.minutes = minutes,
                 _ => return Err("torture: --minutes takes a whole number from 1 on".to_owned()),
             },
+            "--topology" => {
+                options.topology = match *value()? {
+                    "sentinel" => Topology::Sentinel,
+                    "cluster" => Topology::Cluster,
+                    _ => return Err("torture: --topology is sentinel or cluster".to_owned()),
+                };
+            }
+            "--failovers" => {
+                options.failovers =
+                    value()?.parse().map_err(|_| "torture: --failovers takes a whole number")?;
+            }
+            "--replication" => {
+                options.replicated = match *value()? {
+                    "any" => true,
+                    "none" => false,
+                    _ => return Err("torture: --replication is any or none".to_owned()),
+                };
+            }
             "--faults" => options.faults = some_of(&all, value()?, "fault")?,
             "--kinds" => options.kinds = some_of(&every, value()?, "kind")?,
             _ => return Err(format!("torture: cannot read {word:?}")),
@@ -283,7 +337,17 @@ fn some_of(all: &[&'static str], names: &str, what: &str) -> Result<Vec<&'static
 
 /// With which the same campaign is run again.
 fn arguments_of(options: &Options) -> String {
-    let mut text = format!("--minutes {} --seed {}", options.minutes, options.seed);
+    let replication = if options.replicated { "any" } else { "none" };
+    let mut text = match options.topology {
+        Topology::Alone => format!("--minutes {}", options.minutes),
+        Topology::Sentinel => {
+            format!("--topology sentinel --failovers {} --replication {replication}", options.failovers)
+        }
+        Topology::Cluster => {
+            format!("--topology cluster --failovers {} --replication {replication}", options.failovers)
+        }
+    };
+    text += &format!(" --seed {}", options.seed);
     if options.faults.len() < schedule::KINDS.len() {
         text += &format!(" --faults {}", options.faults.join(","));
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::history::{Era, Window};
 use super::keys::{ERA, JAVA_ERA, PERMITS};
 use super::now;
-use crate::server::Server;
+use super::servers::Servers;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,23 +28,23 @@ impl Eras {
         Ok(Self { cells, kinds: kinds.to_vec(), with_java, last: 0, begun: Vec::new() })
     }
 
-    pub fn begin(&mut self, server: &Server) -> Result<(), String> {
-        self.make(server, &["semaphore", "expirable"], ERA)?;
-        self.make(server, if self.with_java { &["javasemaphore"] } else { &[] }, JAVA_ERA)
+    pub fn begin(&mut self, servers: &Servers) -> Result<(), String> {
+        self.make(servers, &["semaphore", "expirable"], ERA)?;
+        self.make(servers, if self.with_java { &["javasemaphore"] } else { &[] }, JAVA_ERA)
     }
 
     /// Begins another era of what the fault may have spoilt.
-    pub fn go_on(&mut self, server: &Server, window: &Window) -> Result<(), String> {
+    pub fn go_on(&mut self, servers: &Servers, window: &Window) -> Result<(), String> {
         if window.spoils("semaphore:") {
-            self.make(server, &["semaphore", "expirable"], ERA)?;
+            self.make(servers, &["semaphore", "expirable"], ERA)?;
         }
         if self.with_java && window.spoils("javasemaphore:") {
-            self.make(server, &["javasemaphore"], JAVA_ERA)?;
+            self.make(servers, &["javasemaphore"], JAVA_ERA)?;
         }
         Ok(())
     }
 
-    fn make(&mut self, server: &Server, names: &[&str], cell: u64) -> Result<(), String> {
+    fn make(&mut self, servers: &Servers, names: &[&str], cell: u64) -> Result<(), String> {
         self.last += 1;
         let mut used = false;
         for name in names {
@@ -53,7 +53,7 @@ impl Eras {
             }
             let key = format!("{name}:{}", self.last);
             let began = now();
-            server.ask(&["SET", &key, &PERMITS.to_string()], PATIENCE)?;
+            servers.of(&key).ask(&["SET", &key, &PERMITS.to_string()], PATIENCE)?;
             self.begun.push(Era { key, began });
             used = true;
         }

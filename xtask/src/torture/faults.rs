@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io::BufRead;
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,6 +13,7 @@ use super::now;
 use super::processes::{PASSWORD, Recipe};
 use super::random::Random;
 use super::schedule::Fault;
+use super::servers::Servers;
 use crate::process::Process;
 use crate::server::Server;
 
@@ -25,13 +25,11 @@ const LOAD_US: usize = 1_000_000;
 
 /// Everything that faults are done to.
 pub struct Stage {
-    /// `None` only while it is being started anew.
-    pub server: Option<Server>,
-    pub port: u16,
-    pub program: PathBuf,
-    pub proxy: Process,
-    /// In front of the server, one a client.
-    pub ports: Vec<u16>,
+    pub servers: Servers,
+    /// Before the one server; there is none before several.
+    pub proxy: Option<Process>,
+    /// For each client.
+    pub urls: Vec<String>,
     pub clients: Vec<Process>,
     /// How many clients were ever started.
     pub started: u64,
@@ -39,24 +37,7 @@ pub struct Stage {
     pub eras: Eras,
 }
 
-/// What the server is started with. Busy soon, and slow to load when it is told to be.
-pub fn server_arguments() -> Vec<String> {
-    let text = format!(
-        "--enable-debug-command local --lua-time-limit 100 --loading-process-events-interval-bytes 1024 --user torture on \
-         >{PASSWORD} ~* &* +@all"
-    );
-    text.split(' ').map(str::to_owned).collect()
-}
-
 impl Stage {
-    pub fn start_server(&mut self) -> Result<(), String> {
-        let arguments = server_arguments();
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        self.server = None;
-        self.server = Some(Server::start_on(self.port, &self.program, &arguments)?);
-        Ok(())
-    }
-
     /// Does the fault, and undoes it.
     pub fn inflict(&mut self, fault: &Fault) -> Result<Window, String> {
         let mut window = Window { kind: fault.kind, from: now(), ..Window::default() };
@@ -68,9 +49,9 @@ impl Stage {
         match fault.kind {
             "kill-server" => {
                 window.resets = true;
-                self.server = None;
+                self.servers.kill();
                 self.wait(&mut window, lasts);
-                self.start_server()?;
+                self.servers.start_again()?;
             }
             "stop-server" | "stop-server-short" => {
                 window.silent = true;
@@ -164,7 +145,7 @@ impl Stage {
             "kill-client" => {
                 window.process = Some(kept(&self.clients[one].label));
                 self.clients[one].kill()?;
-                self.clients[one] = self.recipe.client(one, self.started, self.ports[one])?;
+                self.clients[one] = self.recipe.client(one, self.started, &self.urls[one])?;
                 self.started += 1;
                 self.clients[one].hear("ready", PATIENCE)?;
             }
@@ -215,13 +196,21 @@ impl Stage {
                 self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?;
                 self.tell("CONFIG SET maxmemory-policy noeviction")?;
             }
+            "failover" => {
+                window.silent = true;
+                window.resets = !self.recipe.replicated;
+                let shard = fault.choice as usize % self.servers.shards.len();
+                self.servers.fail_over(shard, lasts, &mut window)?;
+            }
             other => return Err(format!("no such fault: {other}")),
         }
-        window.to = now();
+        if window.to == 0 {
+            window.to = now();
+        }
         if window.begun == 0 {
             (window.begun, window.ending) = (window.from, window.to);
         }
-        self.eras.go_on(self.server.as_ref().expect("it runs"), &window)?;
+        self.eras.go_on(&self.servers, &window)?;
         Ok(window)
     }
 
@@ -236,7 +225,7 @@ impl Stage {
     }
 
     pub fn server(&self) -> &Server {
-        self.server.as_ref().expect("it is only gone while it is being started anew")
+        self.servers.shards[0].master()
     }
 
     /// The fault is there now; it is to stay for so long.
@@ -258,8 +247,9 @@ impl Stage {
     }
 
     fn proxy(&mut self, who: &str, fault: &str) -> Result<(), String> {
-        self.proxy.say(&format!("{who} {fault}"))?;
-        self.proxy.hear("ok", PATIENCE).map(drop)
+        let proxy = self.proxy.as_mut().ok_or("there is no proxy")?;
+        proxy.say(&format!("{who} {fault}"))?;
+        proxy.hear("ok", PATIENCE).map(drop)
     }
 
     /// Saves what there is and reads it again, slowly. What is held stays so, and clients are told LOADING.

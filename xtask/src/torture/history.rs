@@ -1,6 +1,7 @@
 //! What happened, as the processes logged it and the campaign saw it.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
@@ -13,6 +14,8 @@ pub type Word = &'static str;
 #[derive(Clone, Debug, Default)]
 pub struct Hold {
     pub process: Word,
+    /// As the record has it; `-` where it is not told.
+    pub owner: Word,
     pub key: Word,
     /// Fixed, in ms; 0 with a watchdog.
     pub lease_ms: u64,
@@ -93,25 +96,88 @@ pub struct Window {
     pub to: u64,
     /// From `begun` to `ending` no request that takes or renews a hold was confirmed.
     pub silent: bool,
-    /// The records it was for were lost or freed.
+    /// The records it was for were lost or freed; of a failover, those that the new master lacks.
     pub resets: bool,
+    pub failover: Option<Failover>,
+}
+
+/// One server took another's place.
+#[derive(Clone, Debug, Default)]
+pub struct Failover {
+    /// Before the old one was killed.
+    pub killed: u64,
+    /// The first slot and the last that it is about.
+    pub slots: (u16, u16),
+    /// What the new one had when the old one was gone, and nobody could write; and when that had been read.
+    pub kept: Records,
+    pub looked: u64,
+    /// It had been cut off for a while.
+    pub lag: bool,
+}
+
+impl Failover {
+    /// Whether the new master has the record of a hold.
+    pub fn keeps(&self, hold: &Hold) -> bool {
+        let names = |text: &String| {
+            let rest = text.strip_prefix(hold.owner);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+        };
+        // The ids of permits are in a record beside the one that counts them; the hold has them one behind the other.
+        if let Some(taken) = self.kept.0.get(&format!("{{{}}}:timeout", hold.key)) {
+            let mut ids = hold.owner.as_bytes().chunks(16);
+            return ids.all(|id| taken.iter().any(|text| text.as_bytes() == id));
+        }
+        let record = self.kept.0.get(record_of(hold.key));
+        record.is_some_and(|texts| hold.owner == "-" || texts.iter().any(names))
+    }
+}
+
+/// By key, the texts in it.
+#[derive(Clone, Default)]
+pub struct Records(pub HashMap<String, Vec<String>>);
+
+impl fmt::Debug for Records {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} records", self.0.len())
+    }
+}
+
+/// Of a cluster; the first and the last of them all are what a server alone has.
+pub fn slot(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
+    let counted = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    let bit = |sum: u16| if sum & 0x8000 == 0 { sum << 1 } else { sum << 1 ^ 0x1021 };
+    let byte = |sum: u16, byte: u8| (0..8).fold(sum ^ u16::from(byte) << 8, |sum, _| bit(sum));
+    counted.bytes().fold(0, byte) % 16384
 }
 
 impl Window {
     pub fn is_about(&self, key: &str) -> bool {
-        self.keys.is_empty() || self.keys.iter().any(|of| of == record_of(key))
+        (self.keys.is_empty() || self.keys.iter().any(|of| of == record_of(key)))
+            && self
+                .failover
+                .as_ref()
+                .is_none_or(|failover| (failover.slots.0..=failover.slots.1).contains(&slot(record_of(key))))
     }
 
     /// The same of what may be lost with it: several locks are lost with one.
     pub fn concerns(&self, key: &str) -> bool {
-        self.is_about(key) || self.keys.iter().any(|of| of.starts_with("multi:") && key.starts_with("multi:"))
+        let of_several = self.failover.is_some() || self.keys.iter().any(|of| of.starts_with("multi:"));
+        self.is_about(key) || of_several && key.starts_with("multi:")
     }
 
     /// Permits without a lease may be gone for good, or, where Java has some, be there twice: it sends a release again
     /// whose answer it did not get.
     pub fn spoils(&self, semaphore: &str) -> bool {
         let takes = ["kill-client", "acl-publish"].contains(&self.kind);
-        takes || self.resets && self.is_about(semaphore) || semaphore.starts_with("java") && self.hits("java")
+        // The new master may lack a release.
+        let frees = self.resets || self.failover.is_some();
+        takes || frees && self.is_about(semaphore) || semaphore.starts_with("java") && self.hits("java")
+    }
+
+    /// From when on records may be gone.
+    pub fn lost_at(&self) -> u64 {
+        self.failover.as_ref().map_or(self.from, |failover| failover.killed)
     }
 
     pub fn hits(&self, process: &str) -> bool {
@@ -141,6 +207,8 @@ pub struct Permits {
 #[derive(Default)]
 pub struct History {
     pub lease_ns: u64,
+    /// Acquires counted once a replica had them.
+    pub replicated: bool,
     pub holds: Vec<Hold>,
     pub calls: Vec<Call>,
     pub stalls: Vec<Stall>,
@@ -189,6 +257,7 @@ impl History {
         match *words.first()? {
             "hold" => self.holds.push(Hold {
                 process: text(1)?,
+                owner: text(3)?,
                 key: text(4)?,
                 lease_ms: number(6)?,
                 asked: number(7)?,

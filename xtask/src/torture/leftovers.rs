@@ -32,7 +32,13 @@ pub fn find(server: &Server, java: Option<&str>) -> Vec<String> {
         };
         left.extend(mine.into_iter().map(|what| format!("{key}: {what}")));
     }
-    // Ours are known by their user: what Redisson leaves is its own affair.
+    left
+}
+
+/// Subscriptions. Ours are known by their user: what Redisson leaves is its own affair.
+pub fn subscribers(server: &Server) -> Vec<String> {
+    let ask = |words: &[&str]| server.ask(words, PATIENCE).unwrap_or_else(|problem| vec![problem]);
+    let mut left = Vec::new();
     for subscribers in ask(&["CLIENT", "LIST", "TYPE", "pubsub"]) {
         let ours = subscribers.lines().filter(|line| line.contains(" user=torture "));
         left.extend(ours.map(str::to_owned));
@@ -155,9 +161,9 @@ mod tests {
             subscriber
         };
         let others = subscribe("default");
-        assert_eq!(find(&server, None), Vec::<String>::new());
+        assert_eq!(subscribers(&server), Vec::<String>::new());
         let ours = subscribe("torture");
-        assert_eq!(find(&server, None).len(), 1);
+        assert_eq!(subscribers(&server).len(), 1);
         drop((others, ours));
     }
 

@@ -18,17 +18,19 @@ pub struct Recipe {
     pub seed: u64,
     pub lease_ms: u64,
     pub kinds: Vec<&'static str>,
+    /// Whether acquires count only once replicas have them, where there are any.
+    pub replicated: bool,
     /// The library that moves a process's wall clock, and the file that says by how much.
     pub clock: Option<(PathBuf, PathBuf)>,
 }
 
 impl Recipe {
     /// `number` is never used again. The first client is the one whose wall clock can be moved.
-    pub fn client(&self, index: usize, number: u64, port: u16) -> Result<Process, String> {
+    pub fn client(&self, index: usize, number: u64, url: &str) -> Result<Process, String> {
         let mut command = Command::new(&self.program);
-        command.arg("client").arg(format!("redis://torture:{PASSWORD}@127.0.0.1:{port}")).arg(&self.folder);
+        command.arg("client").arg(url).arg(&self.folder);
         command.args([index as u64, number, self.seed, self.lease_ms].map(|number| number.to_string()));
-        command.arg(self.kinds.join(","));
+        command.arg(self.kinds.join(",")).arg(if self.replicated { "any" } else { "none" });
         if let (0, Some((library, file))) = (index, &self.clock) {
             command
                 .env("LD_PRELOAD", library)
@@ -66,7 +68,7 @@ pub struct Java {
 }
 
 /// `kinds` are those that this version has.
-pub fn java(peer: &Path, recipe: &Recipe, port: u16, kinds: &[&'static str]) -> Result<Java, String> {
+pub fn java(peer: &Path, recipe: &Recipe, address: &str, kinds: &[&'static str]) -> Result<Java, String> {
     let Recipe { folder, seed, lease_ms, .. } = recipe;
     let mut command = Command::new("java");
     command.arg(format!("@{}", peer.join("java.args").display()));
@@ -75,12 +77,12 @@ pub fn java(peer: &Path, recipe: &Recipe, port: u16, kinds: &[&'static str]) -> 
     let mut fixed = 0;
     let settings = format!("fairLockWaitTimeout={FAIR_WAIT_MS} codec=StringCodec");
     let settings = if kinds == ["reentrant"] { String::new() } else { format!(" {settings}") };
-    java.say(&format!("c java 0 connect 127.0.0.1:{port} {lease_ms}{settings}"))?;
+    java.say(&format!("c java 0 connect {address} {lease_ms}{settings}"))?;
     java.hear("c at ", PATIENCE)?;
     let mut answer = java.hear("c ", PATIENCE)?;
     if answer.starts_with("err") {
         fixed = *lease_ms;
-        java.say(&format!("c java 0 connect 127.0.0.1:{port} 0"))?;
+        java.say(&format!("c java 0 connect {address} 0"))?;
         java.hear("c at ", PATIENCE)?;
         answer = java.hear("c ", PATIENCE)?;
     }

@@ -42,6 +42,7 @@ pub fn print(history: &History, violations: &[Violation], command: &str) {
         println!("FAILED   {}, {}:\n  {}", violation.rule, circumstances(history, violation), violation.text);
     }
     println!("\n{}", summary(history));
+    println!("{}", super::failovers::figures(history));
     println!("report: target/torture/report.md; logs: target/torture/run");
     if violations.is_empty() {
         println!("all is well");
@@ -69,6 +70,7 @@ fn page(command: &str, digest: &str, history: &History, violations: &[Violation]
         (history.lease_ns + RETRY_NS) / 1_000_000
     );
     text += &kinds(history);
+    text += &format!("\n{}", super::failovers::figures(history));
     let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
     for violation in violations {
         rules.entry(violation.rule).or_default().push(violation);

@@ -49,6 +49,14 @@ pub const KINDS: [Kind; 29] = [
 /// Before the first fault, and after the last.
 const QUIET_MS: u64 = 4000;
 
+/// What a failover takes, with the return of the server that was killed.
+const FAILOVER_MS: u64 = 4000;
+
+/// How long a campaign of faults lasts.
+pub fn length_ms(faults: &[Fault]) -> u64 {
+    faults.last().map_or(0, |last| last.at_ms + last.lasts_ms + FAILOVER_MS) + QUIET_MS
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// From the beginning; later if the one before took longer than planned.
@@ -85,6 +93,21 @@ pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> 
         faults.push(Fault { at_ms, kind: kind.name, lasts_ms, target, choice });
         at_ms += lasts_ms + calm;
     }
+}
+
+/// So many failovers. After some there is time to see that everything goes on, which takes `lease_ms`; before half of them the
+/// replica is cut off for a while.
+pub fn failovers(seed: u64, count: usize, lease_ms: u64) -> Vec<Fault> {
+    let mut random = Random::new(seed);
+    let mut at_ms = QUIET_MS;
+    let mut next = || {
+        let lasts_ms = if random.between(0, 1) == 0 { 0 } else { random.between(100, 700) };
+        let fault = Fault { at_ms, kind: "failover", lasts_ms, target: None, choice: random.next() };
+        let calm = if random.between(0, 3) == 0 { lease_ms + 2500 } else { random.between(1000, 3000) };
+        at_ms += lasts_ms + FAILOVER_MS + calm;
+        fault
+    };
+    (0..count).map(|_| next()).collect()
 }
 
 /// The same for the same plan (FNV-1a).

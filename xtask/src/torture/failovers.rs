@@ -1,0 +1,276 @@
+//! The rules of failovers, and their figures. What the new master had when the old one was gone is known, so it is told of each
+//! hold whether the failover took it.
+
+use std::fmt::Write;
+
+use super::check::{Violation, has_lease, is_rust, lives_on, stalled};
+use super::history::{Failover, History, Hold, Window};
+
+/// Within which each process goes on after a failover.
+const RESUMES_NS: u64 = 2_000_000_000;
+
+pub fn judge(history: &History) -> Vec<Violation> {
+    let rules = [acknowledged_and_lost, kept_and_lost, resumed_too_late];
+    rules.iter().flat_map(|rule| rule(history)).collect()
+}
+
+fn failovers(history: &History) -> impl Iterator<Item = (&Window, &Failover)> {
+    history.windows.iter().filter_map(|window| Some((window, window.failover.as_ref()?)))
+}
+
+/// Those who held when the master was killed: they were told so before, and had not begun to give back after.
+fn held_then<'a>(
+    history: &'a History,
+    window: &'a Window,
+    failover: &'a Failover,
+) -> impl Iterator<Item = &'a Hold> {
+    let until = history.holds.partition_point(|hold| hold.start < failover.killed);
+    history.holds[..until].iter().filter(move |hold| {
+        let ran_out = hold.lease_ms > 0 && failover.looked > hold.asked + hold.lease_ms * 1_000_000;
+        let ended = hold.lost > 0 && hold.lost < window.begun;
+        hold.end > window.begun && !ran_out && !ended && window.is_about(hold.key) && is_rust(hold)
+    })
+}
+
+/// Where acquires count only once the replica has them, it has what is held. A permit without an owner cannot be found.
+fn acknowledged_and_lost(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (window, failover) in failovers(history).filter(|_| history.replicated) {
+        let lacking = held_then(history, window, failover)
+            .filter(|hold| hold.first == "Held" && has_lease(hold) && !failover.keeps(hold));
+        for hold in lacking {
+            let rule = "acknowledged, and not on the new master";
+            found.push(Violation { rule, at: failover.killed, text: format!("{hold:?}") });
+        }
+    }
+    found
+}
+
+/// What the new master has lives on.
+fn kept_and_lost(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (window, failover) in failovers(history) {
+        let lost = held_then(history, window, failover).filter(|hold| {
+            let gone = ["Lost-DataLost", "Lost-Gone", "Lost-Taken"].contains(&hold.last)
+                || hold.last == "Held" && hold.is_lost();
+            let ran_out = hold.lease_ms > 0 && hold.done > hold.asked + hold.lease_ms * 1_000_000;
+            let soon = hold.done < window.to + history.lease_ns;
+            // Of several locks another may be lost, and all with it.
+            let alone = history.replicated || !hold.key.starts_with("multi:");
+            gone && soon && alone && !ran_out && has_lease(hold) && lives_on(window, hold)
+        });
+        for hold in lost {
+            let rule = "lost, though the new master has it";
+            found.push(Violation { rule, at: failover.killed, text: format!("{hold:?}") });
+        }
+    }
+    found
+}
+
+/// Each process takes something at the new master soon after everyone knew of it.
+fn resumed_too_late(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (window, failover) in failovers(history) {
+        for process in &history.clients {
+            let until = window.to + RESUMES_NS;
+            let until = until + stalled(history, process, window.to, until);
+            let took = resumed(history, window, process);
+            if until < history.stopped && took.is_none_or(|took| failover.killed + took > until) {
+                let text = format!("{process}: {took:?} ns, the failover {} ns", window.to - failover.killed);
+                found.push(Violation { rule: "resumed too late", at: window.to, text });
+            }
+        }
+    }
+    found
+}
+
+/// How long after the kill a process had something of the new master: what it asked for when the old one was gone.
+fn resumed(history: &History, window: &Window, process: &str) -> Option<u64> {
+    let from = history.holds.partition_point(|hold| hold.start < window.ending);
+    let first = history.holds[from..]
+        .iter()
+        .find(|hold| hold.process == process && hold.start >= window.ending && window.is_about(hold.key));
+    Some(first?.start - window.failover.as_ref()?.killed)
+}
+
+/// A page of a report; nothing without failovers.
+pub fn figures(history: &History) -> String {
+    let (mut took, mut after) = (Vec::new(), Vec::new());
+    let mut java = Vec::new();
+    let (mut held, mut lacking, mut told) = (0, 0, 0);
+    for (window, failover) in failovers(history) {
+        let lasted = window.to - failover.killed;
+        took.push(lasted);
+        let late = |process: &str| Some(resumed(history, window, process)?.saturating_sub(lasted));
+        after.extend(history.clients.iter().filter_map(|process| late(process)));
+        java.extend(late("java"));
+        for hold in held_then(history, window, failover).filter(|hold| has_lease(hold)) {
+            held += 1;
+            lacking += usize::from(!failover.keeps(hold));
+            told += usize::from(!failover.keeps(hold) && hold.is_lost());
+        }
+    }
+    if took.is_empty() {
+        return String::new();
+    }
+    let lags = failovers(history).filter(|(_, failover)| failover.lag).count();
+    let mut text = format!(
+        "{} failovers, {lags} of them of a master whose replica was cut off. Of {held} holds when a master was killed the new one \
+         lacked {lacking}, of which {told} were told as lost.\n\n| | least | median | 95 % | most |\n\
+         | --- | ---: | ---: | ---: | ---: |\n",
+        took.len(),
+    );
+    let rows = [
+        ("failover, from the kill until all know the new master", took),
+        ("then until each Rust process has a hold of the new master", after),
+        ("then until Java has", java),
+    ];
+    for (what, mut times) in rows.into_iter().filter(|(_, times)| !times.is_empty()) {
+        times.sort_unstable();
+        let at = |share: usize| times[(times.len() - 1) * share / 100] / 1_000_000;
+        let _ = writeln!(text, "| {what} | {} ms | {} ms | {} ms | {} ms |", at(0), at(50), at(95), at(100));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::is_certain;
+    use super::super::history::Records;
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// One that began before the master was killed, at 1000, and ended when another had its place, at 3000.
+    fn hold(process: &'static str) -> Hold {
+        Hold {
+            process,
+            owner: "id:1",
+            key: "hot:0",
+            asked: 800 * MS,
+            start: 900 * MS,
+            first: "Held",
+            end: 3500 * MS,
+            last: "Held",
+            outcome: "Ok",
+            done: 3501 * MS,
+            share: 1,
+            ..Hold::default()
+        }
+    }
+
+    fn history(replicated: bool, records: &[(&str, &[&str])], holds: Vec<Hold>) -> History {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        let kept = Records(records.iter().map(|(key, of)| ((*key).to_owned(), texts(of))).collect());
+        let failover = Failover { killed: 1000 * MS, slots: (0, 16383), kept, looked: 1100 * MS, lag: true };
+        let window = Window {
+            kind: "failover",
+            from: 500 * MS,
+            begun: 1010 * MS,
+            ending: 2900 * MS,
+            to: 3000 * MS,
+            resets: !replicated,
+            failover: Some(failover),
+            ..Window::default()
+        };
+        History {
+            lease_ns: 2000 * MS,
+            replicated,
+            holds,
+            windows: vec![window],
+            clients: vec!["rust0"],
+            stopped: 60_000 * MS,
+            ..History::default()
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_on_the_new_master() {
+        let judged = |replicated, records: &[(&str, &[&str])], hold| {
+            acknowledged_and_lost(&history(replicated, records, vec![hold])).len()
+        };
+        assert_eq!(judged(true, &[("hot:0", &["id:1", "1"])], hold("rust0")), 0);
+        assert_eq!(judged(true, &[], hold("rust0")), 1);
+        assert_eq!(judged(true, &[("hot:0", &["id:12", "1"])], hold("rust0")), 1);
+        // Nobody was asked.
+        assert_eq!(judged(false, &[], hold("rust0")), 0);
+        // It may have been given back by then, had ended by itself, or is not known by anything.
+        assert_eq!(judged(true, &[], Hold { end: 1005 * MS, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { lease_ms: 290, ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { lease_ms: 310, ..hold("rust0") }), 1);
+        assert_eq!(judged(true, &[], Hold { key: "semaphore:1", ..hold("rust0") }), 0);
+        assert_eq!(judged(true, &[], Hold { first: "Java", ..hold("java") }), 0);
+    }
+
+    #[test]
+    fn a_record_is_found_as_its_kind_has_it() {
+        let keeps = |records: &[(&str, &[&str])], key, owner| {
+            let history = history(true, records, Vec::new());
+            let failover = history.windows[0].failover.as_ref().unwrap();
+            failover.keeps(&Hold { key, owner, ..hold("rust0") })
+        };
+        assert!(keeps(&[("readwrite:hot", &["mode", "write", "id:1:write", "1"])], "readwrite:hot", "id:1"));
+        assert!(keeps(&[("group:hot", &["a", "id:1"])], "group:hot/a", "id:1"));
+        // Several locks as one do not tell their owner.
+        assert!(keeps(&[("multi:0", &["id:1", "1"])], "multi:0", "-"));
+        assert!(!keeps(&[], "multi:0", "-"));
+        let (one, two) = ("0123456789abcdef", "fedcba9876543210");
+        let taken: &[(&str, &[&str])] = &[("expirable:1", &["2"]), ("{expirable:1}:timeout", &[one])];
+        assert!(keeps(taken, "expirable:1", one));
+        assert!(!keeps(taken, "expirable:1", "0123456789abcdeffedcba9876543210"));
+        assert!(!keeps(taken, "expirable:1", two));
+    }
+
+    #[test]
+    fn what_the_new_master_has_is_not_lost() {
+        let lost = || Hold { last: "Lost-Gone", outcome: "NotHeld", ..hold("rust0") };
+        let judged =
+            |records: &[(&str, &[&str])], hold| kept_and_lost(&history(false, records, vec![hold])).len();
+        let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
+        assert_eq!(judged(kept, hold("rust0")), 0);
+        assert_eq!(judged(kept, lost()), 1);
+        assert_eq!(judged(&[], lost()), 0);
+        // Its lease may end while nobody can renew it.
+        assert_eq!(judged(kept, Hold { last: "Lost-Unreachable", ..lost() }), 0);
+    }
+
+    #[test]
+    fn only_what_the_new_master_lacks_is_in_doubt() {
+        let certain = |records: &[(&str, &[&str])], process| {
+            let history = history(false, records, vec![hold(process)]);
+            is_certain(&history, &history.holds[0])
+        };
+        assert!(certain(&[("hot:0", &["id:1", "1"])], "rust0"));
+        assert!(!certain(&[], "rust0"));
+        // What is pipelined may be ahead of its record.
+        assert!(!certain(&[("hot:0", &["id:1", "1"])], "rust1"));
+    }
+
+    #[test]
+    fn what_the_new_master_lacks_is_told_within_a_lease() {
+        let judged = |records: &[(&str, &[&str])], hold| judge_all(&history(false, records, vec![hold]));
+        let long = |process| Hold { end: 5100 * MS, left: 1, ..hold(process) };
+        let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
+        for process in ["rust0", "rust1"] {
+            assert_eq!(judged(kept, long(process)), 0, "{process}");
+            assert_eq!(judged(&[], long(process)), 1, "{process}");
+            assert_eq!(judged(&[], Hold { last: "Lost-DataLost", ..long(process) }), 0, "{process}");
+        }
+    }
+
+    fn judge_all(history: &History) -> usize {
+        let found = super::super::check::judge(history);
+        found.iter().filter(|violation| violation.rule == "held what was freed").count()
+    }
+
+    #[test]
+    fn each_process_goes_on_after_a_failover() {
+        let after = |start: u64| Hold { asked: start * MS, start: start * MS, ..hold("rust0") };
+        let judged = |holds| resumed_too_late(&history(true, &[], holds)).len();
+        assert_eq!(judged(vec![after(4900)]), 0);
+        assert_eq!(judged(vec![after(5100)]), 1);
+        // Those of the old master, and of others, do not count.
+        assert_eq!(judged(vec![after(990)]), 1);
+        assert_eq!(judged(vec![Hold { process: "rust2", ..after(4900) }]), 1);
+    }
+}
