@@ -44,7 +44,7 @@ pub fn capacity(key: &str) -> u64 {
 /// What a key is of, as a report has it.
 pub fn kind(key: &str) -> &str {
     match key.split(':').next().unwrap_or(key) {
-        "hot" | "own" | "fresh" | "long" | "pair" | "duel" => "reentrant",
+        "hot" | "own" | "fresh" | "kept" | "long" | "pair" | "duel" => "reentrant",
         "javasemaphore" => "semaphore beside Java",
         kind => kind,
     }

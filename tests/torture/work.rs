@@ -36,6 +36,8 @@ const REST: Duration = Duration::from_millis(20);
 
 /// Keys of which one follows the other.
 const FRESH: u64 = 64;
+/// One of so many is held on to.
+const KEPT: u64 = 16;
 
 pub struct Work {
     pub client: Client,
@@ -109,17 +111,26 @@ impl Work {
     }
 
     /// Keys that nobody wants besides, one after the other, so that none is in the way of the next: they tell whether their
-    /// servers can be had.
+    /// servers can be had. Some are held for longer than a lease, so that at all times some have just been taken.
     pub async fn fresh(mut self) {
         let mut number = 0;
+        let mut holding = JoinSet::new();
         while !self.stopping.load(Ordering::Relaxed) {
             let index = self.index;
             let key =
                 Key::new("reentrant", format!("fresh:{index}:{}", number % FRESH), keys::fresh_cell(index));
-            self.tried(&key, Duration::ZERO).await;
+            if number % KEPT == 0 {
+                let (work, stay) = (self.fork(), self.lease * 7 / 4);
+                let key = Key { record: format!("kept:{index}:{}", number % (FRESH * KEPT)), ..key };
+                let key = Key { parts: vec![(key.record.clone(), keys::fresh_cell(index))], ..key };
+                holding.spawn(async move { work.tried(&key, stay).await });
+            } else {
+                self.tried(&key, Duration::ZERO).await;
+            }
             number += 1;
             self.rest(5, 15).await;
         }
+        while holding.join_next().await.is_some() {}
     }
 
     /// Two quiet keys at once and one of each other kind, for longer than a lease: they live by one renewal.

@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::check::{Violation, has_lease, is_rust, lives_on, stalled};
+use super::check::{RETRY_NS, Violation, has_lease, is_rust, lives_on, stalled};
 use super::history::{Failover, History, Hold, Window};
 
 /// Within which each process goes on after a failover.
 const RESUMES_NS: u64 = 2_000_000_000;
 
 pub fn judge(history: &History) -> Vec<Violation> {
-    let rules = [acknowledged_and_lost, kept_and_lost, resumed_too_late];
+    let rules = [acknowledged_and_lost, kept_and_lost, lost_and_not_told, resumed_too_late];
     rules.iter().flat_map(|rule| rule(history)).collect()
 }
 
@@ -62,6 +62,23 @@ fn kept_and_lost(history: &History) -> Vec<Violation> {
         for hold in lost {
             let rule = "lost, though the new master has it";
             found.push(Violation { rule, at: failover.killed, text: format!("{hold:?}") });
+        }
+    }
+    found
+}
+
+/// What it lacks is told by the next renewal, of which there is one each third of a lease.
+fn lost_and_not_told(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (window, failover) in failovers(history) {
+        let until = window.to + history.lease_ns / 3 + RETRY_NS;
+        let silent = held_then(history, window, failover).filter(|hold| {
+            let late = hold.end > until + stalled(history, hold.process, window.to, until);
+            late && hold.lease_ms == 0 && has_lease(hold) && !failover.keeps(hold) && !hold.is_lost()
+        });
+        for hold in silent {
+            let rule = "lost, and not told by a renewal";
+            found.push(Violation { rule, at: window.to, text: format!("{hold:?}") });
         }
     }
     found
@@ -244,6 +261,16 @@ mod tests {
         assert!(!certain(&[], "rust0"));
         // What is pipelined may be ahead of its record.
         assert!(!certain(&[("hot:0", &["id:1", "1"])], "rust1"));
+    }
+
+    #[test]
+    fn what_the_new_master_lacks_is_told_by_a_renewal() {
+        // A third of a lease and a retry after 3000.
+        let judged = |hold| lost_and_not_told(&history(false, &[], vec![hold])).len();
+        let long = |end: u64| Hold { end: end * MS, ..hold("rust0") };
+        assert_eq!(judged(long(5100)), 0);
+        assert_eq!(judged(long(5200)), 1);
+        assert_eq!(judged(Hold { outcome: "Lost", ..long(5200) }), 0);
     }
 
     #[test]
