@@ -1,6 +1,7 @@
 //! The benchmark: ours, raw redis-rs, Redisson and the Rust crates beside each other, in turn, at one server that it
 //! starts. Every claim is a ratio to a peer of the same run.
 
+mod cluster;
 mod report;
 mod sample;
 mod scenarios;
@@ -48,6 +49,10 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
                 return Err(format!("bench: {word:?} is neither --quick nor one of {}", names.join(", ")));
             }
         }
+    }
+    // What is kept is a whole run.
+    if !only.is_empty() {
+        folder = setup::target().join("bench");
     }
     let wanted = |name: &str| only.is_empty() || only.contains(&name);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;

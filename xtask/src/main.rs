@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 
 mod bench;
+mod cluster;
 mod demo;
 mod others;
 mod planted;

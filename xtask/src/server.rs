@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -134,6 +134,34 @@ fn gone(error: &io::Error) -> String {
 fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr());
     Ok(listener.map_err(|error| format!("no port is free: {error}"))?.port())
+}
+
+/// How long a server may take for an answer, and a group of them for a change.
+const PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE: Duration = Duration::from_secs(30);
+/// How often to look.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Server {
+    /// What it replies to the words of that command; nothing where it does not.
+    pub fn told(&self, command: &str) -> Vec<String> {
+        self.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).unwrap_or_default()
+    }
+
+    pub fn tell(&self, command: &str) -> Result<(), String> {
+        self.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).map(drop)
+    }
+}
+
+pub fn until(problem: &str, mut condition: impl FnMut() -> bool) -> Result<(), String> {
+    let limit = Instant::now() + CHANGE;
+    while !condition() {
+        if Instant::now() >= limit {
+            return Err(problem.to_owned());
+        }
+        thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 impl Drop for Server {

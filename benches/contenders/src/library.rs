@@ -77,6 +77,9 @@ impl Library {
                 hand_off.pipelined = true;
                 Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
             }
+            "unsharded" => {
+                Self::Ours(Client::builder().sharded_messages(false).connect(url).await.expect("a cluster"))
+            }
             "raw" => Self::Raw(Raw::connect(url, false).await),
             "native" => Self::Raw(Raw::connect(url, true).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),

@@ -5,10 +5,10 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Effort;
 use super::report::{Table, Target};
 use super::sample::{Sample, Samples, percentile, rate};
 use super::stage::Stage;
+use super::{Effort, cluster};
 use crate::setup;
 
 pub struct Scenario {
@@ -22,14 +22,15 @@ pub const ALL: &[Scenario] = &[
     Scenario { name: "contended", title: "One key, one process", run: contended },
     Scenario { name: "turns", title: "Two processes taking turns on one key", run: turns },
     Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: mixed },
+    Scenario { name: "cluster", title: "Each worker its own key, in a cluster", run: cluster::run },
     Scenario { name: "held", title: "Locks held and renewed", run: held },
     Scenario { name: "waiting", title: "10,000 tasks waiting for 10,000 keys held elsewhere", run: waiting },
 ];
 
-type Measured = BTreeMap<(usize, &'static str), Samples>;
+pub type Measured = BTreeMap<(usize, &'static str), Samples>;
 
 /// Every library at every number of workers, in turn, as many rounds as there are.
-fn rounds(
+pub fn rounds(
     stage: &mut Stage,
     effort: &Effort,
     command: &str,
@@ -53,7 +54,7 @@ fn rounds(
 }
 
 /// The middle of what `figure` is for one to what it is for the other, round by round.
-fn ratio(
+pub fn ratio(
     measured: &Measured,
     workers: usize,
     (one, other): (&'static str, &'static str),

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::sample::Sample;
+use crate::cluster;
 use crate::process::Process;
 use crate::server::Server;
 use crate::setup;
@@ -17,7 +18,11 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const WITHOUT_RESTORE: &str = "scripts";
 
 pub struct Stage {
+    program: PathBuf,
     pub server: Server,
+    clusters: Vec<Server>,
+    /// With what contenders are started that are not at the one server.
+    elsewhere: BTreeMap<&'static str, [String; 2]>,
     contenders: PathBuf,
     java: PathBuf,
     processes: BTreeMap<String, Process>,
@@ -63,8 +68,17 @@ fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
 
 impl Stage {
     pub fn start(server: &Path, contenders: PathBuf, java: PathBuf) -> Result<Self, String> {
+        let program = server.to_owned();
         let server = Server::start(server, &["--slowlog-log-slower-than", "1000", "--maxclients", "20000"])?;
-        let stage = Self { server, contenders, java, processes: BTreeMap::new() };
+        let stage = Self {
+            program,
+            server,
+            contenders,
+            java,
+            processes: BTreeMap::new(),
+            clusters: Vec::new(),
+            elsewhere: BTreeMap::new(),
+        };
         stage.ask(&["ACL", "SETUSER", WITHOUT_RESTORE, "on", ">pw", "~*", "&*", "+@all", "-restore"])?;
         Ok(stage)
     }
@@ -82,6 +96,28 @@ impl Stage {
         Ok(self.processes.get_mut(name).expect("it was put there"))
     }
 
+    /// Starts a cluster, and has two names for contenders there, by whether messages are sharded.
+    pub fn add_cluster(&mut self, masters: usize, names: [&'static str; 2]) -> Result<(), String> {
+        let started: Vec<Server> = (0..masters)
+            .map(|_| Server::start(&self.program, &["--cluster-enabled", "yes"]))
+            .collect::<Result<_, _>>()?;
+        cluster::join(&started.iter().collect::<Vec<_>>(), &[])?;
+        let hosts: Vec<_> = started.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let url = format!("redis-cluster://{}", hosts.join(","));
+        for (name, library) in names.into_iter().zip(["ours", "unsharded"]) {
+            self.elsewhere.insert(name, [library.to_owned(), url.clone()]);
+        }
+        self.clusters.extend(started);
+        Ok(())
+    }
+
+    pub fn remove_clusters(&mut self) {
+        for (name, _) in std::mem::take(&mut self.elsewhere) {
+            self.stop(name);
+        }
+        self.clusters.clear();
+    }
+
     fn spawn(&self, name: &str) -> Result<Process, String> {
         let port = self.server.port;
         let library = name.split('/').next().unwrap_or(name);
@@ -94,6 +130,9 @@ impl Stage {
             _ => {
                 let mut command = Command::new(&self.contenders);
                 match library {
+                    elsewhere if self.elsewhere.contains_key(elsewhere) => {
+                        command.args(&self.elsewhere[elsewhere])
+                    }
                     "ours, scripts" => {
                         command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
                     }
@@ -134,17 +173,19 @@ impl Stage {
         Ok(sample)
     }
 
-    /// The server's CPU time in seconds, and the calls of each command.
+    /// The CPU time of all servers in seconds, and the calls of each command.
     pub fn spent(&self) -> Result<BTreeMap<String, f64>, String> {
         let mut spent = BTreeMap::new();
-        for section in ["cpu", "commandstats"] {
-            let text = self.ask(&["INFO", section])?.concat();
+        let servers = || [&self.server].into_iter().chain(&self.clusters);
+        for (server, section) in servers().flat_map(|server| [(server, "cpu"), (server, "commandstats")]) {
+            let text = server.ask(&["INFO", section], PATIENCE)?.concat();
             for line in text.lines() {
                 let Some((name, value)) = line.split_once(':') else { continue };
                 match name.strip_prefix("cmdstat_") {
                     Some(command) => {
                         let calls = value.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
-                        spent.insert(format!("server.{command}"), parsed(calls.unwrap_or_default()));
+                        *spent.entry(format!("server.{command}")).or_default() +=
+                            parsed(calls.unwrap_or_default());
                     }
                     None if name == "used_cpu_user" || name == "used_cpu_sys" => {
                         *spent.entry("server.cpu".to_owned()).or_default() += parsed(value);

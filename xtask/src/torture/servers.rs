@@ -5,22 +5,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::history::{Failover, Records, Window, slot};
 use super::now;
 use super::processes::PASSWORD;
-use crate::server::Server;
+use crate::cluster;
+use crate::server::{Server, until};
 
-/// How long a server may take for an answer, and a group for a change.
+/// How long a server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-const CHANGE: Duration = Duration::from_secs(30);
-/// How often to look.
-const LOOK: Duration = Duration::from_millis(5);
-/// How many slots a cluster has.
-const SLOTS: u16 = 16384;
 /// Masters of a cluster, and sentinels.
 const MASTERS: usize = 3;
 const SENTINELS: usize = 3;
@@ -57,21 +53,27 @@ impl Servers {
         let mut servers = Self { topology, program, folder, shards: Vec::new(), sentinels: Vec::new() };
         let count = if topology == Topology::Cluster { MASTERS } else { 1 };
         for at in 0..count {
-            let share = SLOTS / u16::try_from(count).expect("few masters");
-            let first = share * u16::try_from(at).expect("few masters");
-            let last = if at + 1 == count { SLOTS - 1 } else { first + share - 1 };
             let master = servers.server(None)?;
             let port = master.port;
             let replica = match topology {
                 Topology::Alone => None,
                 Topology::Sentinel | Topology::Cluster => Some(servers.server(Some(port))?),
             };
-            servers.shards.push(Shard { master: Some(master), port, replica, slots: (first, last) });
+            servers.shards.push(Shard {
+                master: Some(master),
+                port,
+                replica,
+                slots: cluster::share(at, count),
+            });
         }
         match topology {
             Topology::Alone => {}
             Topology::Sentinel => servers.start_sentinels()?,
-            Topology::Cluster => servers.join()?,
+            Topology::Cluster => {
+                let masters: Vec<_> = servers.shards.iter().map(Shard::master).collect();
+                let replicas: Vec<_> = servers.shards.iter().map(Shard::replica).collect::<Result<_, _>>()?;
+                cluster::join(&masters, &replicas)?;
+            }
         }
         for shard in &servers.shards {
             servers.wait_until_whole(shard)?;
@@ -126,41 +128,18 @@ impl Servers {
             let sentinel = Server::sentinel(&self.program, &file)?;
             // It pings a new master for the first time after this: where that is no sooner than the time after which one
             // counts as down, the new one does, too.
-            tell(&sentinel, "SENTINEL DEBUG ping-period 250")?;
+            sentinel.tell("SENTINEL DEBUG ping-period 250")?;
             self.sentinels.push(sentinel);
         }
         let others = (SENTINELS - 1).to_string();
         until("the sentinels do not find each other", || {
             let knows = |sentinel: &Server| {
-                let told = ask(sentinel, "SENTINEL MASTER orders");
+                let told = sentinel.told("SENTINEL MASTER orders");
                 value(&told, "num-other-sentinels") == Some(&*others)
                     && value(&told, "num-slaves") == Some("1")
             };
             self.sentinels.iter().all(knows)
         })
-    }
-
-    /// Makes a cluster of the nodes.
-    fn join(&self) -> Result<(), String> {
-        for (at, shard) in self.shards.iter().enumerate() {
-            let (first, last) = shard.slots;
-            let master = shard.master();
-            tell(master, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"))?;
-            // So that no two begin with the same.
-            tell(master, &format!("CLUSTER SET-CONFIG-EPOCH {}", at + 1))?;
-        }
-        for other in self.nodes().skip(1) {
-            tell(self.shards[0].master(), &format!("CLUSTER MEET 127.0.0.1 {}", other.port))?;
-        }
-        let known = format!("cluster_known_nodes:{}", self.nodes().count());
-        until("the nodes do not find each other", || {
-            self.nodes().all(|node| ask(node, "CLUSTER INFO").concat().contains(&known))
-        })?;
-        for shard in &self.shards {
-            let id = ask(shard.master(), "CLUSTER MYID").concat();
-            tell(shard.replica()?, &format!("CLUSTER REPLICATE {id}"))?;
-        }
-        Ok(())
     }
 
     pub fn are_alone(&self) -> bool {
@@ -237,7 +216,7 @@ impl Servers {
         if !lag.is_zero() {
             // Nothing more reaches it, also not from the kernel.
             replica.signal(Signal::STOP)?;
-            tell(&master, "CLIENT KILL TYPE replica")?;
+            master.tell("CLIENT KILL TYPE replica")?;
             thread::sleep(lag);
         }
         let killed = now();
@@ -250,7 +229,7 @@ impl Servers {
             replica.signal(Signal::CONT)?;
         }
         until("the replica does not notice that its master is gone", || {
-            ask(&replica, "INFO replication").concat().contains("master_link_status:down")
+            replica.told("INFO replication").concat().contains("master_link_status:down")
         })?;
         let kept = records(&replica)?;
         let looked = now();
@@ -280,7 +259,7 @@ impl Servers {
     /// To all that are asked who is the master.
     fn is_known(&self, port: u16) -> bool {
         let sentinels = self.sentinels.iter().all(|sentinel| {
-            ask(sentinel, "SENTINEL GET-MASTER-ADDR-BY-NAME orders").get(1) == Some(&port.to_string())
+            sentinel.told("SENTINEL GET-MASTER-ADDR-BY-NAME orders").get(1) == Some(&port.to_string())
         });
         sentinels
             && (self.topology != Topology::Cluster
@@ -289,7 +268,7 @@ impl Servers {
                     // With slots, which stand at the end.
                     place.iter().any(|flags| flags.contains("master") && !flags.contains("fail"))
                         && place.len() > 1
-                        && ask(node, "CLUSTER INFO").concat().contains("cluster_state:ok")
+                        && node.told("CLUSTER INFO").concat().contains("cluster_state:ok")
                 }))
     }
 
@@ -297,14 +276,14 @@ impl Servers {
     fn wait_until_whole(&self, shard: &Shard) -> Result<(), String> {
         let Some(replica) = &shard.replica else { return Ok(()) };
         let number = |server: &Server, name: &str| -> Option<u64> {
-            let info = ask(server, "INFO replication").concat();
+            let info = server.told("INFO replication").concat();
             info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
         };
         let mut written = None;
         until("the replica does not get in sync", || {
-            let up = ask(replica, "INFO replication").concat().contains("master_link_status:up");
+            let up = replica.told("INFO replication").concat().contains("master_link_status:up");
             let master = shard.master();
-            let seen = ask(master, "INFO replication").concat().contains("state=online");
+            let seen = master.told("INFO replication").concat().contains("state=online");
             if up && seen {
                 written = written.or_else(|| number(master, "master_repl_offset:"));
             }
@@ -315,7 +294,7 @@ impl Servers {
         until("the replica does not become known", || {
             let port = replica.port.to_string();
             let sentinels = self.sentinels.iter().all(|sentinel| {
-                let told = ask(sentinel, "SENTINEL REPLICAS orders");
+                let told = sentinel.told("SENTINEL REPLICAS orders");
                 value(&told, "port") == Some(&*port) && value(&told, "flags") == Some("slave")
             });
             let of_cluster = |node: &Server| {
@@ -362,12 +341,12 @@ fn records(server: &Server) -> Result<Records, String> {
 }
 
 fn is_master(server: &Server) -> bool {
-    ask(server, "ROLE").first().is_some_and(|role| role == "master")
+    server.told("ROLE").first().is_some_and(|role| role == "master")
 }
 
 /// The flags by which a node knows the one at that port, and its slots.
 fn place(node: &Server, port: u16) -> Vec<String> {
-    let nodes = ask(node, "CLUSTER NODES").concat();
+    let nodes = node.told("CLUSTER NODES").concat();
     let at = format!(":{port}@");
     let line = nodes.lines().find(|line| line.contains(&at)).unwrap_or_default();
     let words = line.split(' ').enumerate().filter(|(number, _)| *number == 2 || *number > 7);
@@ -375,26 +354,7 @@ fn place(node: &Server, port: u16) -> Vec<String> {
 }
 
 /// Nothing where there is no answer.
-fn ask(server: &Server, command: &str) -> Vec<String> {
-    server.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).unwrap_or_default()
-}
-
-fn tell(server: &Server, command: &str) -> Result<(), String> {
-    server.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).map(drop)
-}
-
 /// Of texts in pairs.
 fn value<'a>(pairs: &'a [String], name: &str) -> Option<&'a str> {
     pairs.chunks(2).find(|pair| pair[0] == name).and_then(|pair| pair.get(1)).map(String::as_str)
-}
-
-fn until(problem: &str, mut condition: impl FnMut() -> bool) -> Result<(), String> {
-    let limit = Instant::now() + CHANGE;
-    while !condition() {
-        if Instant::now() >= limit {
-            return Err(problem.to_owned());
-        }
-        thread::sleep(LOOK);
-    }
-    Ok(())
 }
