@@ -129,39 +129,48 @@ impl Replicas {
     async fn ask(&self, connection: &MultiplexedConnection, callers: &[Caller]) -> Option<Vec<Reached>> {
         let mut connection = connection.clone();
         let Replication { at_least, within } = self.options.replication();
-        let mut writes = redis::pipe();
-        for Caller { key, .. } in callers {
-            writes.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
-        }
-        writes.cmd("ROLE");
         let limit = self.options.response_timeout;
-        let writing = connection.send_packed_commands(&writes, 0, callers.len() + 1);
-        let mut written = time::timeout(limit, writing).await.ok()?.ok()?;
-        let connected = match written.pop()? {
-            Value::Array(role) => match role.as_slice() {
-                [Value::BulkString(role), _, Value::Array(replicas)] if role == b"master" => replicas.len(),
+        // Where there are none, nothing is written for them.
+        let mut write = at_least.is_some() || self.has_replicas(0);
+        let (written, needed) = loop {
+            let callers = if write { callers } else { &[] };
+            let mut asked = redis::pipe();
+            for Caller { key, .. } in callers {
+                asked.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
+            }
+            asked.cmd("ROLE");
+            let asking = connection.send_packed_commands(&asked, 0, callers.len() + 1);
+            let mut written = time::timeout(limit, asking).await.ok()?.ok()?;
+            let connected = match written.pop()? {
+                Value::Array(role) => match role.as_slice() {
+                    [Value::BulkString(role), _, Value::Array(replicas)] if role == b"master" => {
+                        replicas.len()
+                    }
+                    _ => return None,
+                },
                 _ => return None,
-            },
-            _ => return None,
+            };
+            let connected = u32::try_from(connected).unwrap_or(u32::MAX);
+            let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
+            if write || needed == 0 {
+                break (written, needed);
+            }
+            write = true;
         };
-        let connected = u32::try_from(connected).unwrap_or(u32::MAX);
-        let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
-        let acknowledged = if needed == 0 {
-            0
-        } else {
-            let mut wait = redis::cmd("WAIT");
-            wait.arg(needed).arg(millis(within));
-            let answer = time::timeout(within + limit, connection.send_packed_command(&wait)).await.ok()?;
-            let Value::Int(acknowledged) = told(answer).ok()? else { return None };
-            u32::try_from(acknowledged).ok()?
-        };
+        if needed == 0 {
+            return Some(vec![Reached::Enough; callers.len()]);
+        }
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(needed).arg(millis(within));
+        let answer = time::timeout(within + limit, connection.send_packed_command(&wait)).await.ok()?;
+        let Value::Int(acknowledged) = told(answer).ok()? else { return None };
+        let acknowledged = u32::try_from(acknowledged).ok()?;
         let reached = match acknowledged >= needed {
             true => Reached::Enough,
             false => Reached::TooFew { acknowledged, needed },
         };
         let of = |written: &Value| match written {
-            // Who needs none is not interested in whose key that is.
-            Value::ServerError(error) if needed > 0 => match meaning(&error.clone().into()) {
+            Value::ServerError(error) => match meaning(&error.clone().into()) {
                 Meaning::Elsewhere(_) => Reached::Elsewhere,
                 _ => Reached::Unknown,
             },

@@ -68,6 +68,31 @@ async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
     drop(client);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_written_for_replicas_where_there_are_none() {
+    let master = Server::start();
+    let client = checking(&master, Replication::any()).await;
+    let lock = client.lock("orders");
+    for _ in 0..3 {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+    }
+    // The release tells of replicas only when its caller has gone on.
+    client.close().await;
+    assert_eq!((master.calls("set"), master.calls("wait")), (0, 0));
+
+    // One that comes is asked from then on.
+    let client = checking(&master, Replication::any()).await;
+    let lock = client.lock("orders");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let replica = Server::replica_of(&master);
+    master.commandstats_reset();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    assert!(master.calls("wait") > 0);
+    replica.stop_signal();
+    let error = lock.lock().await.unwrap_err();
+    assert!(matches!(error, Error::NotReplicated { acknowledged: 0, needed: 1, .. }), "{error}");
+}
+
 /// The replica has to come to itself first.
 async fn eventually_replicated(client: &Client) {
     let lock = client.lock("another");

@@ -2,7 +2,7 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
-use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner};
+use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner, Replication};
 use rlock::async_lock::{RLock, RLockGuard};
 use rslock::LockManager;
 use std::sync::Arc;
@@ -77,8 +77,11 @@ impl Library {
                 hand_off.pipelined = true;
                 Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
             }
-            "unsharded" => {
-                Self::Ours(Client::builder().sharded_messages(false).connect(url).await.expect("a cluster"))
+            // In a cluster, where nobody asks for replicas.
+            "sharded" | "unsharded" => {
+                let builder = Client::builder().replication(Replication::at_least(0));
+                let client = builder.sharded_messages(name == "sharded").connect(url).await;
+                Self::Ours(client.expect("a cluster"))
             }
             "raw" => Self::Raw(Raw::connect(url, false).await),
             "native" => Self::Raw(Raw::connect(url, true).await),

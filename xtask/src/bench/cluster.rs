@@ -1,5 +1,6 @@
 //! Locks that nobody contends for, at one master and spread over the masters of a cluster; and what the messages of their
-//! releases cost there, which either go to all its nodes or stay with those of one slot.
+//! releases cost there, which either go to all its nodes or stay with those of one slot. There are no replicas, and nobody asks
+//! for them.
 
 use super::Effort;
 use super::report::{Table, Target};

@@ -104,7 +104,7 @@ impl Stage {
         cluster::join(&started.iter().collect::<Vec<_>>(), &[])?;
         let hosts: Vec<_> = started.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
         let url = format!("redis-cluster://{}", hosts.join(","));
-        for (name, library) in names.into_iter().zip(["ours", "unsharded"]) {
+        for (name, library) in names.into_iter().zip(["sharded", "unsharded"]) {
             self.elsewhere.insert(name, [library.to_owned(), url.clone()]);
         }
         self.clusters.extend(started);
