@@ -50,7 +50,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
                     for _ in 0..4 {
                         let before = hold.state();
                         let after = match below(8) {
-                            0 | 1 => hold.confirm(Moment::now(), lease),
+                            0 | 1 => hold.confirm(Moment::now(), 1, lease),
                             2 | 3 => hold.doubt(LossReason::Unreachable),
                             4 => hold.lose(LossReason::Gone),
                             5 => hold.release(),

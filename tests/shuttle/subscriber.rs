@@ -37,6 +37,10 @@ impl Subscriber {
         &self.node
     }
 
+    pub(crate) fn has_moved(&self) -> bool {
+        false
+    }
+
     pub(crate) fn hears(&self, _channel: &str) -> bool {
         true
     }
