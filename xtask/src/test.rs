@@ -71,9 +71,9 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         let mut installed = installed;
         installed.versions = newest;
         for server in &servers::FETCHED {
-            let (environment, lacks) = installed.clone().on(server.name)?;
-            let mut words = [core.as_slice(), &["--".to_owned()], &CORE.map(str::to_owned)].concat();
-            without(lacks, &mut words);
+            // Nothing of the core is what one of them lacks.
+            let (environment, _) = installed.clone().on(server.name)?;
+            let words = [core.as_slice(), &["--".to_owned()], &CORE.map(str::to_owned)].concat();
             further.push((format!("a core of them on {}", server.name), tests(&environment, &words)));
         }
     }
