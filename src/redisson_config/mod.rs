@@ -207,6 +207,7 @@ impl RedissonConfig {
         let addresses = section.texts("nodeAddresses")?;
         let schemes = ["redis-replicated", "rediss-replicated"];
         let hosts = self.hosts(section, "nodeAddresses", addresses, schemes)?;
+        section.no_nat()?;
         let database = section.number("database")?.unwrap_or(0);
         self.place = format!("{hosts}/{database}");
         Ok(())

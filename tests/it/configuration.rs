@@ -4,31 +4,43 @@ use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::java::JavaClient;
 use crate::support::kind::of_kinds;
+use crate::support::topology::{Topology, Way};
 use crate::support::{Java, Server};
 use redisson_lock::{Client, Credentials, RedissonConfig};
+use std::sync::Arc;
 use std::time::Duration;
+
+const WATCHDOG: u64 = 12_345;
 
 #[tokio::test]
 async fn a_file_that_redisson_wrote_leads_to_the_same_locks() {
-    const WATCHDOG: u64 = 12_345;
     let server = Server::with_args(&["--requirepass", "s/ecret@:1"]);
     for version in of_kinds() {
         let settings = ["password=s/ecret@:1", "timeout=4321"];
         let java = Java::get(&version).client_with(&server, WATCHDOG, &settings).await.unwrap();
-        let config = RedissonConfig::parse(&java.configuration().await).unwrap();
-        let unknown: Vec<_> = config.warnings().iter().filter(|it| it.ends_with("unknown")).collect();
-        assert!(unknown.is_empty(), "{version}: {unknown:?}");
-        excludes(&config.connect().await.unwrap(), &java, &version, WATCHDOG).await;
+        leads_to_the_same(&java, &version).await;
     }
 }
 
 #[tokio::test]
-async fn also_one_of_a_cluster() {
-    let cluster = Cluster::start(3, 0);
-    let version = of_kinds().pop().expect("there is one");
-    let java = Java::get(&version).client_in(&cluster.for_java(), &[]).await;
+async fn also_one_of_each_other_kind_of_servers() {
+    let (group, cluster) = (Arc::new(Group::start(3)), Cluster::start(3, 1));
+    let ways = [Way::Sentinels, Way::Replicated, Way::MasterSlave];
+    let mut topologies: Vec<_> = ways.map(|way| Topology::Group(group.clone(), way)).into();
+    topologies.push(Topology::Cluster(cluster));
+    for version in of_kinds() {
+        for topology in &topologies {
+            let java = Java::get(&version).client_at(&topology.for_java(), WATCHDOG).await;
+            leads_to_the_same(&java, &format!("{version}, {}", topology.for_java())).await;
+        }
+    }
+}
+
+async fn leads_to_the_same(java: &JavaClient, what: &str) {
     let config = RedissonConfig::parse(&java.configuration().await).unwrap();
-    excludes(&config.connect().await.unwrap(), &java, &version, 30_000).await;
+    let unknown: Vec<_> = config.warnings().iter().filter(|it| it.ends_with("unknown")).collect();
+    assert!(unknown.is_empty(), "{what}: {unknown:?}");
+    excludes(&config.connect().await.unwrap(), java, what, WATCHDOG).await;
 }
 
 /// The sentinels' password is its own, or the master's where there is none.
@@ -68,15 +80,15 @@ async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
     guard.unlock().await.unwrap();
 }
 
-async fn excludes(client: &Client, java: &JavaClient, version: &str, watchdog: u64) {
+async fn excludes(client: &Client, java: &JavaClient, what: &str, watchdog: u64) {
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();
     let left = lock.remaining_lease().await.unwrap().expect("it is held");
     let whole = Duration::from_millis(watchdog);
-    assert!(left <= whole && left > whole / 2, "{version}: {left:?}");
+    assert!(left <= whole && left > whole / 2, "{what}: {left:?}");
     let thread = java.thread("t");
-    assert!(!thread.try_lock("plain", "n").await.unwrap(), "{version}");
+    assert!(!thread.try_lock("plain", "n").await.unwrap(), "{what}");
     guard.unlock().await.unwrap();
-    assert!(thread.try_lock("plain", "n").await.unwrap(), "{version}");
+    assert!(thread.try_lock("plain", "n").await.unwrap(), "{what}");
     thread.unlock("plain", "n").await.unwrap();
 }

@@ -1,5 +1,6 @@
-//! Java and Rust at the same locks under sentinels and in a cluster, where messages are sharded and where they are not: every
-//! kind, whoever holds and whoever waits. What is beside that on one server is in `kinds_interop` and its like.
+//! Java and Rust at the same locks beside a replica (under sentinels, replicated, master and slave) and in a cluster, where
+//! messages are sharded and where they are not: every kind, whoever holds and whoever waits. What is beside that on one server
+//! is in `kinds_interop` and its like.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::support::java::objects::Argument::{Int, Long, Text, Time};
 use crate::support::java::{JavaClient, JavaThread, Pending};
 use crate::support::keyspace::Look;
 use crate::support::kind::{Kind, each, in_time, is_idle, of_kinds};
-use crate::support::topology::Topology;
+use crate::support::topology::{Topology, Way};
 use crate::support::{Java, Server, eventually, fair_allowance, median, since};
 
 /// In each direction.
@@ -238,7 +239,8 @@ impl Bench {
         let builder = Client::builder().fair_lock_wait_timeout(allowance);
         let builder = sharded.iter().fold(builder, |builder, &sharded| builder.sharded_messages(sharded));
         let client = Party::from(builder.connect(topology.url()).await.unwrap());
-        let base = format!("{version} {sharded:?}");
+        let url = topology.url();
+        let base = format!("{version} {} {sharded:?}", url.split(':').next().unwrap_or_default());
         Arc::new(Self { version, topology: topology.clone(), java, client, base })
     }
 
@@ -373,14 +375,17 @@ fn compare(version: &str, on_one: &BTreeMap<String, Trace>, traces: &BTreeMap<St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_and_rust_wake_each_other_under_sentinels_with_each_kind() {
+async fn java_and_rust_wake_each_other_beside_a_replica_with_each_kind() {
     let one = Arc::new(Topology::One(Server::start()));
-    let sentinels = Arc::new(Topology::Sentinels(Group::start(3)));
+    let group = Arc::new(Group::start(3));
     for version in of_kinds() {
         let version: &'static str = version.leak();
         let on_one = Bench::of(version, &one, &[], None).await.run(1).await;
-        let traces = Bench::of(version, &sentinels, &[], None).await.run(ROUNDS).await;
-        compare(version, &on_one, &traces);
+        for (way, rounds) in [(Way::Sentinels, ROUNDS), (Way::Replicated, 1), (Way::MasterSlave, 1)] {
+            let topology = Arc::new(Topology::Group(group.clone(), way));
+            let traces = Bench::of(version, &topology, &[], None).await.run(rounds).await;
+            compare(version, &on_one, &traces);
+        }
     }
 }
 
@@ -475,7 +480,7 @@ async fn a_red_lock_spans_servers_of_all_topologies() {
     const LEASE: Duration = Duration::from_secs(2);
     let topologies = [
         Topology::One(Server::start()),
-        Topology::Sentinels(Group::start(3)),
+        Topology::Group(Arc::new(Group::start(3)), Way::Sentinels),
         Topology::Cluster(Cluster::start(3, 1)),
     ];
     let mut clients = Vec::new();

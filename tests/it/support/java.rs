@@ -103,8 +103,8 @@ impl Java {
         self.connect(&server.address(), watchdog_ms, settings).await
     }
 
-    /// A new Redisson client, connected to `host:port`, `sentinel/master/host:port,host:port..` or
-    /// `cluster/host:port,host:port..`.
+    /// A new Redisson client, connected to `host:port`, `sentinel/master/host:port,host:port..`, or
+    /// `cluster/host:port,host:port..`; `replicated/` and `masterslave/` likewise.
     pub async fn client_at(self: &Arc<Self>, address: &str, watchdog_ms: u64) -> JavaClient {
         self.connect(address, watchdog_ms, &[]).await.unwrap_or_else(|error| panic!("Java threw {error}"))
     }

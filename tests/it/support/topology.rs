@@ -1,6 +1,7 @@
 //! The ways in which servers are set up, for tests that are run on each.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use redis::{Connection, cmd, pipe};
 
@@ -11,15 +12,29 @@ use super::keyspace::Look;
 
 pub enum Topology {
     One(Server),
-    Sentinels(Group),
+    Group(Arc<Group>, Way),
     Cluster(Cluster),
+}
+
+/// How the master of a group is told from its replica.
+#[derive(Clone, Copy, Debug)]
+pub enum Way {
+    Sentinels,
+    /// Each of them is asked.
+    Replicated,
+    /// By the word of whoever connects.
+    MasterSlave,
 }
 
 impl Topology {
     pub fn url(&self) -> String {
         match self {
             Self::One(server) => server.url(),
-            Self::Sentinels(group) => group.url(),
+            Self::Group(group, Way::Sentinels) => group.url(),
+            Self::Group(group, Way::Replicated) => {
+                format!("redis-replicated://{},{}", group.replica.address(), group.master.address())
+            }
+            Self::Group(group, Way::MasterSlave) => group.master.url(),
             Self::Cluster(cluster) => cluster.url(),
         }
     }
@@ -28,7 +43,13 @@ impl Topology {
     pub fn for_java(&self) -> String {
         match self {
             Self::One(server) => server.address(),
-            Self::Sentinels(group) => group.for_java(),
+            Self::Group(group, Way::Sentinels) => group.for_java(),
+            Self::Group(group, Way::Replicated) => {
+                format!("replicated/{},{}", group.replica.address(), group.master.address())
+            }
+            Self::Group(group, Way::MasterSlave) => {
+                format!("masterslave/{},{}", group.master.address(), group.replica.address())
+            }
             Self::Cluster(cluster) => cluster.for_java(),
         }
     }
@@ -36,7 +57,7 @@ impl Topology {
     pub fn masters(&self) -> Vec<&Server> {
         match self {
             Self::One(server) => vec![server],
-            Self::Sentinels(group) => vec![&group.master],
+            Self::Group(group, _) => vec![&group.master],
             Self::Cluster(cluster) => cluster.masters.iter().collect(),
         }
     }
@@ -45,7 +66,7 @@ impl Topology {
     pub fn at(&self, key: &str) -> &Server {
         match self {
             Self::One(server) => server,
-            Self::Sentinels(group) => &group.master,
+            Self::Group(group, _) => &group.master,
             Self::Cluster(cluster) => cluster.at(key),
         }
     }
@@ -63,7 +84,7 @@ impl Topology {
     pub fn ears(&self) -> Ears {
         let replicas = match self {
             Self::One(_) => Vec::new(),
-            Self::Sentinels(group) => vec![&group.replica],
+            Self::Group(group, _) => vec![&group.replica],
             Self::Cluster(cluster) => cluster.replicas.iter().collect(),
         };
         Ears(self.masters().into_iter().chain(replicas).map(Server::cli).collect())

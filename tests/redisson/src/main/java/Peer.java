@@ -13,6 +13,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
@@ -44,6 +45,8 @@ import org.redisson.client.codec.Codec;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.ClusterServersConfig;
 import org.redisson.config.Config;
+import org.redisson.config.MasterSlaveServersConfig;
+import org.redisson.config.ReplicatedServersConfig;
 import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
@@ -504,8 +507,8 @@ public final class Peer {
 
         /**
          * The address, the watchdog's timeout or 0, and settings such as fairLockWaitTimeout=500. Replies the uuid with
-         * which the client's owners begin. An address is host:port, sentinel/master/host:port,host:port.. or
-         * cluster/host:port,host:port..
+         * which the client's owners begin. An address is host:port, sentinel/master/host:port,host:port.. or one of
+         * cluster/, replicated/ and masterslave/ with host:port,host:port.. behind it, the master first in the last.
          */
         String connect(Args args) throws Exception {
             if (redisson != null) {
@@ -557,6 +560,16 @@ public final class Peer {
                     ClusterServersConfig cluster = config.useClusterServers().addNodeAddress(urls(words[1]));
                     cluster.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
                     return cluster;
+                case "replicated":
+                    ReplicatedServersConfig replicated = config.useReplicatedServers().addNodeAddress(urls(words[1]));
+                    replicated.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
+                    return replicated;
+                case "masterslave":
+                    String[] all = urls(words[1]);
+                    MasterSlaveServersConfig masterSlave = config.useMasterSlaveServers().setMasterAddress(all[0]);
+                    masterSlave.addSlaveAddress(Arrays.copyOfRange(all, 1, all.length));
+                    masterSlave.setMasterConnectionMinimumIdleSize(1).setSlaveConnectionMinimumIdleSize(1);
+                    return masterSlave;
                 default:
                     SingleServerConfig server = config.useSingleServer();
                     setAddress(server, address);
