@@ -40,6 +40,8 @@ struct Channel {
     refusal: Option<Error>,
     /// The node that was asked for it, or is about to be.
     at: Option<Arc<str>>,
+    /// Which connection led to who sends its messages, where that was looked at.
+    sender: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,7 @@ impl PubSub {
             state: State::Wanted,
             refusal: None,
             at: None,
+            sender: None,
         });
         entry.listeners.push(signal.clone());
         signal.set_confirmed(entry.state == State::Confirmed);
@@ -81,7 +84,10 @@ impl PubSub {
     /// Serves for ever; meant for a task of its own.
     pub(crate) async fn serve(self, mut places: Places, options: Options) {
         if let Some(place) = places.only() {
-            return self.serve_at(place, options).await;
+            return select! {
+                () = self.clone().serve_at(place, options) => {}
+                () = self.follow_senders(places) => {}
+            };
         }
         let mut serving = HashMap::new();
         loop {
@@ -95,6 +101,20 @@ impl PubSub {
             // What one of them had may be another's now.
             self.0.changed.send_replace(());
             places.changed().await;
+        }
+    }
+
+    /// Has everyone look again whose messages come from another server by now, or by way of it anew: what the last one did not
+    /// send any more is heard nowhere.
+    async fn follow_senders(&self, mut places: Places) {
+        loop {
+            places.changed().await;
+            for (name, entry) in self.lock().iter_mut() {
+                let sender = places.sender(name);
+                if sender.is_some() && std::mem::replace(&mut entry.sender, sender) != sender {
+                    entry.listeners.iter().for_each(|listener| listener.look_again());
+                }
+            }
         }
     }
 
@@ -235,6 +255,10 @@ impl PubSub {
                     _ => {}
                 }
             }
+        }
+        drop(channels);
+        if state == State::Wanted {
+            self.0.changed.send_replace(());
         }
     }
 

@@ -293,13 +293,20 @@ impl Driver {
         let mut request = kind.undo(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
-        debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "retired text released");
+        if request.repeated {
+            // An earlier send of it may still come, and free what is held by that text then.
+            self.session.retire_texts();
+        }
+        debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "text released");
     }
 
     /// Takes a text out of Redis' queue. Whoever is first there without it is told, if the lock is free.
     pub(crate) async fn leave_queue(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>) {
         let Some(mut request) = kind.abandon(text) else { return };
         let answer = self.session.connection.call(&mut request).await;
+        if request.repeated {
+            self.session.retire_texts();
+        }
         debug!(lock = ?self.lane.record, owner = %text, left = answer.is_ok(), "left the queue");
         // Those behind it may be first now.
         self.told = None;

@@ -11,7 +11,7 @@
 //! holds it looks at the clock at least every second, because timers stand still in a sleeping host.
 
 use crate::clock::Moment;
-use crate::connection::{Connection, Limit};
+use crate::connection::{Connection, Failure, Limit};
 use crate::error::{Error, LossReason, Phase};
 use crate::hold::{Hold, HoldState, Standing};
 use crate::options::millis;
@@ -160,12 +160,15 @@ impl Watchdog {
                 .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
                 .flat_map(|slot| slot.chunks(BATCH))
             {
-                let batch = batch.to_vec();
-                let span = debug_span!("renew", holds = batch.len());
-                let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
-                task::spawn(renewing.instrument(span));
+                self.start(renewal, batch.to_vec(), connection);
             }
         }
+    }
+
+    fn start(&self, renewal: Renewal, batch: Vec<Arc<Hold>>, connection: &Connection) {
+        let span = debug_span!("renew", holds = batch.len());
+        let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
+        task::spawn(renewing.instrument(span));
     }
 
     async fn renew_batch(self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: Connection) {
@@ -187,6 +190,10 @@ impl Watchdog {
         let answer = connection.call_within(&mut request, limit).await;
         if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
             holds.iter().for_each(|hold| hold.renewal_answered());
+        }
+        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_torn) {
+            // Their slot is on its way, and some of them are there already.
+            return holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection));
         }
         let outcome = match answer {
             Ok(answer) => match script::renewed(&answer.reply, holds.len()) {

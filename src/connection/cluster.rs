@@ -28,6 +28,10 @@ const LOOK: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often at most.
 const GAP: Duration = Duration::from_millis(50);
+/// While something is broken, the part of the time since it broke that passes between two questions.
+const PART: u32 = 16;
+/// What stands for a host in the place of a name that a node has not got.
+const NAMELESS: &str = "?";
 /// For how long a node without slots is kept that is being given its first.
 const GUEST: Duration = Duration::from_secs(60);
 
@@ -56,6 +60,21 @@ pub(super) struct Redirect {
     pub ask: bool,
 }
 
+impl Redirect {
+    /// `host` is where it was met.
+    pub(super) fn met_at(self, host: &str) -> Self {
+        match self.host.is_empty() {
+            // A node does not know by what name we reach the others.
+            true => Self { host: host.to_owned(), ..self },
+            false => self,
+        }
+    }
+
+    pub(super) fn is_to_somebody(&self) -> bool {
+        self.host != NAMELESS
+    }
+}
+
 impl Redirects {
     /// The layout is out of date.
     pub(super) fn doubt(&self) {
@@ -63,7 +82,9 @@ impl Redirects {
     }
 
     pub(super) fn meet(&self, redirect: Redirect) {
-        self.met.lock().unwrap_or_else(PoisonError::into_inner).push(redirect);
+        if redirect.is_to_somebody() {
+            self.met.lock().unwrap_or_else(PoisonError::into_inner).push(redirect);
+        }
         self.notify.notify_one();
     }
 
@@ -212,7 +233,7 @@ impl Keeper {
         let mut asking = JoinSet::new();
         let mut changes = self.shared.changes();
         let (mut next, mut soon) = (Moment::now() + LOOK, Moment::now());
-        let mut turn = 0;
+        let (mut turn, mut whole) = (0, Moment::now());
         loop {
             select! {
                 () = self.redirects.notify.notified() => next = soon,
@@ -223,7 +244,8 @@ impl Keeper {
                     asking.spawn(look(layout, turn, self.known.clone(), self.options.clone()));
                 }
                 Some(answer) = asking.join_next() => {
-                    soon = Moment::now() + GAP;
+                    let now = Moment::now();
+                    soon = now + GAP;
                     let broken = match answer {
                         Ok(Ok((told, at))) => {
                             self.install(told.ranges, &at);
@@ -235,7 +257,11 @@ impl Keeper {
                         }
                         Err(_) => true,
                     };
-                    next = if broken { soon } else { soon + LOOK };
+                    if !broken {
+                        whole = now;
+                    }
+                    // What is broken for long may be so for much longer.
+                    next = now + if broken { (now.since(whole) / PART).clamp(GAP, LOOK) } else { LOOK };
                 }
             }
             self.follow();
@@ -249,14 +275,20 @@ impl Keeper {
             return;
         }
         let mut layout = (**self.layout.borrow()).clone();
+        let (known, mut moved) = (layout.masters.len(), false);
         for Redirect { slot, host, port, ask } in met {
             let node = self.node(&mut layout, &self.known.seeds[0].at(host, port));
-            match ask {
-                true => _ = self.guests.insert(node.name.clone(), Moment::now()),
-                false => layout.slots[usize::from(slot)] = Some(node),
+            if ask {
+                self.guests.insert(node.name.clone(), Moment::now());
+                continue;
             }
+            let before = layout.slots[usize::from(slot)].replace(node.clone());
+            moved |= before.is_none_or(|before| before.name != node.name);
         }
-        self.publish(layout);
+        // A slot that is on its way sends on whoever asks, again and again.
+        if moved || layout.masters.len() != known {
+            self.publish(layout);
+        }
     }
 
     fn node(&mut self, layout: &mut Layout, address: &Address) -> Node {
@@ -372,6 +404,10 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
             let ranges = read(ranges.map_err(|error| connect_error(&error, node))?)
                 .ok_or_else(|| unavailable(node, "its answer about the slots is not understood"))?;
+            if ranges.is_empty() {
+                // It is not in the cluster any more, or not yet: what the others have is not for it to say.
+                return Err(unavailable(node, "it knows of no slots"));
+            }
             let sharded = match told(Ok(answers.next().unwrap_or(Value::Nil))) {
                 Ok(answer) => Some(matches!(answer, Value::Array(_))),
                 Err(error) => (error.code() != Some("NOPERM")).then_some(false),
@@ -404,13 +440,28 @@ fn read(answer: Value) -> Option<Vec<Range>> {
             return None;
         };
         let [host, Value::Int(port), ..] = master.as_slice() else { return None };
-        let host = match host {
-            Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-            Value::Nil => String::new(),
-            _ => return None,
+        let host = match text(host)? {
+            host if host == NAMELESS => by_ip(master)?,
+            host => host,
         };
         let slot = |n: &i64| u16::try_from(*n).ok().filter(|slot| *slot < SLOTS);
         Some(Range { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
     };
     ranges.into_iter().map(range).collect()
+}
+
+/// Nothing is an empty text.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
+        Value::Nil => Some(String::new()),
+        _ => None,
+    }
+}
+
+/// Where a master is that has no name of the sort that the cluster prefers: names and values in turn stand behind its id.
+fn by_ip(master: &[Value]) -> Option<String> {
+    let Some(Value::Array(known)) = master.get(3) else { return None };
+    let known: Vec<_> = known.iter().map(text).collect::<Option<_>>()?;
+    known.chunks_exact(2).find(|pair| pair[0] == "ip").map(|pair| pair[1].clone())
 }

@@ -102,6 +102,11 @@ impl Failure {
             _ => None,
         }
     }
+
+    /// Of what was asked for together some is at another server for now. Each by itself may be had.
+    pub(crate) fn is_torn(&self) -> bool {
+        matches!(&self.cause, Cause::NotNow { code, .. } if code == "TRYAGAIN")
+    }
 }
 
 impl Connection {
@@ -150,7 +155,7 @@ impl Connection {
 
     /// Where the messages are heard of the nodes that `servers` leads to.
     pub(crate) fn places(&self, servers: &Servers) -> Places {
-        self.nodes.places(servers)
+        self.nodes.places(servers, self.changes.clone())
     }
 
     /// Whether what a message's sender is told, and what there is at the server, counts everyone who listens.
@@ -310,11 +315,8 @@ impl Connection {
                 asked = None;
             }
             match meaning {
-                Meaning::Elsewhere(mut redirect) => {
-                    if redirect.host.is_empty() {
-                        // It does not know by what name we reach the others.
-                        redirect.host = live.address.host().to_owned();
-                    }
+                Meaning::Elsewhere(redirect) => {
+                    let redirect = redirect.met_at(live.address.host());
                     let Redirect { slot, host, port, .. } = redirect.clone();
                     if !self.nodes.redirect(redirect.clone()) {
                         let message = format!(
@@ -329,7 +331,7 @@ impl Connection {
                         return fail(Cause::NotNow { code: "MOVED".into(), message });
                     }
                     redirects += 1;
-                    asked = Some(redirect);
+                    asked = Some(redirect).filter(Redirect::is_to_somebody);
                     dead = NONE;
                 }
                 Meaning::NoScript => {
@@ -344,7 +346,7 @@ impl Connection {
                 Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
                     live.refused(&code, &message);
                     if code == "READONLY" || code == "CLUSTERDOWN" {
-                        self.nodes.doubt();
+                        self.nodes.doubt(epoch);
                     }
                     in_place::settle().await;
                     if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {

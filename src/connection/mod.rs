@@ -39,6 +39,7 @@ pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
+use crate::keys;
 use crate::sync::{random, time};
 use cluster::Redirect;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
@@ -75,6 +76,7 @@ fn meaning(error: &RedisError) -> Meaning {
     if let Some((address, slot)) = error.redirect_node()
         && let Some((host, port)) = address.rsplit_once(':')
         && let Ok(port) = port.parse()
+        && slot < keys::SLOTS
     {
         let ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
         return Meaning::Elsewhere(Redirect { slot, host: host.to_owned(), port, ask });

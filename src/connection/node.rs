@@ -4,7 +4,7 @@
 
 use super::finder::Finder;
 use super::link::{self, Link};
-use super::replicas::Replicas;
+use super::replicas::{Replicas, Seen};
 use super::server::Server;
 use super::{Address, Backoff};
 use crate::clock::Moment;
@@ -28,7 +28,8 @@ pub(super) struct Node {
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub finder: Arc<Finder>,
     status: watch::Receiver<Status>,
-    doubted: Arc<Notify>,
+    /// The connection of that epoch.
+    doubted: watch::Sender<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -91,16 +92,18 @@ impl Live {
     }
 }
 
-/// What the nodes of one client share: numbers that are drawn once, and the news that some node went down or came up.
+/// What the nodes of one client share: numbers that are drawn once, the news that some node went down or came up, and which
+/// masters had replicas.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     numbers: Arc<AtomicU64>,
     changes: watch::Sender<()>,
+    seen: Seen,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()) }
+        Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()), seen: Seen::default() }
     }
 
     pub(super) fn changed(&self) {
@@ -160,9 +163,9 @@ impl Node {
         }
     }
 
-    /// Its server says that it does not take writes: another may do so by now.
-    pub(super) fn doubt(&self) {
-        self.doubted.notify_one();
+    /// The server at the other end of that connection says that it does not take writes: another may do so by now.
+    pub(super) fn doubt(&self, epoch: u64) {
+        self.doubted.send_replace(epoch);
     }
 }
 
@@ -172,7 +175,7 @@ struct Supervisor {
     options: Options,
     status: watch::Sender<Status>,
     shared: Shared,
-    doubted: Arc<Notify>,
+    doubted: watch::Sender<u64>,
     unwilling: Arc<Mutex<Option<Unwilling>>>,
     /// Who answered last, in which life of its data.
     met: Option<(Server, u64)>,
@@ -211,7 +214,7 @@ impl Supervisor {
             finder,
             options: options.clone(),
             shared: shared.clone(),
-            doubted: Arc::default(),
+            doubted: watch::Sender::new(0),
             unwilling: Arc::default(),
             met: None,
             since: Moment::now(),
@@ -266,7 +269,8 @@ impl Supervisor {
         let moved = async {
             // One that has just been found is given time to become what it is said to be.
             time::sleep(self.options.reconnect_max).await;
-            self.doubted.notified().await;
+            let mut doubted = self.doubted.subscribe();
+            let _ = doubted.wait_for(|epoch| *epoch == live.epoch).await;
         };
         select! {
             _ = driver => "the connection dropped",
@@ -314,7 +318,8 @@ impl Supervisor {
 
     fn met(&mut self, address: &Address, link: Link, server: Server, driver: JoinHandle<()>) -> Up {
         let known = server.run_id.is_some();
-        let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options);
+        let seen = self.shared.seen.clone();
+        let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options, seen);
         let life = match &self.met {
             None => {
                 self.since = if self.heir { Moment::now() } else { Moment::now() - server.uptime };

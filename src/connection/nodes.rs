@@ -1,13 +1,15 @@
 //! Which node a request goes to.
 
+use super::Servers;
 use super::cluster::{Cluster, Keeper, Redirect};
 use super::node::{Live, Node, Shared};
-use super::{Places, Servers};
+use super::places::{Places, Senders};
 use crate::error::Result;
 use crate::keys;
 use crate::options::Options;
 use crate::sync::task::{self, JoinHandle};
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// How many slots of a master are tried, one of which it has for certain.
 const BESIDE: usize = 8;
@@ -104,10 +106,10 @@ impl Nodes {
         beside.iter().step_by(beside.len().div_ceil(BESIDE).max(1)).copied().collect()
     }
 
-    /// The master of `key` may be another by now.
-    pub(super) fn doubt(&self) {
+    /// The server at the other end of the connection of `epoch` may not be the master any more.
+    pub(super) fn doubt(&self, epoch: u64) {
         match self {
-            Self::One(node) => node.doubt(),
+            Self::One(node) => node.doubt(epoch),
             Self::Cluster(cluster) => cluster.redirects.doubt(),
         }
     }
@@ -124,10 +126,13 @@ impl Nodes {
     }
 
     /// Where the messages are heard of the nodes that `servers` leads to.
-    pub(super) fn places(&self, servers: &Servers) -> Places {
+    pub(super) fn places(&self, servers: &Servers, changes: watch::Receiver<()>) -> Places {
         match self {
+            Self::One(_) => Places::Anywhere(servers.clone(), None),
             Self::Cluster(cluster) if cluster.sharded => Places::Masters(cluster.clone()),
-            _ => Places::Anywhere(servers.clone()),
+            Self::Cluster(cluster) => {
+                Places::Anywhere(servers.clone(), Some(Senders { cluster: cluster.clone(), changes }))
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! Where messages are heard: all of them at any node; or, in a cluster that sends each to the nodes of its slot alone, at the
-//! master of that slot.
+//! master of that slot. And where they come from, which in a cluster may be another node.
 
 use super::Servers;
 use super::cluster::Cluster;
@@ -7,13 +7,21 @@ use super::node::Node;
 use crate::keys;
 use crate::options::Options;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The places at which all messages together are heard.
 pub(crate) enum Places {
     #[allow(private_interfaces)]
-    Anywhere(Servers),
+    Anywhere(Servers, Option<Senders>),
     #[allow(private_interfaces)]
     Masters(Cluster),
+}
+
+/// The masters of a cluster, from one of which a message comes.
+pub(super) struct Senders {
+    pub cluster: Cluster,
+    /// That one of them went down or came up, or has other slots.
+    pub changes: watch::Receiver<()>,
 }
 
 /// One of them.
@@ -40,7 +48,7 @@ impl Places {
     /// The one that there is ever.
     pub(crate) fn only(&self) -> Option<Place> {
         match self {
-            Self::Anywhere(servers) => {
+            Self::Anywhere(servers, _) => {
                 Some(Place { name: servers.name().into(), at: At::Anywhere(servers.clone()) })
             }
             Self::Masters(_) => None,
@@ -57,14 +65,24 @@ impl Places {
         layout.masters().map(place).collect()
     }
 
-    /// Ends when there may be others, or others of them have a channel.
+    /// Ends when there may be others, or others of them have a channel, or send its messages.
     pub(crate) async fn changed(&mut self) {
-        if let Self::Masters(cluster) = self
-            && cluster.layout.changed().await.is_ok()
-        {
-            return;
+        let changed = match self {
+            Self::Masters(cluster) => cluster.layout.changed().await,
+            Self::Anywhere(_, Some(senders)) => senders.changes.changed().await,
+            Self::Anywhere(_, None) => std::future::pending().await,
+        };
+        if changed.is_err() {
+            std::future::pending().await
         }
-        std::future::pending().await
+    }
+
+    /// Which connection there is to who sends the messages of `channel`, if that is not who they are heard from: while it is
+    /// another, or none, some may not have been sent at all.
+    pub(crate) fn sender(&self, channel: &str) -> Option<u64> {
+        let Self::Anywhere(_, Some(senders)) = self else { return None };
+        let layout = senders.cluster.layout.borrow();
+        Some(layout.master_of(keys::slot(channel))?.usable(0).ok()?.epoch)
     }
 }
 

@@ -11,8 +11,10 @@ use crate::sync::task::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The replicas of one server, by one connection's reckoning.
@@ -21,7 +23,24 @@ pub(super) struct Replicas {
     /// Another server at that address is not the one.
     run_id: Option<String>,
     options: Options,
+    seen: Seen,
     waiting: Mutex<Waiting>,
+}
+
+/// When which servers were last seen with a replica, also by connections that have ended since. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen(Arc<Mutex<HashMap<String, Moment>>>);
+
+impl Seen {
+    /// Whether that server had one within `lease`. One that was there a moment ago may just be taking the master's place.
+    fn lately(&self, server: &str, connected: bool, lease: Duration) -> bool {
+        let (mut seen, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Moment::now());
+        seen.retain(|_, at| now.since(*at) < lease);
+        if connected {
+            seen.insert(server.to_owned(), now);
+        }
+        seen.contains_key(server)
+    }
 }
 
 #[derive(Default)]
@@ -32,8 +51,6 @@ struct Waiting {
     link: Option<Waits>,
     /// Nobody is to need it any more, so it is not kept.
     ended: bool,
-    /// When a replica was last seen to be connected.
-    seen: Option<Moment>,
 }
 
 /// The connection that waits, and the task that drives it.
@@ -63,8 +80,8 @@ pub(super) enum Reached {
 }
 
 impl Replicas {
-    pub(super) fn new(master: Address, run_id: Option<String>, options: &Options) -> Arc<Self> {
-        Arc::new(Self { master, run_id, options: options.clone(), waiting: Mutex::default() })
+    pub(super) fn new(master: Address, run_id: Option<String>, options: &Options, seen: Seen) -> Arc<Self> {
+        Arc::new(Self { master, run_id, options: options.clone(), seen, waiting: Mutex::default() })
     }
 
     /// Whether enough replicas have what was written before this call. `key` is of no use to anybody.
@@ -100,23 +117,30 @@ impl Replicas {
                 }
                 (std::mem::take(&mut waiting.callers), waiting.link.take())
             };
-            let asked = match link {
-                Some(link) => Some(link),
-                None => self.open().await,
+            let (link, outcome) = match self.ask_by(link, &callers).await {
+                Some((link, outcome)) => (Some(link), outcome),
+                // A connection that failed may still answer later, so it is not used again.
+                None => (None, vec![Reached::Unknown; callers.len()]),
             };
-            let outcome = match &asked {
-                Some(link) => self.ask(&link.connection, &callers).await,
-                None => None,
-            };
-            let known = outcome.is_some();
-            let outcome = outcome.unwrap_or_else(|| vec![Reached::Unknown; callers.len()]);
             for (caller, reached) in callers.into_iter().zip(outcome) {
                 let _ = caller.reply.send(reached);
             }
-            // One that failed may still answer later, so it is not used again.
             let mut waiting = self.waiting();
-            waiting.link = asked.filter(|_| known && !waiting.ended);
+            waiting.link = link.filter(|_| !waiting.ended);
         }
+    }
+
+    /// By the connection that was kept; if that was closed while nobody needed it, by a new one. `None` where the server does
+    /// not say.
+    async fn ask_by(&self, kept: Option<Waits>, callers: &[Caller]) -> Option<(Waits, Vec<Reached>)> {
+        if let Some(link) = kept
+            && let Some(outcome) = self.ask(&link.connection, callers).await
+        {
+            return Some((link, outcome));
+        }
+        let link = self.open().await?;
+        let outcome = self.ask(&link.connection, callers).await?;
+        Some((link, outcome))
     }
 
     async fn open(&self) -> Option<Waits> {
@@ -129,19 +153,24 @@ impl Replicas {
     async fn ask(&self, connection: &MultiplexedConnection, callers: &[Caller]) -> Option<Vec<Reached>> {
         let mut connection = connection.clone();
         let Replication { at_least, within } = self.options.replication();
-        let limit = self.options.response_timeout;
+        let (limit, in_cluster) = (self.options.response_timeout, self.options.sharded.is_some());
         // Where there are none, nothing is written for them.
         let mut write = at_least.is_some() || self.has_replicas(0);
         let (written, needed) = loop {
             let callers = if write { callers } else { &[] };
             let mut asked = redis::pipe();
             for Caller { key, .. } in callers {
+                if in_cluster {
+                    // The record may be here by that alone.
+                    asked.cmd("ASKING");
+                }
                 asked.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
             }
             asked.cmd("ROLE");
-            let asking = connection.send_packed_commands(&asked, 0, callers.len() + 1);
-            let mut written = time::timeout(limit, asking).await.ok()?.ok()?;
-            let connected = match written.pop()? {
+            let each = 1 + usize::from(in_cluster);
+            let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
+            let mut answers = time::timeout(limit, asking).await.ok()?.ok()?;
+            let connected = match answers.pop()? {
                 Value::Array(role) => match role.as_slice() {
                     [Value::BulkString(role), _, Value::Array(replicas)] if role == b"master" => {
                         replicas.len()
@@ -153,6 +182,7 @@ impl Replicas {
             let connected = u32::try_from(connected).unwrap_or(u32::MAX);
             let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
             if write || needed == 0 {
+                let written: Vec<_> = answers.into_iter().skip(each - 1).step_by(each).collect();
                 break (written, needed);
             }
             write = true;
@@ -179,13 +209,9 @@ impl Replicas {
         Some(written.iter().map(of).collect())
     }
 
-    /// One that was there a moment ago may just be taking the master's place.
     fn has_replicas(&self, connected: u32) -> bool {
-        let (mut waiting, now) = (self.waiting(), Moment::now());
-        if connected > 0 {
-            waiting.seen = Some(now);
-        }
-        waiting.seen.is_some_and(|seen| now.since(seen) < self.options.lease)
+        let server = self.run_id.as_deref().unwrap_or(self.master.node());
+        self.seen.lately(server, connected > 0, self.options.lease)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {

@@ -154,7 +154,8 @@ async fn within<T>(
     match (meaning(&error), shard) {
         (Meaning::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
         (Meaning::Elsewhere(redirect), Some(shard)) => {
-            shard.cluster.redirects.meet(redirect);
+            let (host, _) = shard.node.name.rsplit_once(':').unwrap_or((&shard.node.name, ""));
+            shard.cluster.redirects.meet(redirect.met_at(host));
             Err(Unsubscribed::Elsewhere)
         }
         _ => Err(Unsubscribed::Broken),

@@ -286,11 +286,12 @@ async fn a_hold_and_its_waiters_outlive_a_failover() {
     }
 }
 
-/// What was freed without a message is found by a look, once those who wait listen at another node. The lock is of a kind that is
-/// not looked at otherwise, and its lease is long.
+/// What was freed without a message is found by a look, once those who wait listen at another node, or the lock has another
+/// master. It is of a kind that is not looked at otherwise, and its lease is long.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_look_again_when_they_listen_at_another_node() {
-    for &sharded in modes() {
+async fn waiters_look_again_when_the_node_that_they_listen_at_or_the_locks_is_another() {
+    let cases = modes().iter().map(|&sharded| (sharded, true));
+    for (sharded, where_they_listen) in cases.chain([(false, false)]) {
         let mut cluster = Cluster::start(3, 1);
         let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
@@ -317,9 +318,69 @@ async fn waiters_look_again_when_they_listen_at_another_node() {
         assert_eq!(replicas, 1);
         tokio::time::sleep(LOOKED).await;
         assert!(!waiting.is_finished());
-        cluster.masters[heard_at].kill();
+        let lost = if where_they_listen { heard_at } else { cluster.master_of(&name) };
+        cluster.masters[lost].kill();
         in_time("a turn", waiting).await.unwrap().unwrap();
         drop(long);
+    }
+}
+
+/// It knows of no slots, and that says nothing of those that the others have.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_reset_has_no_say() {
+    let cluster = Cluster::start(3, 0);
+    let name_at = |master: usize| {
+        (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == master).unwrap()
+    };
+    for master in &cluster.masters {
+        redis::cmd("CONFIG")
+            .arg(&["SET", "cluster-require-full-coverage", "no"])
+            .exec(&mut master.cli())
+            .unwrap();
+    }
+    let hasty = builder(modes()[0]).response_timeout(Duration::from_millis(500));
+    let client = hasty.connect(cluster.url()).await.unwrap();
+    let guards =
+        [client.lock(name_at(1)).lock().await.unwrap(), client.lock(name_at(2)).lock().await.unwrap()];
+    say(&cluster.masters[0], &["RESET", "HARD"]);
+    let unserved = client.lock(name_at(0));
+    for _ in 0..5 {
+        // Each has the nodes be asked, one after the other, several times.
+        unserved.try_lock().await.unwrap_err();
+        assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
+    }
+    let other = connect(&cluster, modes()[0]).await;
+    assert!(other.lock(name_at(1)).try_lock().await.unwrap().is_none());
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Where names are preferred and there is none, a node is known by its address. (Before Redis 7 there was no such preference.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_name_is_reached_by_its_address() {
+    let cluster = Cluster::start(3, 0);
+    for master in &cluster.masters {
+        let preferred = &["SET", "cluster-preferred-endpoint-type", "hostname"];
+        let _ = redis::cmd("CONFIG").arg(preferred).exec(&mut master.cli());
+    }
+    for &sharded in modes() {
+        let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
+        for n in 0..12 {
+            let name = format!("orders:{n}");
+            let guard = client.lock(&name).lock().await.unwrap();
+            let waiting = waiter(&other, &name);
+            eventually(|| cluster.subscriptions(&channel(&name)) == 1).await;
+            guard.unlock().await.unwrap();
+            in_time("a turn", waiting).await.unwrap();
+        }
+        // Sent on by a redirect that names nobody.
+        let guard = client.lock("moving").lock().await.unwrap();
+        let migration = cluster.migrate("moving", &["moving"]);
+        migration.finish();
+        guard.unlock().await.unwrap();
+        let back = (cluster.master_of("moving") + 1) % 3;
+        cluster.migrate_between("moving", back, cluster.master_of("moving")).finish();
     }
 }
 

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, ClientBuilder, Error, HoldState, Lock, LockGuard, LossReason, Owner};
+use redisson_lock::{
+    Client, ClientBuilder, Error, HoldState, Lock, LockGuard, LossReason, Owner, Replication,
+};
 use tokio_stream::StreamExt;
 
 use crate::support::proxy::{Link, Way, Words};
@@ -272,6 +274,36 @@ async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
+}
+
+/// What a replica did not have in time is given back, and that may come late as any other release.
+#[tokio::test]
+async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
+    let within = Duration::from_millis(1500);
+    let bench = Bench::with(Client::builder().replication(Replication::at_least(1).within(within))).await;
+    let taking = tokio::spawn({
+        let lock = bench.lock.clone();
+        async move { lock.lock().await }
+    });
+    bench.link.answered(1, changes_record).await;
+    bench.proxy.shut_gate_after(0, changes_record);
+    let taken = taking.await.unwrap();
+    assert!(matches!(taken, Err(Error::NotReplicated { .. })), "{taken:?}");
+    bench.proxy.stopped().await;
+    bench.link.hold(Way::ToServer);
+    bench.link.cut_client();
+    bench.proxy.open_gate();
+    bench.next_message().await;
+    assert_eq!(bench.record(), HashMap::new());
+
+    let _replica = Server::replica_of(&bench.server);
+    let guard = bench.lock.lock().await.unwrap();
+    let before = bench.record();
+    bench.link.deliver(changes_record).await;
+    assert_eq!(bench.record(), before);
+    assert_eq!(before, one(&guard, 1));
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -93,6 +93,47 @@ async fn nothing_is_written_for_replicas_where_there_are_none() {
     assert!(matches!(error, Error::NotReplicated { acknowledged: 0, needed: 1, .. }), "{error}");
 }
 
+/// It may be about to take the master's place, and a connection that came after has not met it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_left_is_missed_by_later_connections_too() {
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let client = checking(&master, Replication::any()).await;
+    let lock = client.lock("orders");
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    redis::cmd("REPLICAOF").arg(&["NO", "ONE"]).exec(&mut replica.cli()).unwrap();
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut master.cli()).unwrap();
+    match lock.lock().await {
+        Err(Error::NotReplicated { acknowledged: 0, needed: 1, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Servers and what is between close what is idle for long.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_closed_while_nobody_needed_it_is_made_anew() {
+    let master = Server::start();
+    let _replica = Server::replica_of(&master);
+    let client = checking(&master, Replication::any()).await;
+    let lock = client.lock("orders");
+    let mut cli = master.cli();
+    for _ in 0..3 {
+        lock.lock().await.unwrap().unlock().await.unwrap();
+        let mut killed = 0;
+        eventually(|| {
+            let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut cli).unwrap();
+            for line in list.lines().filter(|line| line.contains(" cmd=wait ")) {
+                let id = line.split_once("id=").and_then(|(_, rest)| rest.split_once(' ')).unwrap().0;
+                let _ = redis::cmd("CLIENT").arg(&["KILL", "ID", id]).exec(&mut cli);
+                killed += 1;
+            }
+            killed > 0
+        })
+        .await;
+    }
+    lock.lock().await.unwrap().unlock().await.unwrap();
+}
+
 /// The replica has to come to itself first.
 async fn eventually_replicated(client: &Client) {
     let lock = client.lock("another");

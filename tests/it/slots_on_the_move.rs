@@ -222,8 +222,41 @@ async fn replicas_are_asked_for_a_slot_on_its_way_by_one_that_stays() {
         let name = tags(&cluster, 0, 1).remove(0);
         let migration = cluster.migrate(&name, &[]);
         let guard = client.lock(&name).lock().await.unwrap_or_else(|error| panic!("{replicas}: {error}"));
+        // Written where the record is, which takes it for the asking.
+        assert_eq!(migration.to.calls("wait"), replicas as u64, "{replicas}");
         guard.unlock().await.unwrap();
         migration.finish();
+    }
+}
+
+/// Records of one slot that is on its way can't be asked for together, as some of them are there already. Each is renewed by
+/// itself, and no more often than else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_that_stays_on_its_way_keeps_its_holds() {
+    const LEASE: Duration = Duration::from_millis(1500);
+    let cluster = Cluster::start(3, 0);
+    let client = Client::builder().watchdog_timeout(LEASE).connect(cluster.url()).await.unwrap();
+    let tag = tags(&cluster, 0, 1).remove(0);
+    let names = ["first", "second", "third"].map(|name| format!("{{{tag}}}{name}"));
+    let mut guards = Vec::new();
+    for name in &names {
+        guards.push(client.lock(name).lock().await.unwrap());
+    }
+    let migration = cluster.migrate(&tag, &[&names[0]]);
+    // All are in doubt at one time then, and asked for at one time.
+    redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut migration.from.cli()).unwrap();
+    let until = Instant::now() + 3 * LEASE;
+    eventually(|| {
+        assert!(guards.iter().all(|guard| guard.state().is_live()));
+        Instant::now() > until
+    })
+    .await;
+    let asked = migration.to.calls("asking");
+    // Once in a third of a lease, from a half of it on.
+    assert!((5..=20).contains(&asked), "{asked} questions in {:?}", 3 * LEASE);
+    migration.finish();
+    for guard in guards {
+        guard.unlock().await.unwrap();
     }
 }
 
