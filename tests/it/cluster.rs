@@ -294,10 +294,20 @@ async fn waiters_look_again_when_the_node_that_they_listen_at_or_the_locks_is_an
     for (sharded, where_they_listen) in cases.chain([(false, false)]) {
         let mut cluster = Cluster::start(3, 1);
         let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
-        let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
         let values = [Kryo5.encode("x")];
-        let long = client.group_lock(&name, &values).with_lease(Duration::from_secs(600));
-        let long = long.lock().await.unwrap();
+        let (builder, url) = (builder(sharded), cluster.url());
+        let (lock, wanted) = (name.clone(), values.clone());
+        // Who holds it ends, and tells nobody.
+        let holder = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(async {
+                let lock = builder.connect(url).await.unwrap().group_lock(&lock, &wanted);
+                std::mem::forget(lock.with_lease(Duration::from_secs(600)).lock().await.unwrap());
+            });
+            runtime.shutdown_background();
+        });
+        tokio::task::spawn_blocking(|| holder.join().unwrap()).await.unwrap();
+        let other = connect(&cluster, sharded).await;
         let waiting = {
             let lock = other.group_lock(&name, &values);
             tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
@@ -321,7 +331,6 @@ async fn waiters_look_again_when_the_node_that_they_listen_at_or_the_locks_is_an
         let lost = if where_they_listen { heard_at } else { cluster.master_of(&name) };
         cluster.masters[lost].kill();
         in_time("a turn", waiting).await.unwrap().unwrap();
-        drop(long);
     }
 }
 

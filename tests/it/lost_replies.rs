@@ -281,8 +281,9 @@ async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
 async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
     let within = Duration::from_millis(1500);
     let bench = Bench::with(Client::builder().replication(Replication::at_least(1).within(within))).await;
+    let lock = bench.lock.with_owner(&Owner::unique());
     let taking = tokio::spawn({
-        let lock = bench.lock.clone();
+        let lock = lock.clone();
         async move { lock.lock().await }
     });
     bench.link.answered(1, changes_record).await;
@@ -297,7 +298,7 @@ async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
     assert_eq!(bench.record(), HashMap::new());
 
     let _replica = Server::replica_of(&bench.server);
-    let guard = bench.lock.lock().await.unwrap();
+    let guard = lock.lock().await.unwrap();
     let before = bench.record();
     bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), before);

@@ -117,8 +117,10 @@ async fn a_connection_that_was_closed_while_nobody_needed_it_is_made_anew() {
     let client = checking(&master, Replication::any()).await;
     let lock = client.lock("orders");
     let mut cli = master.cli();
-    for _ in 0..3 {
+    for n in 1..=3 {
         lock.lock().await.unwrap().unlock().await.unwrap();
+        // The release asks, too, when its caller has gone on.
+        eventually(|| master.calls("wait") == 2 * n).await;
         let mut killed = 0;
         eventually(|| {
             let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut cli).unwrap();
