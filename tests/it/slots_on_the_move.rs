@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, HoldState, LossReason};
+use redisson_lock::{Client, HoldState, LossReason, Replication};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -208,25 +208,50 @@ async fn a_master_that_gives_slots_away_one_by_one_is_listened_to_again_at_once(
     eventually(|| cluster.channels("redisson*").is_empty()).await;
 }
 
-/// An acquire whose slot is on its way is counted by what is written beside it, in another slot of that master; and the first of
-/// those may be another's by now, which nobody here has met yet.
+/// An acquire in a slot that is about to be a master's is counted by what is written beside it there.
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_asked_for_a_slot_on_its_way_by_one_that_stays() {
+async fn replicas_are_asked_for_a_slot_that_is_on_its_way_to_their_master() {
     for replicas in [0, 1] {
         let cluster = Cluster::start(3, replicas);
-        let lowest_of_second = 16384_u16.div_ceil(3);
-        let key = (0..).map(|n| format!("k{n}")).find(|key| slot(key) == lowest_of_second).unwrap();
-        assert_eq!(cluster.master_of(&key), 1);
         let client = Client::connect(cluster.url()).await.unwrap();
-        cluster.migrate_between(&key, 1, 2).finish();
         let name = tags(&cluster, 0, 1).remove(0);
         let migration = cluster.migrate(&name, &[]);
         let guard = client.lock(&name).lock().await.unwrap_or_else(|error| panic!("{replicas}: {error}"));
-        // Written where the record is, which takes it for the asking.
         assert_eq!(migration.to.calls("wait"), replicas as u64, "{replicas}");
         guard.unlock().await.unwrap();
         migration.finish();
     }
+}
+
+/// One whose slot leaves meanwhile takes nothing new any more, so that is written in another slot of that master; and the first of
+/// those may be another's by now, which nobody here has met yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn replicas_are_asked_for_a_slot_that_leaves_by_one_that_stays() {
+    let cluster = Cluster::start(3, 1);
+    let lowest_of_second = 16384_u16.div_ceil(3);
+    let key = (0..).map(|n| format!("k{n}")).find(|key| slot(key) == lowest_of_second).unwrap();
+    let within = Replication::any().within(Duration::from_secs(5));
+    let client = Client::builder().replication(within).connect(cluster.url()).await.unwrap();
+    cluster.migrate_between(&key, 1, 2).finish();
+    let tags = tags(&cluster, 1, 2);
+    let (master, replica) = (&cluster.masters[1], &cluster.replicas[1]);
+    let taking = |name: &str| {
+        let lock = client.lock(name);
+        tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
+    };
+    replica.stop_signal();
+    let ahead = taking(&tags[0]);
+    let waits = || redis::cmd("INFO").arg("clients").query::<String>(&mut master.cli()).unwrap();
+    eventually(|| waits().contains("blocked_clients:1")).await;
+    // It is asked for once the one ahead of it has its answer.
+    let behind = taking(&tags[1]);
+    eventually(|| redis::cmd("EXISTS").arg(&tags[1]).query(&mut master.cli()).unwrap()).await;
+    let migration = cluster.migrate_between(&tags[1], 1, 0);
+    replica.cont();
+    for taking in [ahead, behind] {
+        taking.await.unwrap();
+    }
+    migration.finish();
 }
 
 /// Records of one slot that is on its way can't be asked for together, as some of them are there already. Each is renewed by
