@@ -142,6 +142,14 @@ async fn who_may_not_publish_is_told_by_the_unlock() {
     }
 }
 
+#[tokio::test]
+async fn who_may_not_choose_the_database_is_told_what_is_missing() {
+    let server = Server::start();
+    let url = format!("{}/3", user(&server, "+@all -select ~* &*"));
+    let error = refused(TIMEOUT, builder().connect(url), "NOPERM", "docs/deployment.md").await;
+    assert!(error.to_string().contains("select"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_not_subscribe_is_told_by_the_call_that_has_to_wait() {
     let server = Server::start();
@@ -325,7 +333,8 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
     for server in [&group.master, &group.replica] {
         user(server, "+@all ~* &*");
     }
-    user(sentinel, "+@all ~* &*");
+    // As docs/deployment.md has it.
+    user(sentinel, "+sentinel|master");
     run(sentinel, "ACL SETUSER default resetpass >first");
     let url = group.url();
     let error = builder().connect(&url).await.unwrap_err();
