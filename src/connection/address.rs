@@ -225,7 +225,10 @@ pub(super) fn read(url: &str) -> Result<ConnectionInfo> {
         }
     };
     if let Some(parsed) = redis::parse_redis_url(url) {
-        if parsed.query_pairs().any(|(name, _)| !known.contains(&&*name)) {
+        let before_path = !parsed.username().is_empty() || parsed.password().is_some();
+        if before_path && known.contains(&"user")
+            || parsed.query_pairs().any(|(name, _)| !known.contains(&&*name))
+        {
             return Err(Error::misuse(format!(
                 "bad URL: {instead}; nothing else may stand behind a `?`. {ENCODED}"
             )));
@@ -294,6 +297,7 @@ mod tests {
             ("redis+unix:///s?database=3", "?db=3"),
             ("unix:///s?db=3&password=canary", "pass=p"),
             ("redis://h:1/0#canary", "redis-sentinel://"),
+            ("unix://user:canary@localhost/s", "pass=p"),
             ("redis+unix:///s#canary", "redis-sentinel://"),
             ("redis://user:12?canary@h", "%3F"),
             ("redis://user:12#canary@h", "%23"),

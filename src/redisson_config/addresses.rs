@@ -8,7 +8,8 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
 /// Where servers are, and who the client is to them.
-#[derive(Debug, Default)]
+#[cfg_attr(test, derive(Debug))]
+#[derive(Default)]
 pub(super) struct Servers {
     pub way: Way,
     /// `host:port,host:port`, or the path of a socket as URLs have it.
@@ -107,10 +108,10 @@ fn decoded(text: &str, bad: &impl Fn(&str) -> Error) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::redisson_config::value::Value;
+    use crate::redisson_config::value::{Content, Value};
 
     fn read(addresses: &[&str]) -> Result<Servers> {
-        let value = Value { class: None, content: super::super::value::Content::Map(Vec::new()) };
+        let value = Value { class: None, content: Content::Map(Vec::new()) };
         let addresses: Vec<_> = addresses.iter().map(|&address| address.to_owned()).collect();
         Servers::read(&Section::new("s", &value).unwrap(), "address", &addresses)
     }

@@ -134,7 +134,7 @@ impl RedissonConfig {
         &self.warnings
     }
 
-    /// In the place of Java's key stores and its other settings of TLS.
+    /// In the place of Java's key stores, and of all else that the file says of TLS.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.builder = self.builder.tls(tls);
         self.without(Need::Tls)
@@ -721,7 +721,10 @@ mod tests {
                 "in the clear",
             ),
             ("sentinelServersConfig: {sentinelAddresses: [a], sentinelPassword: canary}", "masterName"),
-            ("singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}", "NO_SUCH_VARIABLE_HERE"),
+            (
+                "singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}",
+                "`singleServerConfig.address`: the variable `NO_SUCH_VARIABLE_HERE`",
+            ),
             ("singleServerConfig: {address: a, commandMapper: !<com.example.C> {}}", "commandMapper"),
         ] {
             let message = misuse(bad);

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use yaml_rust2::parser::{Event, EventReceiver, Parser, Tag};
 use yaml_rust2::scanner::TScalarStyle;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Value {
     pub class: Option<String>,
     pub content: Content,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(test, derive(Debug))]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Content {
     Null,
     Text(String),

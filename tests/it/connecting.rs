@@ -404,7 +404,15 @@ async fn of_replicated_servers_the_master_is_found_and_followed() {
     let alone = format!("redis-replicated://{}", master.address());
     let error = builder().connect(alone).await.unwrap_err().to_string();
     assert!(error.contains("it is a replica"), "{error}");
-    for bad in ["redis-replicated://", "redis-replicated://a,,b", "redis-replicated://a/x"] {
+    for bad in [
+        "redis-replicated://",
+        "redis-replicated://a,,b",
+        "redis-replicated://a/x",
+        "redis-replicated://a/0?db=3",
+        "redis-sentinel://a?db=3#m",
+        "redis-sentinel://a/0?db=3#m",
+        "redis-cluster://a?db=3",
+    ] {
         let misuse = builder().connect(bad).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{bad}: {misuse:?}");
     }
