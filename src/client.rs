@@ -330,7 +330,8 @@ impl ClientBuilder {
 
     /// Connects to where a [`redis::Client`](crate::redis::Client) of yours does: as the same user, to the same database, by TLS if
     /// it does. The version of the protocol, the timeouts and the socket's settings are this crate's own. That it is to trust any
-    /// certificate counts unless [`tls`](Self::tls) says otherwise.
+    /// certificate counts unless [`tls`](Self::tls) says otherwise. A text is read by that crate, which passes over what it does not
+    /// know (`?database=3`); [`connect`](Self::connect) does not.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {

@@ -22,6 +22,7 @@ pub struct Tls {
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
     pub(crate) server_name: Option<String>,
     pub(crate) unverified: bool,
+    pub(crate) unnamed: bool,
 }
 
 impl Tls {
@@ -45,6 +46,13 @@ impl Tls {
         Self { server_name: Some(name.into()), ..self }
     }
 
+    /// Takes a certificate for any name, if an authority signed it that is trusted: what others call `CA_ONLY`. Whoever has one
+    /// of that authority, for whatever name, can be the server to the client; a warning at each connection says so. For an
+    /// authority that signs for these servers alone, given by [`certificate_authorities`](Self::certificate_authorities).
+    pub fn danger_accept_any_server_name(self) -> Self {
+        Self { unnamed: true, ..self }
+    }
+
     /// Takes whatever certificate the server shows. Whoever can get between it and this client can then read all, be the server
     /// to the client, and learn its password; a warning at each connection says so. For trying things out only.
     pub fn danger_accept_any_certificate(self) -> Self {
@@ -58,6 +66,7 @@ impl fmt::Debug for Tls {
             .field("certificate_authorities", &self.authorities.is_some())
             .field("identity", &self.identity.is_some())
             .field("server_name", &self.server_name)
+            .field("danger_accept_any_server_name", &self.unnamed)
             .field("danger_accept_any_certificate", &self.unverified)
             .finish()
     }

@@ -1,7 +1,9 @@
 //! Where the server is and how to get in.
 
+use super::connect_error;
 use super::secure::Connector;
-use super::{connect_error, socket};
+use super::socket::{self, Stream};
+use crate::clock::Moment;
 use crate::credentials::{Credentials, Source};
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
@@ -10,7 +12,7 @@ use crate::tls::Tls;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    RedisConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult,
 };
 use std::fmt;
 use std::pin::Pin;
@@ -41,7 +43,7 @@ impl<'a> Access<'a> {
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
 pub(super) struct Address {
-    info: ConnectionInfo,
+    info: Arc<ConnectionInfo>,
     /// In the place of those in `info`.
     credentials: Option<Source>,
     /// How the connection is made a secure one, if it is to be.
@@ -88,7 +90,8 @@ impl Address {
         // RESP2 serves every Redis, and the supervisor sees a drop without RESP3's help.
         let redis = named.clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = addr.to_string();
-        Ok(Self { info: info.set_addr(addr).set_redis_settings(redis), credentials, secure, node })
+        let info = Arc::new(info.set_addr(addr).set_redis_settings(redis));
+        Ok(Self { info, credentials, secure, node })
     }
 
     /// The server's address as text.
@@ -98,15 +101,15 @@ impl Address {
 
     /// Another server that is got into in the same way.
     pub(super) fn at(&self, host: String, port: u16) -> Self {
-        let info = self.info.clone().set_addr(ConnectionAddr::Tcp(host, port));
-        Self { node: info.addr().to_string(), info, ..self.clone() }
+        let info = ConnectionInfo::clone(&self.info).set_addr(ConnectionAddr::Tcp(host, port));
+        Self { node: info.addr().to_string(), info: Arc::new(info), ..self.clone() }
     }
 
     /// The same server, got into with the credentials of `other`, if that has any.
     pub(super) fn known_as(&self, other: &Self) -> Option<Self> {
         let settings = other.info.redis_settings().clone().set_db(0);
         let any = other.credentials.is_some() || settings.password().is_some();
-        let info = self.info.clone().set_redis_settings(settings);
+        let info = Arc::new(ConnectionInfo::clone(&self.info).set_redis_settings(settings));
         any.then(|| Self { info, credentials: other.credentials.clone(), ..self.clone() })
     }
 
@@ -152,78 +155,107 @@ impl Address {
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, Driver)> {
-        self.within(options.connect_timeout, async {
-            let stream = socket::open(self.info.addr(), self.secure.as_deref(), options).await?;
-            // The response timeout is ours, so that a request can go on being waited for.
-            let config = config.set_response_timeout(None).set_connection_timeout(None);
-            let (connection, driver) =
-                MultiplexedConnection::new_with_config(&settings, stream, config).await?;
-            let driver: Driver = Box::pin(driver);
-            Ok((connection, driver))
-        })
-        .await
+        // The response timeout is ours, so that a request can go on being waited for.
+        let config = config.set_response_timeout(None).set_connection_timeout(None);
+        let (connection, driver) = self
+            .begun(options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
+            .await?;
+        let driver: Driver = Box::pin(driver);
+        Ok((connection, driver))
     }
 
     /// A new connection for subscriptions.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
-        self.within(options.connect_timeout, async {
-            let stream = socket::open(self.info.addr(), self.secure.as_deref(), options).await?;
-            redis::aio::PubSub::new(&self.settings(), stream).await
-        })
-        .await
+        let settings = self.settings();
+        self.begun(options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 
-    async fn within<T>(
+    /// What `begin` makes of a stream to the server, in time.
+    async fn begun<T, F: Future<Output = RedisResult<T>>>(
         &self,
-        limit: Duration,
-        connecting: impl Future<Output = Result<T, redis::RedisError>>,
+        options: &Options,
+        begin: impl FnOnce(Box<dyn Stream>) -> F,
     ) -> Result<T> {
-        match time::timeout(limit, connecting).await {
-            Ok(done) => done.map_err(|e| connect_error(&e, &self.node)),
-            Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit }),
+        let limit = options.connect_timeout;
+        let until = Moment::now() + limit;
+        let failed = |error: RedisError| connect_error(&error, &self.node);
+        let late = || Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit };
+        let opening = time::timeout(limit, socket::open(self.info.addr(), options));
+        let mut stream = opening.await.map_err(|_| late())?.map_err(|error| failed(error.into()))?;
+        if let Some(connector) = &self.secure {
+            let securing = time::timeout(until.remaining(), connector.secure(self.host(), stream));
+            stream = securing.await.map_err(|_| self.no_greeting(limit))?.map_err(|e| failed(e.into()))?;
         }
+        let begun = time::timeout(until.remaining(), begin(stream));
+        begun.await.map_err(|_| late())?.map_err(failed)
+    }
+
+    /// A server without TLS waits for a line of its own protocol to end.
+    fn no_greeting(&self, limit: Duration) -> Error {
+        let reason = format!(
+            "no answer to TLS's greeting within {limit:?}: does the server speak TLS at this port? Else use redis://"
+        );
+        Error::Unavailable { phase: Phase::Connect, node: self.node.clone(), reason }
     }
 }
 
-/// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs.
+/// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs; what it would pass over is refused,
+/// because locks of another database are other locks.
 pub(super) fn read(url: &str) -> Result<ConnectionInfo> {
     // Only the scheme goes into an error: the rest may hold a password.
-    let Some((scheme, rest)) = url.split_once("://") else {
+    let Some((scheme, _)) = url.split_once("://") else {
         return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
     };
-    let info = match scheme {
-        "redis" | "valkey" | "unix" | "redis+unix" | "valkey+unix" => understood(url)?,
-        "rediss" | "valkeys" if rest.contains('#') => {
-            return Err(Error::misuse(
-                "nothing may follow a `#` here: what `#insecure` means elsewhere is `Tls::danger_accept_any_certificate`",
-            ));
-        }
-        // Without TLS of its own the crate does not take these.
-        "rediss" | "valkeys" => {
-            let info = understood(format!("redis://{rest}"))?;
-            match info.addr().clone() {
-                ConnectionAddr::Tcp(host, port) => {
-                    info.set_addr(ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None })
-                }
-                _ => info,
-            }
-        }
+    let (known, instead) = match scheme {
+        "redis" | "valkey" | "rediss" | "valkeys" => (
+            &["protocol"][..],
+            "the database stands behind the host as in redis://host:6379/3, user and password before it",
+        ),
+        "unix" | "redis+unix" | "valkey+unix" => (
+            &["protocol", "db", "user", "pass"][..],
+            "a unix socket's database, user and password are ?db=3&user=u&pass=p",
+        ),
         other => {
             return Err(Error::misuse(format!(
-                "unknown URL scheme `{}`: use redis://, rediss:// or redis+unix://",
+                "unknown URL scheme `{}`: use redis:// or rediss://, redis+unix://, or, with TLS as rediss-.., \
+                 redis-sentinel://, redis-cluster:// or redis-replicated://",
                 other.escape_debug()
             )));
         }
     };
-    Ok(info)
+    if let Some(parsed) = redis::parse_redis_url(url) {
+        let before_path = !parsed.username().is_empty() || parsed.password().is_some();
+        if before_path && known.contains(&"user")
+            || parsed.query_pairs().any(|(name, _)| !known.contains(&&*name))
+        {
+            return Err(Error::misuse(format!(
+                "bad URL: {instead}; nothing else may stand behind a `?`. {ENCODED}"
+            )));
+        }
+        if parsed.fragment().is_some() {
+            return Err(Error::misuse(format!(
+                "bad URL: nothing may stand behind a `#` here: for a master by its name use redis-sentinel://, and in the place \
+                 of `#insecure` `Tls::danger_accept_any_certificate`. {ENCODED}"
+            )));
+        }
+    }
+    understood(url)
 }
+
+const ENCODED: &str = "(In a user and a password @ : / # ? and % are written %40 %3A %2F %23 %3F and %25.)";
 
 /// The same of whatever the redis crate takes.
 pub(super) fn understood(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
-    server
-        .into_connection_info()
-        .map_err(|e| Error::misuse(format!("bad URL: {}", e.detail().unwrap_or(e.category()))))
+    server.into_connection_info().map_err(|error| {
+        // Its text begins with words of the crate's own. What may follow is from the URL.
+        let text = error.to_string();
+        let why = text.split(" - ").next().unwrap_or_default();
+        match cfg!(not(feature = "tls")) && why.contains("TLS") {
+            true => Error::misuse("TLS needs this crate's feature `tls`, which is off"),
+            false => Error::misuse(format!("bad URL: {why}. {ENCODED}")),
+        }
+    })
 }
 
 impl fmt::Debug for Address {
@@ -252,6 +284,46 @@ mod tests {
                     assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
                 }
                 other => panic!("{bad}: {other:?}"),
+            }
+        }
+    }
+
+    /// It would be locks of database 0, which are others.
+    #[test]
+    fn what_the_redis_crate_passes_over_is_misuse_with_what_to_write() {
+        for (url, what) in [
+            ("redis://h:6379?db=3", "redis://host:6379/3"),
+            ("rediss://h?database=canary", "redis://host:6379/3"),
+            ("redis+unix:///s?database=3", "?db=3"),
+            ("unix:///s?db=3&password=canary", "pass=p"),
+            ("redis://h:1/0#canary", "redis-sentinel://"),
+            ("unix://user:canary@localhost/s", "pass=p"),
+            ("redis+unix:///s#canary", "redis-sentinel://"),
+            ("redis://user:12?canary@h", "%3F"),
+            ("redis://user:12#canary@h", "%23"),
+            ("redis://user:can/ary@h", "%2F"),
+            ("redis://h/notanumber", "Invalid database number"),
+            ("redis://h?protocol=canary", "protocol"),
+            ("redis-cluster+x://canary", "redis-sentinel://, redis-cluster:// or redis-replicated://"),
+        ] {
+            match Address::parse(url, Access::default()) {
+                Err(Error::Misuse { message }) => {
+                    assert!(message.contains(what) && !message.contains("canary"), "{url}: {message}");
+                    assert!(!message.contains("invalid client config"), "{message}");
+                }
+                other => panic!("{url}: {other:?}"),
+            }
+        }
+        for fine in ["redis://h/3?protocol=resp3", "redis+unix:///s?db=3&user=u&pass=p&protocol=2"] {
+            assert_eq!(read(fine).unwrap().redis_settings().db(), 3);
+        }
+        for url in ["rediss://h", "valkeys://h:7"] {
+            let addr = read(url).map(|info| info.addr().clone());
+            match cfg!(feature = "tls") {
+                true => {
+                    assert!(matches!(addr, Ok(ConnectionAddr::TcpTls { insecure: false, .. })), "{addr:?}")
+                }
+                false => assert!(addr.unwrap_err().to_string().contains("feature `tls`")),
             }
         }
     }

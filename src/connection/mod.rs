@@ -33,8 +33,6 @@ pub(crate) use commands::{Answer, Connection, Failure, Limit};
 pub(crate) use link::packed;
 pub(crate) use places::{Place, Places};
 pub(crate) use redis::IntoConnectionInfo;
-#[cfg(all(test, shuttle))]
-pub(crate) use secure::Connector;
 pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
@@ -115,6 +113,9 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         // The crate replaces the server's code where it could not choose a database.
         Meaning::Refused { message, .. } if message.starts_with("Authentication required") => {
             Error::Refused { phase, node, code: "NOAUTH".into(), message }
+        }
+        Meaning::Refused { message, .. } if message.contains("no permissions to run") => {
+            Error::Refused { phase, node, code: "NOPERM".into(), message }
         }
         Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }

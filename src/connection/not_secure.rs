@@ -13,7 +13,7 @@ impl Connector {
     }
 
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
-    pub(super) async fn secure<S: Stream + 'static>(&self, _: &str, _: S) -> io::Result<Box<dyn Stream>> {
+    pub(super) async fn secure(&self, _: &str, _: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
         match *self {}
     }
 }

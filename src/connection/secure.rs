@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
@@ -21,7 +22,8 @@ use tracing::{debug, warn};
 pub(crate) struct Connector {
     connector: TlsConnector,
     name: Option<ServerName<'static>>,
-    unverified: bool,
+    /// What is told at each connection.
+    danger: Option<&'static str>,
 }
 
 impl Connector {
@@ -31,7 +33,9 @@ impl Connector {
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| bad("no version of the protocol", &error))?;
+        let mut danger = None;
         let config = if tls.unverified {
+            danger = Some("the server's certificate is NOT verified: anybody may be at the other end");
             config.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider)))
         } else {
             let mut roots = RootCertStore::empty();
@@ -51,7 +55,17 @@ impl Connector {
                     debug!(taken, "certificate authorities of the operating system");
                 }
             }
-            config.with_root_certificates(roots)
+            if tls.unnamed {
+                danger = Some(
+                    "the server's name is NOT verified: anybody with a certificate of the authority may be at the other end",
+                );
+                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| bad("the certificate authorities", &error))?;
+                config.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+            } else {
+                config.with_root_certificates(roots)
+            }
         };
         let config = match &tls.identity {
             None => config.with_no_client_auth(),
@@ -67,16 +81,12 @@ impl Connector {
         let name = tls.server_name.clone().map(|name| {
             ServerName::try_from(name).map_err(|_| Error::misuse("TLS: the server name is no name of a host"))
         });
-        Ok(Self { connector: Arc::new(config).into(), name: name.transpose()?, unverified: tls.unverified })
+        Ok(Self { connector: Arc::new(config).into(), name: name.transpose()?, danger })
     }
 
-    pub(super) async fn secure<S: Stream + 'static>(
-        &self,
-        host: &str,
-        stream: S,
-    ) -> io::Result<Box<dyn Stream>> {
-        if self.unverified {
-            warn!(host, "the server's certificate is NOT verified: anybody may be at the other end");
+    pub(super) async fn secure(&self, host: &str, stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+        if let Some(danger) = self.danger {
+            warn!(host, "{danger}");
         }
         let name = match &self.name {
             Some(name) => name.clone(),
@@ -170,5 +180,50 @@ impl ServerCertVerifier for Anything {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Takes a certificate for any name that is good otherwise.
+#[derive(Debug)]
+struct AnyName(Arc<WebPkiServerVerifier>);
+
+impl ServerCertVerifier for AnyName {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        // The name is what is looked at last, so that all else is good where only it is wrong.
+        match self.0.verify_server_cert(certificate, chain, name, ocsp, now) {
+            Err(rustls::Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => Ok(ServerCertVerified::assertion()),
+            outcome => outcome,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
     }
 }

@@ -1,6 +1,5 @@
 //! The one place that opens a socket.
 
-use super::secure::Connector;
 use crate::options::Options;
 use redis::ConnectionAddr;
 use std::time::Duration;
@@ -11,11 +10,7 @@ use tokio::net::TcpStream;
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-pub(super) async fn open(
-    address: &ConnectionAddr,
-    secure: Option<&Connector>,
-    options: &Options,
-) -> std::io::Result<Box<dyn Stream>> {
+pub(super) async fn open(address: &ConnectionAddr, options: &Options) -> std::io::Result<Box<dyn Stream>> {
     match address {
         ConnectionAddr::Tcp(host, port) => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
@@ -28,10 +23,7 @@ pub(super) async fn open(
             socket.set_tcp_user_timeout(Some(options.response_timeout * 3))?;
             #[cfg(not(target_os = "linux"))]
             let _ = options;
-            match secure {
-                Some(connector) => connector.secure(host, stream).await,
-                None => Ok(Box::new(stream)),
-            }
+            Ok(Box::new(stream))
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),

@@ -1,8 +1,11 @@
 //! Redisson's own configuration file: what it says of servers and locks, for a client here. Nothing of it is passed over in
 //! silence.
 
+mod addresses;
 mod file;
+mod value;
 
+use self::addresses::{Servers, Way};
 use self::file::{OF_NO_MEANING, Section, bad, with_variables};
 use crate::client::{Client, ClientBuilder};
 use crate::credentials::Credentials;
@@ -11,11 +14,22 @@ use crate::options::Replication;
 use crate::tls::Tls;
 use std::fmt;
 use tracing::warn;
-use yaml_rust2::{Yaml, YamlLoader};
+
+/// The kinds of servers.
+const MODES: [&str; 6] = [
+    "singleServerConfig",
+    "sentinelServersConfig",
+    "clusterServersConfig",
+    "masterSlaveServersConfig",
+    "replicatedServersConfig",
+    // By its older name.
+    "elasticacheServersConfig",
+];
 
 /// Redisson's configuration file, YAML or JSON, for one server, sentinels, a cluster, replicated servers, or a master with
 /// slaves. What it says about servers, credentials, timeouts and locks counts here as there; `${NAME}` and
-/// `${NAME:-default}` stand for variables of the environment.
+/// `${NAME:-default}` stand for variables of the environment. (Java's system properties are not known here: a value that is
+/// needed and has a variable that is not set is an error.)
 ///
 /// What is of no meaning here (threads, pools, codecs) is named by [`warnings`](Self::warnings). What would be needed and can't
 /// be taken from the file, because it is Java's own (a key store, a class), is an error of [`connect`](Self::connect) unless it is
@@ -32,6 +46,7 @@ use yaml_rust2::{Yaml, YamlLoader};
 #[derive(Clone)]
 pub struct RedissonConfig {
     scheme: &'static str,
+    way: Way,
     user: Option<String>,
     password: Option<String>,
     sentinel_user: Option<String>,
@@ -56,14 +71,14 @@ impl RedissonConfig {
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) where it is neither YAML nor JSON, names no servers or a kind of them that is not supported, has a value
-    /// of the wrong type, or names a variable that is not set.
+    /// of the wrong type, has something twice in two ways, or needs a variable that is not set.
     pub fn parse(text: &str) -> Result<Self> {
-        let text = with_variables(text, |name| std::env::var(name).ok())?;
-        let documents =
-            YamlLoader::load_from_str(&text).map_err(|error| bad(&format!("is not YAML: {error}")))?;
-        let mut whole = Section::new("", documents.first().unwrap_or(&Yaml::Null))?;
+        let file =
+            value::read(&with_variables(text, |name| std::env::var(name).ok())).map_err(|e| bad(&e))?;
+        let mut whole = Section::new("", &file)?;
         let mut config = Self {
             scheme: "redis",
+            way: Way::Plain,
             user: None,
             password: None,
             sentinel_user: None,
@@ -73,23 +88,20 @@ impl RedissonConfig {
             needs: Vec::new(),
             warnings: Vec::new(),
         };
-        let modes = [
-            "singleServerConfig",
-            "sentinelServersConfig",
-            "clusterServersConfig",
-            "masterSlaveServersConfig",
-            "replicatedServersConfig",
-            // By its older name.
-            "elasticacheServersConfig",
-        ];
         let mut named = Vec::new();
-        for mode in modes {
-            if let Some(yaml) = whole.take(mode) {
-                named.push((mode, Section::new(mode, yaml)?));
+        for mode in MODES {
+            if let Some(value) = whole.take(mode) {
+                named.push((mode, Section::new(mode, value)?));
             }
         }
-        let [(mode, mut servers)] = <[_; 1]>::try_from(named)
-            .map_err(|named| bad(&format!("names {} kinds of servers, and must name one", named.len())))?;
+        let [(mode, mut servers)] = <[_; 1]>::try_from(named).map_err(|named| {
+            bad(&format!(
+                "names {} kinds of servers, and must name one: {}. (Of an application.yml of Spring's it is the text in it that is \
+                 handed over, not the whole.)",
+                named.len(),
+                MODES[..5].join(", ")
+            ))
+        })?;
         match mode {
             "singleServerConfig" => config.single(&mut servers, "address")?,
             "masterSlaveServersConfig" => {
@@ -109,7 +121,9 @@ impl RedissonConfig {
         config.locks(&mut whole, mode != "singleServerConfig")?;
         // In later versions of Redisson some of that stands outside of the servers' part.
         for section in [&mut servers, &mut whole] {
-            config.access(section, &text)?;
+            config.access(section)?;
+            config.security(section)?;
+            config.names(section)?;
             config.rest(section);
         }
         Ok(config)
@@ -120,7 +134,7 @@ impl RedissonConfig {
         &self.warnings
     }
 
-    /// In the place of Java's key stores and its other settings of TLS.
+    /// In the place of Java's key stores, and of all else that the file says of TLS.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.builder = self.builder.tls(tls);
         self.without(Need::Tls)
@@ -184,19 +198,30 @@ impl RedissonConfig {
     /// One server.
     fn single(&mut self, section: &mut Section<'_>, key: &str) -> Result<()> {
         let address = section.text(key)?.ok_or_else(|| section.bad(key, "is missing"))?;
-        let hosts = self.hosts(section, key, vec![address], ["redis", "rediss"])?;
+        let servers = Servers::read(section, key, &[address])?;
+        let hosts = self.servers(section, key, servers, ["redis", "rediss", "redis+unix"])?;
         let database = section.number("database")?.unwrap_or(0);
-        self.place = format!("{hosts}/{database}");
+        self.place = match self.way {
+            Way::Unix => format!("{hosts}?db={database}"),
+            Way::Plain | Way::Tls => format!("{hosts}/{database}"),
+        };
         Ok(())
     }
 
     fn sentinels(&mut self, section: &mut Section<'_>) -> Result<()> {
-        let addresses = section.texts("sentinelAddresses")?;
-        let hosts =
-            self.hosts(section, "sentinelAddresses", addresses, ["redis-sentinel", "rediss-sentinel"])?;
+        let key = "sentinelAddresses";
+        let addresses = section.texts(key)?;
+        let mut sentinels = Servers::read(section, key, &addresses)?;
+        // What stands there is the sentinels' own.
+        let in_address = (sentinels.user.take(), sentinels.password.take());
+        let hosts = self.servers(section, key, sentinels, ["redis-sentinel", "rediss-sentinel", ""])?;
         let name = section.text("masterName")?.ok_or_else(|| section.bad("masterName", "is missing"))?;
-        self.sentinel_user = section.text("sentinelUsername")?;
-        self.sentinel_password = section.text("sentinelPassword")?;
+        let keys = (section.text("sentinelUsername")?, section.text("sentinelPassword")?);
+        if keys.1.as_deref().is_some_and(is_encrypted) {
+            return Err(section.bad("sentinelPassword", ENCRYPTED));
+        }
+        (self.sentinel_user, self.sentinel_password) = agreed(in_address, keys)
+            .ok_or_else(|| section.bad("sentinelPassword", "the addresses say something else"))?;
         section.no_nat()?;
         let database = section.number("database")?.unwrap_or(0);
         self.place = format!("{hosts}/{database}#{name}");
@@ -204,9 +229,10 @@ impl RedissonConfig {
     }
 
     fn replicated(&mut self, section: &mut Section<'_>) -> Result<()> {
-        let addresses = section.texts("nodeAddresses")?;
-        let schemes = ["redis-replicated", "rediss-replicated"];
-        let hosts = self.hosts(section, "nodeAddresses", addresses, schemes)?;
+        let key = "nodeAddresses";
+        let addresses = section.texts(key)?;
+        let nodes = Servers::read(section, key, &addresses)?;
+        let hosts = self.servers(section, key, nodes, ["redis-replicated", "rediss-replicated", ""])?;
         section.no_nat()?;
         let database = section.number("database")?.unwrap_or(0);
         self.place = format!("{hosts}/{database}");
@@ -214,10 +240,17 @@ impl RedissonConfig {
     }
 
     fn cluster(&mut self, section: &mut Section<'_>) -> Result<()> {
-        let addresses = section.texts("nodeAddresses")?;
-        self.place = self.hosts(section, "nodeAddresses", addresses, ["redis-cluster", "rediss-cluster"])?;
+        let key = "nodeAddresses";
+        let addresses = section.texts(key)?;
+        let nodes = Servers::read(section, key, &addresses)?;
+        self.place = self.servers(section, key, nodes, ["redis-cluster", "rediss-cluster", ""])?;
         match section.text("shardedSubscriptionMode")?.as_deref() {
-            None | Some("AUTO") => {}
+            None => self.warn(
+                section.name("shardedSubscriptionMode")
+                    + ": is not said, so messages are sharded where the cluster can, as Redisson has it from 3.22 on; beside an \
+                       older one `.configure(|builder| builder.sharded_messages(false))`",
+            ),
+            Some("AUTO") => {}
             Some(mode @ ("ON" | "OFF")) => {
                 self.builder = self.builder.clone().sharded_messages(mode == "ON");
             }
@@ -230,40 +263,44 @@ impl RedissonConfig {
         }
     }
 
-    /// `host:port,host:port`, all by TLS or none.
-    fn hosts(
+    /// Where they are; `schemes` without TLS, with it, and for a unix socket.
+    fn servers(
         &mut self,
         section: &Section<'_>,
         key: &str,
-        addresses: Vec<String>,
-        [plain, secure]: [&'static str; 2],
+        servers: Servers,
+        schemes: [&'static str; 3],
     ) -> Result<String> {
-        let mut hosts = Vec::new();
-        for address in &addresses {
-            let (scheme, host) = address.split_once("://").unwrap_or(("redis", address));
-            let scheme = match scheme {
-                "redis" | "valkey" => plain,
-                "rediss" | "valkeys" => secure,
-                _ => return Err(section.bad(key, "an address begins with redis:// or rediss://")),
-            };
-            if host.contains('@') {
-                return Err(section.bad(key, "who the client is stands in `username` and `password`"));
+        let [plain, tls, unix] = schemes;
+        self.way = servers.way;
+        self.scheme = match servers.way {
+            Way::Plain => plain,
+            Way::Tls => tls,
+            Way::Unix if unix.is_empty() => {
+                return Err(section.bad(key, "a unix socket has one server: `singleServerConfig`"));
             }
-            if hosts.is_empty() {
-                self.scheme = scheme;
-            } else if self.scheme != scheme {
-                return Err(section.bad(key, "some addresses are by TLS, and some are not"));
-            }
-            hosts.push(host.trim_end_matches('/'));
+            Way::Unix => unix,
+        };
+        if servers.more {
+            self.warn(
+                section.name(key)
+                    + ": what stands behind the port is dropped, as Redisson does; the database is `database`",
+            );
         }
-        match hosts.is_empty() {
-            true => Err(section.bad(key, "is missing")),
-            false => Ok(hosts.join(",")),
-        }
+        (self.user, self.password) = (servers.user, servers.password);
+        Ok(servers.place)
     }
 
     /// What goes for all locks.
     fn locks(&mut self, section: &mut Section<'_>, replicas: bool) -> Result<()> {
+        if let Some(class) = section.class("codec", "Kryo5Codec") {
+            self.warn(format!(
+                "{} is {}: keys of maps and values of groups (`Client::map_entry`, `Client::group_lock`) have to be given as \
+                 it encodes them, by a `Codec` that does the same",
+                section.name("codec"),
+                class.name
+            ));
+        }
         let mut builder = self.builder.clone();
         if let Some(lease) = section.milliseconds("lockWatchdogTimeout")? {
             builder = builder.watchdog_timeout(lease);
@@ -284,55 +321,105 @@ impl RedissonConfig {
         Ok(())
     }
 
-    /// Who the client is, how it is let in, and how its names are mapped.
-    fn access(&mut self, section: &mut Section<'_>, text: &str) -> Result<()> {
-        self.user = section.text("username")?.or(self.user.take());
-        self.password = section.text("password")?.or(self.password.take());
+    /// Who the client is, and how long it waits for its servers.
+    fn access(&mut self, section: &mut Section<'_>) -> Result<()> {
+        let before = (self.user.take(), self.password.take());
+        let keys = (section.text("username")?, section.text("password")?);
+        (self.user, self.password) = agreed(before, keys)
+            .ok_or_else(|| section.bad("password", "another place of the file says something else"))?;
+        if self.password.as_deref().is_some_and(is_encrypted) {
+            self.password = None;
+            self.needs.push((Need::Credentials, section.name("password") + ": " + ENCRYPTED));
+        }
         if let Some(timeout) = section.milliseconds("timeout")? {
             self.builder = self.builder.clone().response_timeout(timeout);
         }
         if let Some(timeout) = section.milliseconds("connectTimeout")? {
             self.builder = self.builder.clone().connect_timeout(timeout);
         }
-        for key in ["sslTruststore", "sslKeystore", "sslTrustManagerFactory", "sslKeyManagerFactory"] {
-            if section.take(key).is_some() {
-                let what = section.name(key)
-                    + ": Java's; give the certificates as PEM by `RedissonConfig::tls`, and `Tls::certificate_authorities` or `Tls::identity`";
-                self.needs.push((Need::Tls, what));
-            }
+        if let Some(class) = section.class("credentialsResolver", "DefaultCredentialsResolver") {
+            let what = format!(
+                "{} is {}: give what it says by `RedissonConfig::credentials`",
+                section.name("credentialsResolver"),
+                class.name
+            );
+            self.needs.push((Need::Credentials, what));
         }
+        Ok(())
+    }
+
+    /// Whom the client trusts.
+    fn security(&mut self, section: &mut Section<'_>) -> Result<()> {
+        let stores = ["sslTruststore", "sslKeystore", "sslTrustManagerFactory", "sslKeyManagerFactory"];
+        let stores = stores.map(|key| section.take(key).map(|_| key));
         for key in ["sslTruststorePassword", "sslKeystorePassword", "sslKeystoreType"] {
             section.take(key);
         }
-        let unverified = section.text("sslVerificationMode")?.is_some_and(|mode| mode != "STRICT")
-            | (section.switch("sslEnableEndpointIdentification")? == Some(false));
-        if unverified {
-            self.warn(
-                section.name("sslVerificationMode")
-                    + ": certificates are verified here, unless `RedissonConfig::tls` says otherwise",
-            );
+        let mode = section.text("sslVerificationMode")?.filter(|mode| mode != "STRICT");
+        let endpoint = section.switch("sslEnableEndpointIdentification")? == Some(false);
+        let any_name = mode.as_ref().map(|_| "sslVerificationMode");
+        let any_name = any_name.or(endpoint.then_some("sslEnableEndpointIdentification"));
+        if self.way != Way::Tls {
+            for key in stores.into_iter().flatten().chain(any_name) {
+                self.warn(section.name(key) + ": is of no meaning for addresses without TLS");
+            }
+            return Ok(());
         }
-        if let Some(class) = section.class("credentialsResolver", text, "DefaultCredentialsResolver") {
-            let what = format!("{class}: give what it says by `RedissonConfig::credentials`");
-            self.needs.push((Need::Credentials, what));
+        let also = match any_name {
+            Some(key) => format!("; and `Tls::danger_accept_any_server_name` for {}", section.name(key)),
+            None => String::new(),
+        };
+        for key in stores.into_iter().flatten() {
+            let what = section.name(key)
+                + ": Java's; give the certificates as PEM by `RedissonConfig::tls`, and `Tls::certificate_authorities` or `Tls::identity`"
+                + &also;
+            self.needs.push((Need::Tls, what));
         }
-        if let Some(class) = section.class("commandMapper", text, "DefaultCommandMapper") {
-            return Err(bad(&format!("{class}: commands that have other names are not supported")));
+        if let Some(key) = any_name {
+            self.builder = self.builder.clone().tls(Tls::new().danger_accept_any_server_name());
+            if mode.as_deref() != Some("CA_ONLY") {
+                self.warn(
+                    section.name(key)
+                        + ": who signed the server's certificate is verified here all the same, only its name is not; \
+                           `RedissonConfig::tls` with `Tls::certificate_authorities` says whom to trust",
+                );
+            }
         }
-        let prefix =
-            section.peek("nameMapper").and_then(|mapper| mapper["prefix"].as_str().map(str::to_owned));
-        if let Some(class) = section.class("nameMapper", text, "DefaultNameMapper") {
-            match prefix {
-                Some(prefix) => {
-                    self.warn(format!(
-                        "{class}: taken for one that puts its prefix before a name, and does nothing else"
-                    ));
-                    self.builder = self.builder.clone().name_mapper(move |name| format!("{prefix}{name}"));
-                }
-                None => {
-                    let what = format!("{class}: give what it does by `RedissonConfig::name_mapper`");
-                    self.needs.push((Need::NameMapper, what));
-                }
+        Ok(())
+    }
+
+    /// What a name becomes in Redis.
+    fn names(&mut self, section: &mut Section<'_>) -> Result<()> {
+        if let Some(class) = section.class("commandMapper", "DefaultCommandMapper") {
+            let why = format!("is {}: commands that have other names are not supported", class.name);
+            return Err(section.bad("commandMapper", &why));
+        }
+        let Some(class) = section.class("nameMapper", "DefaultNameMapper") else { return Ok(()) };
+        let is = format!("{} is {}", section.name("nameMapper"), class.name);
+        let prefix = match class.properties {
+            [(name, value)] if name == "prefix" && !value.is_null() => {
+                Some(section.text_of("nameMapper", value)?)
+            }
+            _ => None,
+        };
+        let builder = self.builder.clone();
+        match prefix {
+            Some(prefix) if class.is_redissons("PrefixNameMapper") => {
+                self.builder = builder.name_mapper(move |name| match name.starts_with(&prefix) {
+                    true => name.to_owned(),
+                    false => format!("{prefix}{name}"),
+                });
+            }
+            Some(prefix) => {
+                self.warn(format!(
+                    "{is}: taken for one that puts its prefix before every name, also before one that begins with it already, and \
+                     does nothing else; give what it does by `RedissonConfig::name_mapper` if that is not so"
+                ));
+                self.builder = builder.name_mapper(move |name| format!("{prefix}{name}"));
+            }
+            None => {
+                let what = format!("{is}: give what it does by `RedissonConfig::name_mapper`");
+                self.needs.push((Need::NameMapper, what));
             }
         }
         Ok(())
@@ -350,6 +437,25 @@ impl RedissonConfig {
             self.warnings.push(format!("{name}: unknown"));
         }
     }
+}
+
+const ENCRYPTED: &str = "is encrypted as Redisson PRO does it, which is not known here: \
+                         give it by `RedissonConfig::credentials`, that of sentinels in the clear";
+
+fn is_encrypted(password: &str) -> bool {
+    password.starts_with("{aes}")
+}
+
+/// User and password by what two places say, if they do not say different things.
+fn agreed(
+    one: (Option<String>, Option<String>),
+    other: (Option<String>, Option<String>),
+) -> Option<(Option<String>, Option<String>)> {
+    let both = |one: Option<String>, other: Option<String>| match (one, other) {
+        (Some(one), Some(other)) if one != other => None,
+        (one, other) => Some(one.or(other)),
+    };
+    Some((both(one.0, other.0)?, both(one.1, other.1)?))
 }
 
 /// As Redisson takes them: none without a password.
@@ -406,6 +512,7 @@ mod tests {
                 "rediss-cluster",
                 "a:6379,b:6379",
             ),
+            ("singleServerConfig: {address: 'redis+uds:///a b', database: 3}", "redis+unix", "/a%20b?db=3"),
             (
                 "masterSlaveServersConfig: {masterAddress: 'redis://m:1', slaveAddresses: ['redis://s:1']}",
                 "redis",
@@ -446,25 +553,146 @@ mod tests {
         let config = parsed(
             "threads: 16\ncodec: !<org.redisson.codec.Kryo5Codec> {}\nsingleServerConfig: {address: a, pool: 1}",
         );
-        assert_eq!(
-            config.warnings,
-            ["`singleServerConfig.pool`: unknown", "of no meaning here: threads, codec"]
+        assert_eq!(config.warnings, ["`singleServerConfig.pool`: unknown", "of no meaning here: threads"]);
+    }
+
+    #[track_caller]
+    fn warns(text: &str, expected: &[&str]) {
+        let warnings = parsed(text).warnings;
+        assert_eq!(warnings.len(), expected.len(), "{text}: {warnings:?}");
+        for (warning, expected) in warnings.iter().zip(expected) {
+            assert!(warning.contains(expected), "{text}: {warning}");
+        }
+    }
+
+    #[test]
+    fn what_is_another_here_is_a_warning() {
+        warns(
+            "codec: !<org.redisson.codec.JsonJacksonCodec> {}\nsingleServerConfig: {address: a}",
+            &["JsonJacksonCodec"],
         );
+        warns("codec: !<com.acme.Kryo5Codec> {}\nsingleServerConfig: {address: a}", &["com.acme.Kryo5Codec"]);
+        warns("clusterServersConfig: {nodeAddresses: [a]}", &["sharded_messages(false)"]);
+        warns("clusterServersConfig: {nodeAddresses: [a], shardedSubscriptionMode: AUTO}", &[]);
+        warns("singleServerConfig: {address: 'redis://a:1/3'}", &["`database`"]);
+        // Of no meaning to Redisson either.
+        for setting in
+            ["sslTruststore: 'file:/trust.jks'", "sslVerificationMode: NONE", "sslKeystore: 'file:/k'"]
+        {
+            let key = setting.split(':').next().unwrap();
+            let text = format!("singleServerConfig: {{address: 'redis://a:1', {setting}}}");
+            warns(&text, &[key]);
+            assert_eq!(parsed(&text).needs, []);
+        }
+    }
+
+    fn needs(text: &str) -> Vec<Need> {
+        parsed(text).needs.into_iter().map(|(need, _)| need).collect()
+    }
+
+    fn with(line: &str) -> String {
+        format!("singleServerConfig:\n  address: rediss://a\n  {line}\n")
     }
 
     #[test]
     fn what_is_javas_is_asked_for() {
-        let with = |line: &str| parsed(&format!("singleServerConfig:\n  address: rediss://a\n  {line}\n"));
-        let needs = |line: &str| with(line).needs.into_iter().map(|(need, _)| need).collect::<Vec<_>>();
-        assert_eq!(needs("sslTruststore: file:/trust.jks"), [Need::Tls]);
-        assert_eq!(needs("credentialsResolver: !<com.example.Vault> {}"), [Need::Credentials]);
-        assert_eq!(needs("nameMapper: !<com.example.Mapper> {}"), [Need::NameMapper]);
-        assert_eq!(needs("nameMapper: !<org.redisson.api.DefaultNameMapper> {}"), []);
-        assert_eq!(needs("nameMapper: null"), []);
-        let prefixed = with("nameMapper: !<com.example.Prefix> {prefix: 'app:'}");
-        assert!(prefixed.needs.is_empty() && prefixed.warnings[0].contains("com.example.Prefix"));
-        let given = with("nameMapper: !<com.example.Mapper> {}").name_mapper(str::to_owned);
+        for (line, expected) in [
+            ("sslTruststore: file:/trust.jks", vec![Need::Tls]),
+            ("credentialsResolver: !<com.example.Vault> {}", vec![Need::Credentials]),
+            ("credentialsResolver: !<org.redisson.config.DefaultCredentialsResolver> {}", vec![]),
+            ("password: '{aes}abcd'", vec![Need::Credentials]),
+            ("nameMapper: !<com.example.Mapper> {}", vec![Need::NameMapper]),
+            ("nameMapper: !<com.example.DefaultNameMapper> {}", vec![Need::NameMapper]),
+            ("nameMapper: !<org.redisson.api.DefaultNameMapper> {}", vec![]),
+            ("nameMapper: null", vec![]),
+        ] {
+            assert_eq!(needs(&with(line)), expected, "{line}");
+        }
+        let given = parsed(&with("nameMapper: !<com.example.Mapper> {}")).name_mapper(str::to_owned);
         assert!(given.needs.is_empty());
+        let json = r#"{"singleServerConfig":{"address":"a","nameMapper":{"class":"com.example.Mapper"}}}"#;
+        assert_eq!(needs(json), [Need::NameMapper]);
+    }
+
+    /// The sections have the same names in them: each counts for itself.
+    #[test]
+    fn a_class_is_that_of_its_own_section() {
+        for (key, default, need) in [
+            ("nameMapper", "org.redisson.config.DefaultNameMapper", Need::NameMapper),
+            ("credentialsResolver", "org.redisson.config.DefaultCredentialsResolver", Need::Credentials),
+        ] {
+            let both = |inner: &str, outer: &str| {
+                format!(
+                    "singleServerConfig:\n  address: a\n  {key}: !<{inner}> {{}}\n{key}: !<{outer}> {{}}\n"
+                )
+            };
+            assert_eq!(needs(&both(default, "com.acme.X")), [need]);
+            assert_eq!(needs(&both("com.acme.X", default)), [need]);
+            assert_eq!(needs(&both(default, default)), []);
+        }
+        let text = "singleServerConfig:\n  address: a\n  commandMapper: !<org.redisson.config.DefaultCommandMapper> {}\n\
+                    commandMapper: !<com.acme.X> {}\n";
+        assert!(misuse(text).contains("com.acme.X"));
+    }
+
+    #[test]
+    fn a_mapper_that_is_made_of_a_prefix_is_understood() {
+        let own = parsed(&with("nameMapper: !<org.redisson.config.PrefixNameMapper> {prefix: 'app:'}"));
+        assert!(own.needs.is_empty() && own.warnings.is_empty(), "{own:?}");
+        let theirs = parsed(&with("nameMapper: !<com.example.Prefix> {prefix: 'app:'}"));
+        assert!(theirs.needs.is_empty());
+        let warning = &theirs.warnings[0];
+        for word in ["com.example.Prefix", "begins with it", "RedissonConfig::name_mapper"] {
+            assert!(warning.contains(word), "{warning}");
+        }
+        for unknown in [
+            "com.example.Prefix> {prefix: 'app:', suffix: x}",
+            "org.redisson.config.PrefixNameMapper> {}",
+            "org.redisson.config.PrefixNameMapper> {prefix: null}",
+        ] {
+            assert_eq!(needs(&with(&format!("nameMapper: !<{unknown}"))), [Need::NameMapper], "{unknown}");
+        }
+    }
+
+    #[test]
+    fn names_of_servers_are_verified_as_far_as_the_file_says() {
+        let any_name = |config: &RedissonConfig| {
+            format!("{:?}", config.builder).contains("danger_accept_any_server_name: true")
+        };
+        for (line, expected) in [
+            ("sslVerificationMode: STRICT", (false, None)),
+            ("sslVerificationMode: CA_ONLY", (true, None)),
+            ("sslVerificationMode: NONE", (true, Some("sslVerificationMode"))),
+            ("sslEnableEndpointIdentification: true", (false, None)),
+            ("sslEnableEndpointIdentification: false", (true, Some("sslEnableEndpointIdentification"))),
+        ] {
+            let config = parsed(&with(line));
+            assert_eq!(any_name(&config), expected.0, "{line}");
+            assert_eq!(config.warnings.len(), usize::from(expected.1.is_some()), "{line}");
+            assert!(expected.1.is_none_or(|key| config.warnings[0].contains(key)), "{line}");
+        }
+        let both = parsed(&with("sslTruststore: file:/t\n  sslVerificationMode: CA_ONLY"));
+        assert!(both.needs[0].1.contains("Tls::danger_accept_any_server_name"), "{:?}", both.needs);
+    }
+
+    #[test]
+    fn who_the_client_is_may_stand_in_the_address() {
+        let known = |text: &str| {
+            let config = parsed(text);
+            assert!(!format!("{config:?}").contains("canary"));
+            (config.user, config.password)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        let of = |keys: &str| format!("singleServerConfig: {{address: 'redis://u:canary@h:1'{keys}}}");
+        assert_eq!(known(&of("")), (some("u"), some("canary")));
+        assert_eq!(known(&of(", username: u, password: canary")), (some("u"), some("canary")));
+        for other in [", password: canary2", ", username: v"] {
+            assert!(!misuse(&of(other)).contains("canary"));
+        }
+        assert_eq!(known("singleServerConfig: {address: a, password: 0123}").1, some("0123"));
+        let sentinels = "sentinelServersConfig: {sentinelAddresses: ['redis://canary@a:1'], masterName: m, password: canary2}";
+        let config = parsed(sentinels);
+        assert_eq!((config.password, config.sentinel_password), (some("canary2"), some("canary")));
     }
 
     #[test]
@@ -472,22 +700,43 @@ mod tests {
         for (bad, what) in [
             ("", "names"),
             ("a: [", "YAML"),
-            ("threads: 1", "0 kinds"),
+            ("threads: 1", "replicatedServersConfig"),
+            ("spring: {redis: {redisson: {config: 'x: 1'}}}", "Spring"),
             ("singleServerConfig: {}", "singleServerConfig.address"),
             ("singleServerConfig: {address: 'http://a'}", "redis://"),
             ("singleServerConfig: {address: a, timeout: soon}", "number"),
-            ("singleServerConfig: {address: 'redis://:canary@a'}", "`password`"),
+            ("singleServerConfig: {address: 'redis+uds:///s', address: 'redis+uds:///t'}", "twice"),
+            ("replicatedServersConfig: {nodeAddresses: ['redis+uds:///s']}", "singleServerConfig"),
             ("singleServerConfig: {address: a}\nclusterServersConfig: {nodeAddresses: [a]}", "2 kinds"),
             ("clusterServersConfig: {nodeAddresses: ['redis://a', 'rediss://b']}", "TLS"),
             ("clusterServersConfig: {nodeAddresses: [a], natMap: {a: b}}", "natMap"),
+            ("clusterServersConfig: {nodeAddresses: [a], natMapper: !<com.acme.Nat> {}}", "natMapper"),
+            ("replicatedServersConfig: {nodeAddresses: [a], natMapper: !<com.acme.Nat> {}}", "natMapper"),
+            (
+                r#"{"sentinelServersConfig":{"sentinelAddresses":["a"],"masterName":"m","natMapper":{"class":"x.Nat"}}}"#,
+                "natMapper",
+            ),
+            (
+                "sentinelServersConfig: {sentinelAddresses: [a], masterName: m, sentinelPassword: '{aes}canary'}",
+                "in the clear",
+            ),
             ("sentinelServersConfig: {sentinelAddresses: [a], sentinelPassword: canary}", "masterName"),
-            ("singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}", "NO_SUCH_VARIABLE_HERE"),
+            (
+                "singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}",
+                "`singleServerConfig.address`: the variable `NO_SUCH_VARIABLE_HERE`",
+            ),
             ("singleServerConfig: {address: a, commandMapper: !<com.example.C> {}}", "commandMapper"),
         ] {
             let message = misuse(bad);
             assert!(message.contains(what) && !message.contains("canary"), "{bad}: {message}");
         }
-        let value = |name: &str| (name == "HOST").then(|| "h:1".to_owned());
-        assert_eq!(with_variables("a ${HOST} ${PORT:-6379} $x", value).unwrap(), "a h:1 6379 $x");
+        for fine in [
+            "singleServerConfig: {address: a} # ${NO_SUCH_VARIABLE_HERE}",
+            "singleServerConfig: {address: a, clientName: '${NO_SUCH_VARIABLE_HERE}'}",
+            r#"{"clusterServersConfig":{"nodeAddresses":["a"],"natMapper":{"class":"org.redisson.api.DefaultNatMapper"}}}"#,
+            "clusterServersConfig: {nodeAddresses: [a], natMap: {}, natMapper: !<org.redisson.api.DefaultNatMapper> {}}",
+        ] {
+            parsed(fine);
+        }
     }
 }

@@ -80,6 +80,44 @@ async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
     guard.unlock().await.unwrap();
 }
 
+/// Redisson's own leaves a name alone that begins with the prefix; of others that is not known.
+#[tokio::test]
+async fn a_mapper_that_is_made_of_a_prefix_leads_to_its_keys() {
+    let server = Server::start();
+    let keys = || {
+        let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
+        keys.sort();
+        keys
+    };
+    for (class, expected) in [
+        ("org.redisson.config.PrefixNameMapper", ["app:n", "app:o"]),
+        ("com.example.Prefix", ["app:app:o", "app:n"]),
+    ] {
+        let file = format!(
+            "singleServerConfig:\n  address: '{}'\nnameMapper: !<{class}>\n  prefix: 'app:'\n",
+            server.url()
+        );
+        let client = RedissonConfig::parse(&file).unwrap().connect().await.unwrap();
+        let held = (client.lock("n").lock().await.unwrap(), client.lock("app:o").lock().await.unwrap());
+        assert_eq!(keys(), expected, "{class}");
+        held.0.unlock().await.unwrap();
+        held.1.unlock().await.unwrap();
+    }
+}
+
+/// As Java's classes for addresses read it.
+#[tokio::test]
+async fn who_the_client_is_may_stand_in_an_address() {
+    let server = Server::with_args(&["--requirepass", "s/e c+ret@1"]);
+    let file =
+        |known: &str| format!("singleServerConfig: {{address: 'redis://{known}@{}'}}", server.address());
+    for known in ["s%2Fe+c%2Bret%401", ":s%2Fe%20c%2Bret%401", "default:s%2Fe+c%2Bret%401"] {
+        RedissonConfig::parse(&file(known)).unwrap().connect().await.unwrap();
+    }
+    let wrong = RedissonConfig::parse(&file("s%2Fe+c+ret%401")).unwrap().connect().await;
+    assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
+}
+
 async fn excludes(client: &Client, java: &JavaClient, what: &str, watchdog: u64) {
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();

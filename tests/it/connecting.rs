@@ -142,6 +142,14 @@ async fn who_may_not_publish_is_told_by_the_unlock() {
     }
 }
 
+#[tokio::test]
+async fn who_may_not_choose_the_database_is_told_what_is_missing() {
+    let server = Server::start();
+    let url = format!("{}/3", user(&server, "+@all -select ~* &*"));
+    let error = refused(TIMEOUT, builder().connect(url), "NOPERM", "docs/deployment.md").await;
+    assert!(error.to_string().contains("select"), "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_not_subscribe_is_told_by_the_call_that_has_to_wait() {
     let server = Server::start();
@@ -325,7 +333,8 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
     for server in [&group.master, &group.replica] {
         user(server, "+@all ~* &*");
     }
-    user(sentinel, "+@all ~* &*");
+    // As docs/deployment.md has it.
+    user(sentinel, "+sentinel|master");
     run(sentinel, "ACL SETUSER default resetpass >first");
     let url = group.url();
     let error = builder().connect(&url).await.unwrap_err();
@@ -395,7 +404,15 @@ async fn of_replicated_servers_the_master_is_found_and_followed() {
     let alone = format!("redis-replicated://{}", master.address());
     let error = builder().connect(alone).await.unwrap_err().to_string();
     assert!(error.contains("it is a replica"), "{error}");
-    for bad in ["redis-replicated://", "redis-replicated://a,,b", "redis-replicated://a/x"] {
+    for bad in [
+        "redis-replicated://",
+        "redis-replicated://a,,b",
+        "redis-replicated://a/x",
+        "redis-replicated://a/0?db=3",
+        "redis-sentinel://a?db=3#m",
+        "redis-sentinel://a/0?db=3#m",
+        "redis-cluster://a?db=3",
+    ] {
         let misuse = builder().connect(bad).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{bad}: {misuse:?}");
     }

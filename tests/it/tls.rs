@@ -105,16 +105,24 @@ async fn sentinels_and_clusters_are_reached_by_tls() {
     let secrets = authority.secrets(&authority.sign(&["127.0.0.1"], |_| {}));
     let (_master, port) = Server::with_tls(&secrets, &[]);
     let (_sentinel, port) = Server::sentinel_with_tls(&secrets, port);
-    let sentinels = format!("rediss-sentinel://127.0.0.1:{port}#orders");
+    let (sentinel, sentinels) =
+        (format!("rediss://127.0.0.1:{port}"), format!("rediss-sentinel://127.0.0.1:{port}#orders"));
 
-    let (node, port) = Server::with_tls(&secrets, &["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
-    add_slots(&node, 0..=16383);
+    let (server, port) = Server::with_tls(&secrets, &["--cluster-enabled", "yes", "--tls-cluster", "yes"]);
+    add_slots(&server, 0..=16383);
     let ready = || {
-        let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut node.cli()).unwrap();
+        let info: String = redis::cmd("CLUSTER").arg("INFO").query(&mut server.cli()).unwrap();
         info.contains("cluster_state:ok")
     };
     eventually(ready).await;
-    let cluster = format!("rediss-cluster://127.0.0.1:{port}");
+    let (node, cluster) =
+        (format!("rediss://127.0.0.1:{port}"), format!("rediss-cluster://127.0.0.1:{port}"));
+
+    // Also by what a client of the redis crate takes.
+    let by = || Client::builder().tls(authority.trusted()).connect_timeout(TIMEOUT);
+    by().connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap();
+    by().connect_to_cluster([node.as_str()]).await.unwrap();
+    untrusted(Client::builder().connect_timeout(TIMEOUT).connect_to_cluster([node]).await);
 
     for url in [sentinels, cluster] {
         let (one, other) = (
@@ -152,6 +160,24 @@ async fn a_server_that_is_not_to_be_trusted_is_told_with_the_remedy() {
     connect(&url, Tls::new().danger_accept_any_certificate()).await.unwrap();
 }
 
+#[tokio::test]
+async fn any_server_name_is_taken_but_not_any_authority_or_time() {
+    let (authority, other) = (Authority::new("one"), Authority::new("two"));
+    let (_server, url) = authority.serve(&authority.sign(&["redis.example.org"], |_| {}), false);
+    untrusted(connect(&url, authority.trusted()).await);
+    let any = authority.trusted().danger_accept_any_server_name();
+    connect(&url, any.clone()).await.unwrap().lock("n").lock().await.unwrap().unlock().await.unwrap();
+    for tls in [other.trusted(), Tls::new()] {
+        let told = untrusted(connect(&url, tls.danger_accept_any_server_name()).await);
+        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+    }
+    let expired =
+        authority.sign(&["redis.example.org"], |params| params.not_after = date_time_ymd(2020, 1, 1));
+    let (_server, url) = authority.serve(&expired, false);
+    let told = untrusted(connect(&url, any).await);
+    assert!(told.contains("renew"), "{told}");
+}
+
 /// As the redis crate has it: what it says of trust counts where the settings say nothing.
 #[tokio::test]
 async fn an_address_of_the_redis_crate_keeps_its_tls() {
@@ -164,6 +190,8 @@ async fn an_address_of_the_redis_crate_keeps_its_tls() {
     builder().tls(authority.trusted()).connect_to(address(false)).await.unwrap();
     untrusted(builder().connect_to(address(false)).await);
     builder().connect_to(address(true)).await.unwrap();
+    builder().tls(authority.trusted()).connect_to(url.as_str()).await.unwrap();
+    untrusted(builder().connect_to(url).await);
     untrusted(builder().tls(Tls::new()).connect_to(address(true)).await);
     let identity = authority.sign(&["127.0.0.1"], |_| {});
     let (_sentinel, port) = Server::sentinel_with_tls(&authority.secrets(&identity), port);
@@ -195,8 +223,10 @@ async fn one_side_with_tls_and_one_without_is_told_in_time() {
     let plain = server.url().replace("redis://", "rediss://");
     let began = Instant::now();
     // The server waits for a line of its own protocol to end.
-    let error = connect(&plain, authority.trusted()).await;
-    assert!(matches!(error, Err(Error::TimedOut { .. })), "{error:?}");
+    let error = connect(&plain, authority.trusted()).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    let told = error.to_string();
+    assert!(told.contains("TLS at this port") && told.contains("redis://"), "{told}");
     let error = Client::builder().connect_timeout(TIMEOUT).connect(url.replace("rediss", "redis")).await;
     assert!(matches!(error, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{error:?}");
     assert!(began.elapsed() < 3 * TIMEOUT);

@@ -42,7 +42,7 @@ where
 {
     let told = TellOnPanic { name: name.to_owned(), seed };
     let mut config = Config::new();
-    config.stack_size = 0x40000;
+    config.stack_size = 0x80000;
     config.failure_persistence = shuttle::FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(200_000);
     config.silence_warnings = true;

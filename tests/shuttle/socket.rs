@@ -1,20 +1,15 @@
 //! In the place of `src/connection/socket.rs`: the way to the server of these tests.
 
-use crate::connection::Connector;
 use crate::options::Options;
 use crate::shuttled::server;
 use redis::ConnectionAddr;
-use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A byte stream to the server.
 #[allow(dead_code)]
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-pub(super) async fn open(
-    _address: &ConnectionAddr,
-    _secure: Option<&Connector>,
-    _options: &Options,
-) -> std::io::Result<DuplexStream> {
-    server::connect().await
+pub(super) async fn open(_address: &ConnectionAddr, _options: &Options) -> std::io::Result<Box<dyn Stream>> {
+    Ok(Box::new(server::connect().await?))
 }
