@@ -113,6 +113,11 @@ impl<'a> Section<'a> {
         Ok(Self { of, left: map.iter().map(|(name, value)| (name.as_str(), value)).collect() })
     }
 
+    /// The whole file.
+    pub(super) fn is_outer(&self) -> bool {
+        self.of.is_empty()
+    }
+
     pub(super) fn name(&self, key: &str) -> String {
         if self.of.is_empty() { format!("`{key}`") } else { format!("`{}.{key}`", self.of) }
     }

@@ -325,8 +325,12 @@ impl RedissonConfig {
     fn access(&mut self, section: &mut Section<'_>) -> Result<()> {
         let before = (self.user.take(), self.password.take());
         let keys = (section.text("username")?, section.text("password")?);
-        (self.user, self.password) = agreed(before, keys)
-            .ok_or_else(|| section.bad("password", "another place of the file says something else"))?;
+        (self.user, self.password) = match section.is_outer() {
+            // As in Java.
+            true => (keys.0.or(before.0), keys.1.or(before.1)),
+            false => agreed(before, keys)
+                .ok_or_else(|| section.bad("password", "the addresses say something else"))?,
+        };
         if self.password.as_deref().is_some_and(is_encrypted) {
             self.password = None;
             self.needs.push((Need::Credentials, section.name("password") + ": " + ENCRYPTED));
@@ -543,6 +547,9 @@ mod tests {
         }
         assert_eq!((config.user.as_deref(), config.password.as_deref()), (Some("outer"), Some("p@ss/1")));
         assert!(!format!("{config:?} {told}").contains("p@ss"));
+        let twice =
+            parsed("password: outer\nsingleServerConfig: {address: 'redis://inner@a:1', password: inner}");
+        assert_eq!(twice.password.as_deref(), Some("outer"));
         assert!(config.warnings.is_empty(), "{:?}", config.warnings);
         let off = parsed("checkLockSyncedSlaves: false\nclusterServersConfig: {nodeAddresses: [a:1]}");
         assert!(format!("{:?}", off.builder).contains("at_least: Some(0)"));
