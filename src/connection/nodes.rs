@@ -128,7 +128,7 @@ impl Nodes {
     /// Where the messages are heard of the nodes that `servers` leads to.
     pub(super) fn places(&self, servers: &Servers, changes: watch::Receiver<()>) -> Places {
         match self {
-            Self::One(_) => Places::Anywhere(servers.clone(), None),
+            Self::One(_) => Places::of(servers.clone()),
             Self::Cluster(cluster) if cluster.sharded => Places::Masters(cluster.clone()),
             Self::Cluster(cluster) => {
                 Places::Anywhere(servers.clone(), Some(Senders { cluster: cluster.clone(), changes }))

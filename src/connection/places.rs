@@ -45,6 +45,11 @@ pub(super) struct Shard {
 }
 
 impl Places {
+    /// Where all come from whom they are heard from.
+    pub(crate) fn of(servers: Servers) -> Self {
+        Self::Anywhere(servers, None)
+    }
+
     /// The one that there is ever.
     pub(crate) fn only(&self) -> Option<Place> {
         match self {

@@ -17,7 +17,7 @@ fn who_is_confirmed_hears_every_message() {
     run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
         let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
-        let serving = task::spawn(pubsub.clone().serve(Places::Anywhere(servers, None), Options::default()));
+        let serving = task::spawn(pubsub.clone().serve(Places::of(servers), Options::default()));
         let channel: Arc<str> = "channel".into();
         let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));
         let listeners: Vec<_> = (0..3)
