@@ -28,8 +28,9 @@ const LOOK: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
 /// How often at most.
 const GAP: Duration = Duration::from_millis(50);
-/// While something is broken, the part of the time since it broke that passes between two questions.
+/// While something is broken, the part of the time since it broke that passes between two questions, and the longest.
 const PART: u32 = 16;
+const LONGEST: Duration = Duration::from_secs(1);
 /// What stands for a host in the place of a name that a node has not got.
 const NAMELESS: &str = "?";
 /// For how long a node without slots is kept that is being given its first.
@@ -261,7 +262,7 @@ impl Keeper {
                         whole = now;
                     }
                     // What is broken for long may be so for much longer.
-                    next = now + if broken { (now.since(whole) / PART).clamp(GAP, LOOK) } else { LOOK };
+                    next = now + if broken { (now.since(whole) / PART).clamp(GAP, LONGEST) } else { LOOK };
                 }
             }
             self.follow();

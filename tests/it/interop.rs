@@ -447,7 +447,9 @@ async fn a_crowd_with_javas_spin_lock_counts_exactly_and_each_side_gets_its_shar
     for version in versions() {
         // The spin lock came with 3.15.
         if since(&version, 3, 15) {
-            mixed(&version, Crowd { kind: "spin", java: 8, rust: 16, each: 500, hold: Duration::ZERO }).await;
+            // So many that the time in which they get to know of each other is a small part.
+            mixed(&version, Crowd { kind: "spin", java: 8, rust: 16, each: 1000, hold: Duration::ZERO })
+                .await;
         }
     }
 }
