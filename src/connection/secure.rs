@@ -36,7 +36,9 @@ impl Connector {
         let mut danger = None;
         let config = if tls.unverified {
             danger = Some("the server's certificate is NOT verified: anybody may be at the other end");
-            config.dangerous().with_custom_certificate_verifier(Arc::new(Anything(provider)))
+            config
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Forgiving { provider, authorities: None }))
         } else {
             let mut roots = RootCertStore::empty();
             match &tls.authorities {
@@ -59,10 +61,14 @@ impl Connector {
                 danger = Some(
                     "the server's name is NOT verified: anybody with a certificate of the authority may be at the other end",
                 );
-                let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .build()
-                    .map_err(|error| bad("the certificate authorities", &error))?;
-                config.dangerous().with_custom_certificate_verifier(Arc::new(AnyName(verifier)))
+                let authorities =
+                    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                        .build()
+                        .map_err(|error| bad("the certificate authorities", &error))?;
+                config.dangerous().with_custom_certificate_verifier(Arc::new(Forgiving {
+                    provider,
+                    authorities: Some(authorities),
+                }))
             } else {
                 config.with_root_certificates(roots)
             }
@@ -142,52 +148,15 @@ pub(super) fn distrust(error: &io::Error) -> Option<String> {
     Some(format!("{error}: {advice}"))
 }
 
-/// Takes any certificate, but does not let anybody show one of which he has no key.
+/// Takes a certificate for any name that one of the authorities signed; without them any certificate. It does not let anybody
+/// show one of which he has no key.
 #[derive(Debug)]
-struct Anything(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anything {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
+struct Forgiving {
+    provider: Arc<CryptoProvider>,
+    authorities: Option<Arc<WebPkiServerVerifier>>,
 }
 
-/// Takes a certificate for any name that is good otherwise.
-#[derive(Debug)]
-struct AnyName(Arc<WebPkiServerVerifier>);
-
-impl ServerCertVerifier for AnyName {
+impl ServerCertVerifier for Forgiving {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -196,8 +165,9 @@ impl ServerCertVerifier for AnyName {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let Some(authorities) = &self.authorities else { return Ok(ServerCertVerified::assertion()) };
         // The name is what is looked at last, so that all else is good where only it is wrong.
-        match self.0.verify_server_cert(certificate, chain, name, ocsp, now) {
+        match authorities.verify_server_cert(certificate, chain, name, ocsp, now) {
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => Ok(ServerCertVerified::assertion()),
@@ -211,7 +181,8 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls12_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -220,10 +191,11 @@ impl ServerCertVerifier for AnyName {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.0.verify_tls13_signature(message, certificate, signed)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
