@@ -1,8 +1,8 @@
 //! The rules by which a history is judged. Each is a function of the history alone, and each is shown to fail on a bad
 //! one below.
 //!
-//! A hold is *certain* if it was told to be held when it began and when it ended: it never comes back from being lost, so
-//! it was held all the time between. Of a Java hold nothing is told: it is taken for certain only if no fault that could
+//! A hold is *certain* from its start to the last time at which its state was read as held: it never comes back from being
+//! lost, so it was held all the time between. Of a Java hold nothing is told: it is taken for certain only if no fault that could
 //! concern it came within a lease of it. The Rust processes of odd number hand on pipelined: of holds that follow a record
 //! which is gone, they tell only the one that is current when that is found out, at most a lease later.
 //!
@@ -59,11 +59,12 @@ pub fn judge(history: &History) -> Vec<Violation> {
 }
 
 /// Certain holds of one key at one time do not take more than it has, within one life of the server's data: one hold is all
-/// there is, or so many permits, or readers beside each other, but none beside a writer.
+/// there is, or so many permits, or readers beside each other, but none beside a writer. A hold that was lost later counts
+/// until it was last seen held, be that its start alone.
 fn overlaps(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
-    let mut live: HashMap<&str, Vec<&Hold>> = HashMap::new();
-    for hold in history.holds.iter().filter(|hold| is_certain(history, hold)) {
+    let mut live: HashMap<&str, Vec<Hold>> = HashMap::new();
+    for hold in history.holds.iter().filter_map(|hold| certain_part(history, hold)) {
         let beside = live.entry(hold.key).or_default();
         beside.retain(|other| other.end > hold.start);
         if beside.iter().map(|other| other.share).sum::<u64>() + hold.share > capacity(hold.key) {
@@ -427,6 +428,15 @@ fn growth(history: &History) -> Vec<Violation> {
             Violation { rule: "memory grows", at, text }
         })
         .collect()
+}
+
+/// The hold, as long as it is certain.
+fn certain_part(history: &History, hold: &Hold) -> Option<Hold> {
+    if is_certain(history, hold) {
+        return Some(hold.clone());
+    }
+    let part = Hold { end: hold.held, last: "Held", ..hold.clone() };
+    (hold.last != "Held" && hold.held > 0 && is_certain(history, &part)).then_some(part)
 }
 
 pub fn is_certain(history: &History, hold: &Hold) -> bool {

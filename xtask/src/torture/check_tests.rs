@@ -65,6 +65,7 @@ fn two_certain_holds_do_not_overlap() {
     let pair = |second: Hold| history(vec![hold("a", "k", 100, 200), second], vec![]);
     keeps(overlaps, &pair(hold("b", "k", 200, 300)));
     keeps(overlaps, &pair(hold("b", "other", 150, 300)));
+    // Nobody saw these held.
     keeps(overlaps, &pair(lost(hold("b", "k", 150, 300))));
     keeps(overlaps, &pair(Hold { last: "Suspect", ..hold("b", "k", 150, 300) }));
     breaks(overlaps, &pair(hold("b", "k", 199, 300)));
@@ -74,6 +75,22 @@ fn two_certain_holds_do_not_overlap() {
     assert_eq!(overlaps(&three).len(), 1);
     three.holds.push(hold("c", "k", 800, 1000));
     assert_eq!(overlaps(&three).len(), 2);
+}
+
+#[test]
+fn a_hold_that_was_lost_counts_until_it_was_last_seen_held() {
+    let seen = |start, held| Hold { held: held * MS, ..lost(hold("b", "k", start, 900)) };
+    let with = |second: Hold| history(vec![hold("a", "k", 100, 200), second], vec![]);
+    breaks(overlaps, &with(seen(150, 150)));
+    breaks(overlaps, &with(Hold { last: "Suspect", ..seen(150, 150) }));
+    keeps(overlaps, &with(seen(250, 300)));
+    let before = |held| history(vec![seen(50, held), hold("a", "k", 100, 200)], vec![]);
+    breaks(overlaps, &before(150));
+    keeps(overlaps, &before(60));
+    // The data were lost in between.
+    let reset = |from, to| History { windows: vec![reset(from, to)], ..with(seen(150, 150)) };
+    keeps(overlaps, &reset(120, 140));
+    breaks(overlaps, &reset(300, 400));
 }
 
 #[test]
