@@ -23,6 +23,8 @@ use super::keys::{FAIR_WAIT_MS, PERMITS, WRITER, capacity};
 const MARGIN_NS: u64 = 50_000_000;
 /// How long a free lock may stay untaken while somebody waits: a spin lock's waiter looks every 128 ms at least.
 const IDLE_NS: u64 = 200_000_000;
+/// What a client needs to connect and subscribe again at a server that is there.
+const RECONNECT_NS: u64 = 500_000_000;
 /// What a client needs to find a server that is there again: an attempt to connect that still hangs, and a pause.
 pub const RETRY_NS: u64 = 1_500_000_000;
 /// A signal and a proxy take effect not quite at once.
@@ -421,6 +423,7 @@ fn waited_too_long(history: &History) -> Verdict {
 fn idle_while_wanted(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let mut before: HashMap<&str, &Hold> = HashMap::new();
+    let beside_java = history.holds.iter().any(|hold| !is_rust(hold));
     for hold in &history.holds {
         if capacity(hold.key) != 1 || hold.key.starts_with("multi:") {
             continue;
@@ -429,10 +432,10 @@ fn idle_while_wanted(history: &History) -> Verdict {
             && last.outcome == "Ok"
             && is_rust(hold)
             && (hold.asked..hold.start).contains(&last.done)
-            && !delays_a_wake_up(history, hold, last)
         {
-            let idle = hold.start - last.done;
-            let stalled = [hold, last].map(|of| stalled(history, of.process, last.done, hold.start));
+            let free = last.done.max(delayed_until(history, hold, beside_java));
+            let idle = hold.start.saturating_sub(free);
+            let stalled = [hold, last].map(|of| stalled(history, of.process, free, hold.start));
             let allowed = IDLE_NS + MARGIN_NS + stalled.iter().sum::<u64>();
             verdict.judge((idle > allowed).then(|| {
                 let text = format!("idle for {} ms\n  {last:?}\n  {hold:?}", idle / 1_000_000);
@@ -447,23 +450,26 @@ fn idle_while_wanted(history: &History) -> Verdict {
     verdict
 }
 
-/// An acquire that Redisson sends again counts twice, so a fault that hits it may leave a lock taken for a lease. A fair lock's
-/// dead waiters count, too.
-fn delays_a_wake_up(history: &History, hold: &Hold, last: &Hold) -> bool {
+/// Until when faults before a hold excuse that its lock stays free. An acquire that Redisson sends again counts twice, so a
+/// fault that hits it may leave a lock taken for a lease. A fair lock's dead waiters count, too.
+fn delayed_until(history: &History, hold: &Hold, beside_java: bool) -> u64 {
     let dead = if hold.key.starts_with("fair:") { FAIR_WAITERS * FAIR_WAIT_MS * 1_000_000 } else { 0 };
-    let beside_java = history.holds.iter().any(|hold| !is_rust(hold));
-    history.windows.iter().any(|window| {
+    let until = |window: &Window| {
         let delay = match effects::of(window.kind).delay {
-            Delay::Retry if beside_java && window.hits("java") => Delay::Lease,
+            Delay::None => return 0,
+            _ if beside_java && window.hits("java") => Delay::Lease,
             delay => delay,
         };
         let after = match delay {
-            Delay::None => return false,
+            Delay::None => 0,
+            Delay::Reconnect => RECONNECT_NS,
             Delay::Retry => RETRY_NS,
             Delay::Lease => history.lease_ns + RETRY_NS,
         };
-        window.from <= hold.start && window.to + after + dead >= last.done && window.concerns(hold.key)
-    })
+        window.to + after + dead
+    };
+    let near = history.windows.iter().filter(|window| window.from <= hold.start && window.concerns(hold.key));
+    near.map(until).max().unwrap_or_default()
 }
 
 /// Until when things must go on after a fault. For a fair lock its dead waiters count, too. After a failover a lock may first

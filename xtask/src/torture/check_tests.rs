@@ -541,10 +541,10 @@ fn a_free_lock_is_taken_by_its_waiters() {
     // Nobody waited when it became free.
     keeps(idle_while_wanted, &pair(10_101, 11_000));
     let with = |window: Window| History { windows: vec![window], ..pair(10_050, 11_000) };
-    keeps(idle_while_wanted, &with(window("drop-pubsub", 8600, 8600)));
-    breaks(idle_while_wanted, &with(window("drop-pubsub", 8500, 8500)));
-    keeps(idle_while_wanted, &with(window("kill-client", 6600, 6600)));
-    breaks(idle_while_wanted, &with(window("kill-client", 6500, 6500)));
+    keeps(idle_while_wanted, &with(window("drop-pubsub", 10_250, 10_250)));
+    breaks(idle_while_wanted, &with(window("drop-pubsub", 10_249, 10_249)));
+    keeps(idle_while_wanted, &with(window("kill-client", 7250, 7250)));
+    breaks(idle_while_wanted, &with(window("kill-client", 7249, 7249)));
     breaks(idle_while_wanted, &with(window("script-flush", 10_100, 10_100)));
     breaks(idle_while_wanted, &with(Window { keys: vec!["other".into()], ..window("cut", 10_050, 10_060) }));
     let stalled = |process| History { stalls: vec![stall(process, 10_200, 10_900)], ..pair(10_050, 11_000) };

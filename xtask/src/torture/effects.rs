@@ -6,7 +6,9 @@
 pub enum Delay {
     /// No longer than without a fault.
     None,
-    /// Until the clients have connected and subscribed again.
+    /// Until the clients have connected and subscribed again at a server that is there.
+    Reconnect,
+    /// The same after an attempt to connect that hangs.
     Retry,
     /// Until the lease of a hold that nobody gives back has ended.
     Lease,
@@ -51,15 +53,15 @@ const ALL: &[Effects] = &[
     ),
     effects("stop-server", SILENCE, NO_ANSWER, Delay::Lease),
     effects("stop-server-short", NONE, &["TimedOut"], Delay::Retry),
-    effects("drop-normal", NONE, NO_CONNECTION, Delay::Retry),
-    effects("cut", NONE, NO_CONNECTION, Delay::Retry),
-    effects("drop-pubsub", NONE, NONE, Delay::Retry),
+    effects("drop-normal", NONE, NO_CONNECTION, Delay::Reconnect),
+    effects("cut", NONE, NO_CONNECTION, Delay::Reconnect),
+    effects("drop-pubsub", NONE, NONE, Delay::Reconnect),
     effects("half-open", SILENCE, NO_ANSWER, Delay::Lease),
-    effects("half-open-pubsub", NONE, NONE, Delay::Retry),
+    effects("half-open-pubsub", NONE, NONE, Delay::Reconnect),
     effects("latency", NONE, &["TimedOut"], Delay::Retry),
-    effects("lose-reply", NONE, NO_CONNECTION, Delay::Retry),
+    effects("lose-reply", NONE, NO_CONNECTION, Delay::Reconnect),
     effects("late-request", NONE, NO_ANSWER, Delay::Lease),
-    effects("half-frame", NONE, NO_CONNECTION, Delay::Retry),
+    effects("half-frame", NONE, NO_CONNECTION, Delay::Reconnect),
     effects("script-flush", NONE, NONE, Delay::None),
     effects("pause", SILENCE, NO_ANSWER, Delay::Lease),
     effects("sleep", SILENCE, NO_ANSWER, Delay::Lease),
