@@ -36,6 +36,8 @@ fn inflict(proxy: &Proxy, fault: &str, number: u64) -> Result<(), Failure> {
     match fault {
         "cut" => links.iter().for_each(Link::cut),
         "dark" => proxy.darken(),
+        // The server does what it reads, and no answer comes back.
+        "deaf" => commands().for_each(|link| link.swallow(Way::ToClient)),
         "dark-pubsub" => links.iter().filter(|link| link.subscribes()).for_each(Link::swallow_both),
         // What was swallowed is given up: each side of a dead link learns of it in the end.
         "light" => {

@@ -418,14 +418,15 @@ fn waited_too_long(history: &History) -> Verdict {
 }
 
 /// A lock that was given back is taken at once if somebody waits for it, at any time of the campaign, unless a fault is near
-/// that delays a wake-up. Judged by the next hold, whose task waited before the lock was free. Several locks as one are taken
-/// and given back without a line for each, and readers and permits are beside each other.
+/// that delays a wake-up. Judged by the next hold, whose task waited before the lock was free. It may have waited for another of
+/// several locks or values, so these are left out, as are readers and permits, which are beside each other.
 fn idle_while_wanted(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let mut before: HashMap<&str, &Hold> = HashMap::new();
     let beside_java = history.holds.iter().any(|hold| !is_rust(hold));
     for hold in &history.holds {
-        if capacity(hold.key) != 1 || hold.key.starts_with("multi:") {
+        let waits_for_one = !["multi:", "group:"].iter().any(|kind| hold.key.starts_with(kind));
+        if capacity(hold.key) != 1 || !waits_for_one {
             continue;
         }
         if let Some(last) = before.get(hold.key)

@@ -58,6 +58,8 @@ const ALL: &[Effects] = &[
     effects("drop-pubsub", NONE, NONE, Delay::Reconnect),
     effects("half-open", SILENCE, NO_ANSWER, Delay::Lease),
     effects("half-open-pubsub", NONE, NONE, Delay::Reconnect),
+    // The server has renewed what the client holds for lost.
+    effects("deaf", &["Expired", "Unreachable", AT_RELEASE], NO_ANSWER, Delay::Reconnect),
     effects("latency", NONE, &["TimedOut"], Delay::Retry),
     effects("lose-reply", NONE, NO_CONNECTION, Delay::Reconnect),
     effects("late-request", NONE, NO_ANSWER, Delay::Lease),

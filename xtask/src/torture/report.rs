@@ -39,8 +39,10 @@ pub fn write(
 
 pub fn print(history: &History, judgement: &Judgement, command: &str) {
     let Judgement { violations, unjudged, .. } = judgement;
-    for violation in violations.iter().take(TOLD * 4) {
-        println!("FAILED   {}, {}:\n  {}", violation.rule, circumstances(history, violation), violation.text);
+    for (rule, violations) in by_rule(violations) {
+        for violation in violations.iter().take(TOLD) {
+            println!("FAILED   {rule}, {}:\n  {}", circumstances(history, violation), violation.text);
+        }
     }
     println!("\n{}", summary(history));
     println!("{}", super::failovers::figures(history));
@@ -55,6 +57,14 @@ pub fn print(history: &History, judgement: &Judgement, command: &str) {
             println!("{} violations, {} unjudged. Once more: {command}", violations.len(), unjudged.len())
         }
     }
+}
+
+fn by_rule(violations: &[Violation]) -> BTreeMap<&str, Vec<&Violation>> {
+    let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
+    for violation in violations {
+        rules.entry(violation.rule).or_default().push(violation);
+    }
+    rules
 }
 
 /// How often each rule applied.
@@ -91,11 +101,7 @@ fn page(command: &str, digest: &str, history: &History, judgement: &Judgement) -
     }
     text += &kinds(history);
     text += &format!("\n{}", super::failovers::figures(history));
-    let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
-    for violation in violations {
-        rules.entry(violation.rule).or_default().push(violation);
-    }
-    for (rule, violations) in rules {
+    for (rule, violations) in by_rule(violations) {
         let _ = write!(text, "\n## {rule}: {}\n\n", violations.len());
         for violation in violations.iter().take(TOLD) {
             let _ =

@@ -14,7 +14,7 @@ const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
 }
 
 /// Those above 2,000 outlast the lease.
-pub const KINDS: [Kind; 29] = [
+pub const KINDS: [Kind; 30] = [
     kind("kill-server", 0, 300),
     kind("stop-server", 2500, 3500),
     kind("stop-server-short", 50, 900),
@@ -23,6 +23,8 @@ pub const KINDS: [Kind; 29] = [
     kind("drop-pubsub", 0, 0),
     kind("half-open", 2500, 3500),
     kind("half-open-pubsub", 2500, 3500),
+    // Longer than an answer is waited for.
+    kind("deaf", 1200, 1900),
     kind("latency", 800, 2500),
     kind("lose-reply", 100, 100),
     kind("late-request", 100, 2500),
