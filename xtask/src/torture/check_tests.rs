@@ -547,10 +547,12 @@ fn a_free_lock_is_taken_by_its_waiters() {
     breaks(idle_while_wanted, &with(window("kill-client", 7249, 7249)));
     breaks(idle_while_wanted, &with(window("script-flush", 10_100, 10_100)));
     breaks(idle_while_wanted, &with(Window { keys: vec!["other".into()], ..window("cut", 10_050, 10_060) }));
-    let stalled = |process| History { stalls: vec![stall(process, 10_200, 10_900)], ..pair(10_050, 11_000) };
-    keeps(idle_while_wanted, &stalled("a"));
-    keeps(idle_while_wanted, &stalled("b"));
-    breaks(idle_while_wanted, &stalled("c"));
+    // Every process of the machine counts, and the same time counts once.
+    let stalled = |stalls| History { stalls, ..pair(10_050, 11_000) };
+    keeps(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_850)]));
+    breaks(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_849)]));
+    breaks(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_300, 10_700)]));
+    keeps(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_600, 10_850)]));
     // A hold in between, which outlasts the others.
     let mut three = pair(10_050, 11_000);
     three.holds.insert(1, hold("c", "k", 10_150, 10_900));
