@@ -36,6 +36,8 @@ fn inflict(proxy: &Proxy, fault: &str, number: u64) -> Result<(), Failure> {
     match fault {
         "cut" => links.iter().for_each(Link::cut),
         "dark" => proxy.darken(),
+        // The server does what it reads, and no answer comes back.
+        "deaf" => commands().for_each(|link| link.swallow(Way::ToClient)),
         "dark-pubsub" => links.iter().filter(|link| link.subscribes()).for_each(Link::swallow_both),
         // What was swallowed is given up: each side of a dead link learns of it in the end.
         "light" => {
@@ -47,7 +49,7 @@ fn inflict(proxy: &Proxy, fault: &str, number: u64) -> Result<(), Failure> {
                 links.iter().for_each(|link| link.delay(way, Duration::from_millis(number)));
             }
         }
-        "lose" => commands().for_each(|link| link.cut_at_reply_to(is_script)),
+        "lose" => commands().for_each(|link| link.cut_at_reply_to(changes_a_record)),
         "hold" => commands().for_each(|link| link.hold(Way::ToServer)),
         "hangup" => commands().filter(|link| link.is_holding()).for_each(Link::cut_client),
         "pass" => links.iter().filter(|link| link.is_holding()).for_each(|link| link.pass(Way::ToServer)),
@@ -58,6 +60,10 @@ fn inflict(proxy: &Proxy, fault: &str, number: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-fn is_script(words: &Words) -> bool {
-    words[0].to_ascii_lowercase().starts_with(b"eval")
+/// Every command by which the library changes a record: a script, or what it sends instead of one. `EXEC` stands for the
+/// commands of its transaction, which take effect with it.
+fn changes_a_record(words: &Words) -> bool {
+    const WITHOUT_SCRIPT: [&[u8]; 3] = [b"restore", b"set", b"exec"];
+    let command = words[0].to_ascii_lowercase();
+    command.starts_with(b"eval") || WITHOUT_SCRIPT.contains(&&*command)
 }

@@ -1,11 +1,12 @@
 //! What a task of a client does, again and again, and what it tells of it.
 //!
 //! - `hold <process> <task> <owner> <key> <how> <lease> <asked> <start> <state> <read> <written> <end> <left> <state>
-//!   <deadline> <lost> <delayed> <outcome> <done> <token> <share>`: times in ns of the boot-time clock. `lease` is the fixed one
+//!   <deadline> <lost> <delayed> <outcome> <done> <token> <share> <held>`: times in ns of the boot-time clock. `lease` is the fixed one
 //!   in ms, 0 with a watchdog; `left` what the deadline had left when the last state was read, 1 where there is none;
 //!   `deadline` the last one that was seen while the hold was live, and `lost` when it was told to be lost, 0 if it was
 //!   not; `delayed` what the machine kept from this process in the last look before; `token` the fencing token, 0 if there
-//!   is none; `share` how much of the key's capacity it takes (see `keys.rs`). A hold of several things has a line for each.
+//!   is none; `share` how much of the key's capacity it takes (see `keys.rs`); `held` the last time at which its state was
+//!   read as held, 0 if never. A hold of several things has a line for each. Java writes no `held`.
 //! - `call <process> <task> <what> <start> <end> <limit in ms> <outcome> <delayed>`: a call that must end on time, if it took longer
 //!   than a moment or failed.
 
@@ -70,6 +71,7 @@ struct Tale {
     deadline: u64,
     lost: u64,
     delayed: u64,
+    held: u64,
 }
 
 impl Tale {
@@ -91,6 +93,14 @@ impl Tale {
             deadline: 0,
             lost: 0,
             delayed: 0,
+            held: 0,
+        }
+    }
+
+    /// `at` was read before the state: a hold that is held later was held then, too.
+    fn see(&mut self, at: u64, state: &str) {
+        if state == "Held" {
+            self.held = at;
         }
     }
 }
@@ -332,6 +342,7 @@ impl Work {
     fn begin(&self, holding: &impl Look, tale: &mut Tale) {
         tale.start = now();
         tale.first = holding.state();
+        tale.see(tale.start, &tale.first.clone());
         (tale.owner, tale.token) = (holding.owner(), holding.token());
         tale.read = self.read(&tale.key);
     }
@@ -353,7 +364,9 @@ impl Work {
         while Instant::now() < until {
             let waited = delayed();
             let deadline = holding.deadline().map_or(0, on_our_clock);
-            if ["Held", "Suspect"].contains(&holding.state().as_str()) {
+            let (at, state) = (now(), holding.state());
+            tale.see(at, &state);
+            if ["Held", "Suspect"].contains(&state.as_str()) {
                 tale.deadline = deadline;
             }
             tokio::select! {
@@ -376,6 +389,7 @@ impl Work {
         // In this order: a deadline that has passed must be seen in a state that is read later.
         let left = holding.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
         tale.last = holding.state();
+        tale.see(tale.end, &tale.last.clone());
         tale.left = left.map_or(1, |left| left.as_nanos() as u64);
     }
 
@@ -399,6 +413,7 @@ impl Work {
             deadline,
             lost,
             delayed,
+            held,
             ..
         } = tale;
         let (how, lease, share, done) = (how.replace(' ', "-"), tale.lease.as_millis(), key.share, now());
@@ -406,7 +421,7 @@ impl Work {
         for (((name, _), read), written) in key.parts.iter().zip(&tale.read).zip(&tale.written) {
             self.ledger.log(&format!(
                 "hold {process} {task} {owner} {name} {how} {lease} {asked} {start} {first} {read} {written} {end} {left} \
-                 {last} {deadline} {lost} {delayed} {outcome} {done} {token} {share}"
+                 {last} {deadline} {lost} {delayed} {outcome} {done} {token} {share} {held}"
             ));
         }
     }

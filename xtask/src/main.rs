@@ -23,9 +23,9 @@ usage: cargo xtask <command>
       --quick, which takes four minutes, target/bench. A name that is none has the scenarios listed.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
-  planted [--engine | <name>..]
-      Plant the bugs of tests/planted, one by one, in a copy of the project, and run the tests that catch them; with
-      --engine those of single kinds (its folder kinds) are left out.
+  planted [--share <n> | <name>..]
+      Plant the bugs of tests/planted, one by one, in a copy of the project, and run the tests that must catch them. With
+      --share, plant an nth of them, another one at each commit.
   setup
       Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
       locks of other languages.

@@ -2,8 +2,7 @@
 //! that are to catch it. A patch opens with lines of text: what the bug is, and one of [`CHECKS`] or more, each with its
 //! arguments. A patch that no longer applies is a failure, as is a bug that one of its checks does not catch.
 //!
-//! Those of `tests/planted` itself are the engine's; its folder `kinds` has those of single kinds, which `--engine` leaves
-//! out.
+//! `tests/planted` itself has the bugs of the engine, and its folder `kinds` those of single kinds.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -53,24 +52,19 @@ const CHECKS: [(&str, Kind); 3] = [
     ("Caught by the campaign: ", Kind::Campaign),
 ];
 
-pub fn run(names: &[&str]) -> Result<ExitCode, String> {
-    let environment = setup::for_tests(&["3.52.0".to_owned()])?;
+pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let project = setup::root();
     let tree = setup::target().join("planted");
-    let mut missed = 0;
     let folder = project.join("tests/planted");
-    let (names, engine) = match names {
-        ["--engine"] => ([].as_slice(), true),
-        names => (names, false),
-    };
     let mut bugs = all(&folder)?;
-    if !engine {
-        bugs.extend(all(&folder.join("kinds"))?);
+    bugs.extend(all(&folder.join("kinds"))?);
+    // Also those that are not planted this time.
+    for bug in &bugs {
+        applies(bug, &project)?;
     }
-    let bugs: Vec<_> = bugs.iter().filter(|bug| names.is_empty() || names.contains(&&*bug.name)).collect();
-    if bugs.is_empty() {
-        return Err(format!("planted: no patch is named {names:?}"));
-    }
+    let bugs = chosen(bugs, arguments, &project)?;
+    let environment = setup::for_tests(&["3.52.0".to_owned()])?;
+    let mut missed = 0;
     for bug in &bugs {
         println!("planted: {}: {}", bug.name, bug.bug);
         copy_project(&project, &tree)?;
@@ -88,6 +82,46 @@ pub fn run(names: &[&str]) -> Result<ExitCode, String> {
     }
     println!("planted: {} bugs, {} caught", bugs.len(), bugs.len() - missed);
     Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The bugs that the arguments choose: all of them, those of the given names, or with `--share <n>` an nth, the next one
+/// with each commit.
+fn chosen(bugs: Vec<Planted>, arguments: &[&str], project: &Path) -> Result<Vec<Planted>, String> {
+    if let ["--share", shares] = arguments {
+        let shares: usize = shares.parse().ok().filter(|shares| *shares > 0).ok_or_else(|| {
+            format!("planted: --share takes a number of shares from 1 on, and not {shares:?}")
+        })?;
+        let share = commits(project)? % shares;
+        println!("planted: share {} of {shares}; the number of commits chooses it", share + 1);
+        return Ok(bugs.into_iter().skip(share).step_by(shares).collect());
+    }
+    for name in arguments {
+        if !bugs.iter().any(|bug| bug.name == *name) {
+            return Err(format!("planted: no patch is named {name:?}"));
+        }
+    }
+    Ok(bugs.into_iter().filter(|bug| arguments.is_empty() || arguments.contains(&&*bug.name)).collect())
+}
+
+fn commits(project: &Path) -> Result<usize, String> {
+    let counted = Command::new("git").args(["rev-list", "--count", "HEAD"]).current_dir(project).output();
+    let counted = counted.map_err(|error| format!("git: {error}"))?;
+    let number = String::from_utf8_lossy(&counted.stdout).trim().parse();
+    number.map_err(|_| format!("git rev-list: {}", String::from_utf8_lossy(&counted.stderr).trim()))
+}
+
+/// Whether the patch fits the project.
+fn applies(bug: &Planted, project: &Path) -> Result<(), String> {
+    let checked = Command::new("git")
+        .args(["apply", "--check", "--whitespace=nowarn"])
+        .arg(&bug.patch)
+        .current_dir(project)
+        .output()
+        .map_err(|error| format!("git: {error}"))?;
+    match checked.status.success() {
+        true => Ok(()),
+        false => Err(format!("planted: {}: {}", bug.name, String::from_utf8_lossy(&checked.stderr).trim())),
+    }
 }
 
 fn all(folder: &Path) -> Result<Vec<Planted>, String> {
@@ -185,7 +219,7 @@ fn plant(bug: &Planted, tree: &Path) -> Result<(), String> {
     for kind in BTreeSet::from_iter(bug.checks.iter().map(|check| check.kind)) {
         let mut building = cargo(tree);
         match kind {
-            Kind::Suite => building.args(["build", "--all-features", "--examples", "--test", "it"]),
+            Kind::Suite => building.args(["build", "--all-features", "--example", "worker", "--test", "it"]),
             Kind::Schedules => schedules(&mut building, &["--list"]),
             Kind::Campaign => building.args([
                 "build",

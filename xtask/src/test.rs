@@ -1,27 +1,55 @@
-//! Sets up and runs the tests, all of them: what they need is either there or an error. Then those with a server once
-//! more, without the way around Lua, those of `tests/shuttle`, and a core on each other server.
+//! Sets up and runs every test: a missing tool is an error, never a skipped test. Then runs parts of them again: the locks by
+//! scripts alone, the random schedules of `tests/shuttle`, and a core on each other server.
 
 use std::env;
+use std::ffi::OsStr;
 use std::num::NonZero;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::thread;
+use std::time::Instant;
 
 use crate::servers::{self, Lacks};
 use crate::setup::{self, Environment};
 
-/// What is run on each other server: what is told of records, replies and messages, and who follows whom.
+/// The modules that run on each other server: records, replies, messages, refusals and failovers, which differ from version
+/// to version.
 const CORE: [&str; 10] = [
-    "truth_table::",
-    "interop::",
-    "kinds::",
-    "kinds_lost_replies::",
-    "permissions::",
-    "cluster::",
-    "sentinel::",
-    "value_lock::",
-    // What the server refuses, with the words of each version.
-    "schedules::",
-    "semaphore_faults::",
+    "truth_table",
+    "interop",
+    "kinds",
+    "kinds_lost_replies",
+    "permissions",
+    "cluster",
+    "sentinel",
+    "value_lock",
+    "schedules",
+    "semaphore_faults",
+];
+
+/// The modules that run once more on a server that permits only scripts. The others use no lock with a way around Lua, or do
+/// not use the library at all.
+const SCRIPTS_ONLY: [&str; 21] = [
+    "alone",
+    "cancellation",
+    "cancelled_calls",
+    "cancelled_tasks",
+    "cluster",
+    "faults",
+    "interop",
+    "kinds",
+    "kinds_cancelled",
+    "kinds_interop",
+    "kinds_lost_replies",
+    "kinds_loss",
+    "lost_replies",
+    "model_api",
+    "multi_lock",
+    "operations",
+    "pipelined",
+    "red_lock",
+    "replication",
+    "schedules",
+    "value_lock",
 ];
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
@@ -56,35 +84,65 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     if !status.success() || !cargo_arguments.is_empty() {
         return Ok(exit_code(status));
     }
-    let mut with_server = ["test", "--all-features", "--test", "it"].map(str::to_owned).to_vec();
-    let core = with_server.clone();
-    without(lacks, &mut with_server);
-    let mut scripts = tests(&environment, &with_server);
+    // Beside the newest Redisson alone, here and on the other servers.
+    let mut beside_newest = environment;
+    beside_newest.versions = versions.last().cloned().into_iter().collect();
+    let scripts_only = names_in(&beside_newest, &SCRIPTS_ONLY)?;
+    let mut scripts = selected(&beside_newest, &scripts_only);
     scripts.env("REDISSON_LOCK_SCRIPTS_ONLY", "1");
-    let mut further = vec![("the same where the server permits only scripts".to_owned(), scripts)];
+    let mut further = vec![("locks where the server permits only scripts".to_owned(), scripts)];
     if server.is_none() {
         let mut random = cargo();
         schedules(&mut random, &["shuttled", "--show-output"]);
         further.push(("the client's own code, scheduled at random".to_owned(), random));
-        // Beside the newest Redisson alone.
-        let newest = versions.last().cloned().into_iter().collect();
-        let mut installed = installed;
-        installed.versions = newest;
+        let core = names_in(&beside_newest, &CORE)?;
         for server in &servers::FETCHED {
-            // Nothing of the core is what one of them lacks.
-            let (environment, _) = installed.clone().on(server.name)?;
-            let words = [core.as_slice(), &["--".to_owned()], &CORE.map(str::to_owned)].concat();
-            further.push((format!("a core of them on {}", server.name), tests(&environment, &words)));
+            // No server lacks anything that the core needs.
+            let (environment, _) = beside_newest.clone().on(server.name)?;
+            further.push((format!("the core on {}", server.name), selected(&environment, &core)));
         }
     }
     for (what, mut tests) in further {
         println!("test: {what}");
+        let started = Instant::now();
         let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
+        println!("test: {what}: {} s", started.elapsed().as_secs());
         if !status.success() {
             return Ok(exit_code(status));
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The full names of the tests in `modules`. A module without a test is an error: it was renamed, or the list is wrong.
+fn names_in(environment: &Environment, modules: &[&str]) -> Result<Vec<String>, String> {
+    let mut listing = tests(environment, &["test", "--quiet", "--all-features", "--test", "it"]);
+    let listed = listing
+        .args(["--", "--list", "--format", "terse"])
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !listed.status.success() {
+        return Err(format!("test: cannot list the tests: {}", String::from_utf8_lossy(&listed.stderr)));
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout);
+    let all: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let mut names = Vec::new();
+    for module in modules {
+        let before = names.len();
+        let inside = |name: &&&str| name.split_once("::").is_some_and(|(first, _)| first == *module);
+        names.extend(all.iter().filter(inside).map(|name| (*name).to_owned()));
+        if names.len() == before {
+            return Err(format!("test: no test is in the module {module}"));
+        }
+    }
+    Ok(names)
+}
+
+/// The tests of these full names.
+fn selected(environment: &Environment, names: &[String]) -> Command {
+    let mut tests = tests(environment, &["test", "--all-features", "--test", "it", "--", "--exact"]);
+    tests.args(names);
+    tests
 }
 
 /// Leaves out what the server can't run, and says so.
@@ -98,7 +156,7 @@ fn without(lacks: Lacks, words: &mut Vec<String>) {
     }
 }
 
-fn tests(environment: &Environment, words: &[String]) -> Command {
+fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S]) -> Command {
     let mut tests = cargo();
     environment.tell(tests.args(words));
     wait_at_once(&mut tests);

@@ -50,14 +50,14 @@ fn stall(process: &'static str, from: u64, to: u64) -> Stall {
 }
 
 #[track_caller]
-fn keeps(rule: fn(&History) -> Vec<Violation>, history: &History) {
-    let found = rule(history);
+fn keeps(rule: fn(&History) -> Verdict, history: &History) {
+    let found = rule(history).found;
     assert!(found.is_empty(), "{found:#?}");
 }
 
 #[track_caller]
-fn breaks(rule: fn(&History) -> Vec<Violation>, history: &History) {
-    assert_eq!(rule(history).len(), 1);
+fn breaks(rule: fn(&History) -> Verdict, history: &History) {
+    assert_eq!(rule(history).found.len(), 1);
 }
 
 #[test]
@@ -65,15 +65,32 @@ fn two_certain_holds_do_not_overlap() {
     let pair = |second: Hold| history(vec![hold("a", "k", 100, 200), second], vec![]);
     keeps(overlaps, &pair(hold("b", "k", 200, 300)));
     keeps(overlaps, &pair(hold("b", "other", 150, 300)));
+    // Nobody saw these held.
     keeps(overlaps, &pair(lost(hold("b", "k", 150, 300))));
     keeps(overlaps, &pair(Hold { last: "Suspect", ..hold("b", "k", 150, 300) }));
     breaks(overlaps, &pair(hold("b", "k", 199, 300)));
     breaks(overlaps, &pair(hold("a", "k", 199, 300)));
     // The second ends first, and a third overlaps only the first.
     let mut three = history(vec![hold("a", "k", 100, 900), hold("b", "k", 150, 160)], vec![]);
-    assert_eq!(overlaps(&three).len(), 1);
+    assert_eq!(overlaps(&three).found.len(), 1);
     three.holds.push(hold("c", "k", 800, 1000));
-    assert_eq!(overlaps(&three).len(), 2);
+    assert_eq!(overlaps(&three).found.len(), 2);
+}
+
+#[test]
+fn a_hold_that_was_lost_counts_until_it_was_last_seen_held() {
+    let seen = |start, held| Hold { held: held * MS, ..lost(hold("b", "k", start, 900)) };
+    let with = |second: Hold| history(vec![hold("a", "k", 100, 200), second], vec![]);
+    breaks(overlaps, &with(seen(150, 150)));
+    breaks(overlaps, &with(Hold { last: "Suspect", ..seen(150, 150) }));
+    keeps(overlaps, &with(seen(250, 300)));
+    let before = |held| history(vec![seen(50, held), hold("a", "k", 100, 200)], vec![]);
+    breaks(overlaps, &before(150));
+    keeps(overlaps, &before(60));
+    // The data were lost in between.
+    let reset = |from, to| History { windows: vec![reset(from, to)], ..with(seen(150, 150)) };
+    keeps(overlaps, &reset(120, 140));
+    breaks(overlaps, &reset(300, 400));
 }
 
 #[test]
@@ -222,18 +239,32 @@ fn things_go_on_after_a_fault() {
 fn nothing_is_lost_or_fails_without_a_fault() {
     let one = |windows| history(vec![lost(hold("a", "k", 10_000, 10_500))], windows);
     breaks(out_of_the_blue, &one(vec![]));
-    keeps(out_of_the_blue, &one(vec![window("cut", 10_100, 10_100)]));
-    keeps(out_of_the_blue, &one(vec![window("cut", 6000, 6500)]));
-    breaks(out_of_the_blue, &one(vec![window("cut", 6000, 6499)]));
-    breaks(out_of_the_blue, &one(vec![window("cut", 10_501, 10_600)]));
+    keeps(out_of_the_blue, &one(vec![window("pause", 10_100, 10_100)]));
+    keeps(out_of_the_blue, &one(vec![window("pause", 6000, 6500)]));
+    breaks(out_of_the_blue, &one(vec![window("pause", 6000, 6499)]));
+    breaks(out_of_the_blue, &one(vec![window("pause", 10_501, 10_600)]));
     breaks(
         out_of_the_blue,
         &one(vec![Window { keys: vec!["pair:0".into()], ..window("string", 10_100, 10_200) }]),
     );
-    breaks(out_of_the_blue, &one(vec![Window { process: Some("b"), ..window("cut", 10_100, 10_200) }]));
+    breaks(out_of_the_blue, &one(vec![Window { process: Some("b"), ..window("pause", 10_100, 10_200) }]));
     let ran_out = Hold { lease_ms: 400, ..lost(hold("a", "k", 10_000, 10_500)) };
     keeps(out_of_the_blue, &history(vec![ran_out.clone()], vec![]));
     breaks(out_of_the_blue, &history(vec![Hold { lease_ms: 600, ..ran_out }], vec![]));
+    // A fault that is near excuses the losses and the errors that it lists, and no others.
+    breaks(out_of_the_blue, &one(vec![window("cut", 10_100, 10_100)]));
+    let taken = Hold { last: "Lost-DataLost", ..lost(hold("a", "k", 10_000, 10_500)) };
+    breaks(out_of_the_blue, &history(vec![taken.clone()], vec![window("pause", 10_100, 10_200)]));
+    keeps(out_of_the_blue, &history(vec![taken], vec![window("kill-server", 10_100, 10_200)]));
+    let at_release = Hold { outcome: "Lost", ..hold("a", "k", 10_000, 10_500) };
+    breaks(out_of_the_blue, &history(vec![at_release.clone()], vec![window("latency", 10_100, 10_200)]));
+    keeps(out_of_the_blue, &history(vec![at_release], vec![window("force-unlock", 10_100, 10_200)]));
+    let refused = |kind| History {
+        calls: vec![Call { process: "a", outcome: "Refused-OOM", ..Call::default() }],
+        ..history(vec![], vec![window(kind, 0, 100)])
+    };
+    keeps(out_of_the_blue, &refused("oom"));
+    breaks(out_of_the_blue, &refused("readonly"));
 
     let failed = |outcome, limit_ms| History {
         calls: vec![Call { process: "a", outcome, limit_ms, ..Call::default() }],
@@ -429,8 +460,8 @@ fn a_permit_without_a_lease_is_not_told_as_lost() {
 
 #[test]
 fn several_locks_are_lost_with_one() {
-    let lost = lost(hold("a", "multi:1", 10_000, 10_500));
-    let freed = |key: &str| Window { keys: vec![key.into()], ..reset(10_100, 10_200) };
+    let lost = Hold { last: "Lost-Gone", ..lost(hold("a", "multi:1", 10_000, 10_500)) };
+    let freed = |key: &str| Window { kind: "force-unlock", keys: vec![key.into()], ..reset(10_100, 10_200) };
     keeps(out_of_the_blue, &history(vec![lost.clone()], vec![freed("multi:0")]));
     breaks(out_of_the_blue, &history(vec![lost], vec![freed("hot:0")]));
 }
@@ -499,4 +530,41 @@ fn a_process_does_not_grow() {
     };
     keeps(growth, &beats(9000 + 16 * 1024));
     breaks(growth, &beats(9001 + 16 * 1024));
+}
+
+#[test]
+fn a_free_lock_is_taken_by_its_waiters() {
+    let after = |asked: u64, start: u64| Hold { asked: asked * MS, ..hold("b", "k", start, start + 10) };
+    let pair = |asked, start| history(vec![hold("a", "k", 10_000, 10_100), after(asked, start)], vec![]);
+    keeps(idle_while_wanted, &pair(10_050, 10_350));
+    breaks(idle_while_wanted, &pair(10_050, 10_351));
+    // Nobody waited when it became free.
+    keeps(idle_while_wanted, &pair(10_101, 11_000));
+    let with = |window: Window| History { windows: vec![window], ..pair(10_050, 11_000) };
+    keeps(idle_while_wanted, &with(window("drop-pubsub", 10_250, 10_250)));
+    breaks(idle_while_wanted, &with(window("drop-pubsub", 10_249, 10_249)));
+    keeps(idle_while_wanted, &with(window("kill-client", 7250, 7250)));
+    breaks(idle_while_wanted, &with(window("kill-client", 7249, 7249)));
+    breaks(idle_while_wanted, &with(window("script-flush", 10_100, 10_100)));
+    breaks(idle_while_wanted, &with(Window { keys: vec!["other".into()], ..window("cut", 10_050, 10_060) }));
+    // Every process of the machine counts, and the same time counts once.
+    let stalled = |stalls| History { stalls, ..pair(10_050, 11_000) };
+    keeps(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_850)]));
+    breaks(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_849)]));
+    breaks(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_300, 10_700)]));
+    keeps(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_600, 10_850)]));
+    // A hold in between, which outlasts the others.
+    let mut three = pair(10_050, 11_000);
+    three.holds.insert(1, hold("c", "k", 10_150, 10_900));
+    assert_eq!(idle_while_wanted(&three).found.len(), 0);
+}
+
+#[test]
+fn a_rule_that_never_applied_is_named() {
+    let mut quiet = history(vec![hold("a", "k", 100, 200)], vec![]);
+    quiet.kinds = vec!["reentrant"];
+    let judgement = judge(&quiet);
+    assert!(judgement.counts.contains(&("certain holds do not overlap", 1)));
+    assert!(judgement.unjudged.contains(&"calls end on time"));
+    assert!(!judgement.unjudged.contains(&"tokens rise"));
 }

@@ -3,15 +3,30 @@
 
 use std::fmt::Write;
 
-use super::check::{RETRY_NS, Violation, has_lease, is_rust, lives_on, stalled};
+use super::check::{RETRY_NS, Rule, Verdict, Violation, has_lease, is_rust, lives_on, stalled};
 use super::history::{Failover, History, Hold, Window};
 
 /// Within which each process goes on after a failover.
 const RESUMES_NS: u64 = 2_000_000_000;
 
-pub fn judge(history: &History) -> Vec<Violation> {
-    let rules = [acknowledged_and_lost, kept_and_lost, lost_and_not_told, resumed_too_late];
-    rules.iter().flat_map(|rule| rule(history)).collect()
+pub const RULES: [Rule; 4] = [
+    Rule {
+        name: "the new master has what was acknowledged",
+        judge: acknowledged_and_lost,
+        needs: |history| history.replicated && any(history),
+    },
+    Rule { name: "a hold that the new master has lives on", judge: kept_and_lost, needs: any },
+    Rule {
+        name: "a hold that the new master lacks is lost by a renewal",
+        judge: lost_and_not_told,
+        // Whether a new master lacks one is chance; with the check of replicas it is a fault.
+        needs: |_| false,
+    },
+    Rule { name: "every process goes on after a failover", judge: resumed_too_late, needs: any },
+];
+
+fn any(history: &History) -> bool {
+    failovers(history).next().is_some()
 }
 
 fn failovers(history: &History) -> impl Iterator<Item = (&Window, &Failover)> {
@@ -33,72 +48,98 @@ fn held_then<'a>(
 }
 
 /// Where acquires count only once the replica has them, it has what is held. A permit without an owner cannot be found.
-fn acknowledged_and_lost(history: &History) -> Vec<Violation> {
-    let mut found = Vec::new();
+fn acknowledged_and_lost(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
     for (window, failover) in failovers(history).filter(|_| history.replicated) {
-        let lacking = held_then(history, window, failover)
-            .filter(|hold| hold.first == "Held" && has_lease(hold) && !failover.keeps(hold));
-        for hold in lacking {
-            let rule = "acknowledged, and not on the new master";
-            found.push(Violation { rule, at: failover.killed, text: format!("{hold:?}") });
+        let held = held_then(history, window, failover);
+        for hold in held.filter(|hold| hold.first == "Held" && has_lease(hold)) {
+            verdict.judge((!failover.keeps(hold)).then(|| {
+                let rule = "acknowledged, and not on the new master";
+                Violation { rule, at: failover.killed, text: format!("{hold:?}") }
+            }));
         }
     }
-    found
+    verdict
 }
 
-/// What the new master has lives on.
-fn kept_and_lost(history: &History) -> Vec<Violation> {
-    let mut found = Vec::new();
+/// What the new master has lives on: it is not lost for a reason that the failover is none of, and what the watchdog keeps is
+/// renewed there, so that its deadline advances.
+fn kept_and_lost(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
     for (window, failover) in failovers(history) {
-        let lost = held_then(history, window, failover).filter(|hold| {
+        // Of several locks another may be lost, and all with it.
+        let alone = |hold: &&Hold| history.replicated || !hold.key.starts_with("multi:");
+        let kept = held_then(history, window, failover)
+            .filter(alone)
+            .filter(|hold| has_lease(hold) && lives_on(window, hold));
+        for hold in kept {
             let gone = ["Lost-DataLost", "Lost-Gone", "Lost-Taken"].contains(&hold.last)
                 || hold.last == "Held" && hold.is_lost();
             let ran_out = hold.lease_ms > 0 && hold.done > hold.asked + hold.lease_ms * 1_000_000;
             let soon = hold.done < window.to + history.lease_ns;
-            // Of several locks another may be lost, and all with it.
-            let alone = history.replicated || !hold.key.starts_with("multi:");
-            gone && soon && alone && !ran_out && has_lease(hold) && lives_on(window, hold)
-        });
-        for hold in lost {
-            let rule = "lost, though the new master has it";
-            found.push(Violation { rule, at: failover.killed, text: format!("{hold:?}") });
+            let rule = if gone && soon && !ran_out {
+                Some("lost, though the new master has it")
+            } else {
+                is_not_renewed(history, window, failover, hold).then_some("not renewed at the new master")
+            };
+            verdict.judge(rule.map(|rule| Violation {
+                rule,
+                at: failover.killed,
+                text: format!("{hold:?}"),
+            }));
         }
     }
-    found
+    verdict
+}
+
+/// The failover left time for a renewal within the lease, and the hold went on for longer than a client needs to renew at the new
+/// master, but its deadline is still that of a renewal at the old one.
+fn is_not_renewed(history: &History, window: &Window, failover: &Failover, hold: &Hold) -> bool {
+    // Renewed at most a third of a lease before the kill, the lease ends no sooner than two thirds after it.
+    let ends = failover.killed + history.lease_ns * 2 / 3;
+    let next = window.to + RETRY_NS;
+    let next = next + stalled(history, hold.process, failover.killed, next);
+    let watched = hold.lease_ms == 0 && hold.deadline > 0;
+    let old = hold.deadline <= failover.killed + history.lease_ns;
+    watched && next < ends && old && hold.end.max(hold.lost) > next
 }
 
 /// What it lacks is told by the next renewal, of which there is one each third of a lease.
-fn lost_and_not_told(history: &History) -> Vec<Violation> {
-    let mut found = Vec::new();
+fn lost_and_not_told(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
     for (window, failover) in failovers(history) {
         let until = window.to + history.lease_ns / 3 + RETRY_NS;
-        let silent = held_then(history, window, failover).filter(|hold| {
+        let lacking = held_then(history, window, failover)
+            .filter(|hold| hold.lease_ms == 0 && has_lease(hold) && !failover.keeps(hold));
+        for hold in lacking {
             let late = hold.end > until + stalled(history, hold.process, window.to, until);
-            late && hold.lease_ms == 0 && has_lease(hold) && !failover.keeps(hold) && !hold.is_lost()
-        });
-        for hold in silent {
-            let rule = "lost, and not told by a renewal";
-            found.push(Violation { rule, at: window.to, text: format!("{hold:?}") });
+            verdict.judge((late && !hold.is_lost()).then(|| {
+                let rule = "lost, and not told by a renewal";
+                Violation { rule, at: window.to, text: format!("{hold:?}") }
+            }));
         }
     }
-    found
+    verdict
 }
 
 /// Each process takes something at the new master soon after everyone knew of it.
-fn resumed_too_late(history: &History) -> Vec<Violation> {
-    let mut found = Vec::new();
+fn resumed_too_late(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
     for (window, failover) in failovers(history) {
         for process in &history.clients {
             let until = window.to + RESUMES_NS;
             let until = until + stalled(history, process, window.to, until);
-            let took = resumed(history, window, process);
-            if until < history.stopped && took.is_none_or(|took| failover.killed + took > until) {
-                let text = format!("{process}: {took:?} ns, the failover {} ns", window.to - failover.killed);
-                found.push(Violation { rule: "resumed too late", at: window.to, text });
+            if until < history.stopped {
+                let took = resumed(history, window, process);
+                verdict.judge(took.is_none_or(|took| failover.killed + took > until).then(|| {
+                    let text =
+                        format!("{process}: {took:?} ns, the failover {} ns", window.to - failover.killed);
+                    Violation { rule: "resumed too late", at: window.to, text }
+                }));
             }
         }
     }
-    found
+    verdict
 }
 
 /// How long after the kill a process had something of the new master: what it asked for when the old one was gone.
@@ -204,7 +245,7 @@ mod tests {
     #[test]
     fn what_was_acknowledged_is_on_the_new_master() {
         let judged = |replicated, records: &[(&str, &[&str])], hold| {
-            acknowledged_and_lost(&history(replicated, records, vec![hold])).len()
+            acknowledged_and_lost(&history(replicated, records, vec![hold])).found.len()
         };
         assert_eq!(judged(true, &[("hot:0", &["id:1", "1"])], hold("rust0")), 0);
         assert_eq!(judged(true, &[], hold("rust0")), 1);
@@ -241,14 +282,30 @@ mod tests {
     #[test]
     fn what_the_new_master_has_is_not_lost() {
         let lost = || Hold { last: "Lost-Gone", outcome: "NotHeld", ..hold("rust0") };
-        let judged =
-            |records: &[(&str, &[&str])], hold| kept_and_lost(&history(false, records, vec![hold])).len();
+        let judged = |records: &[(&str, &[&str])], hold| {
+            kept_and_lost(&history(false, records, vec![hold])).found.len()
+        };
         let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
         assert_eq!(judged(kept, hold("rust0")), 0);
         assert_eq!(judged(kept, lost()), 1);
         assert_eq!(judged(&[], lost()), 0);
         // Its lease may end while nobody can renew it.
         assert_eq!(judged(kept, Hold { last: "Lost-Unreachable", ..lost() }), 0);
+    }
+
+    #[test]
+    fn what_the_new_master_has_is_renewed_there() {
+        let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
+        // Killed at 1000; renewed at the old master until 990, and at the new one from 3000 on, of a lease of 9 s.
+        let judged = |end: u64, deadline: u64| {
+            let hold = Hold { end: end * MS, deadline: deadline * MS, ..hold("rust0") };
+            let history = History { lease_ns: 9000 * MS, ..history(true, kept, vec![hold]) };
+            kept_and_lost(&history).found.len()
+        };
+        // A renewal comes within a retry of the end of the failover.
+        assert_eq!(judged(4490, 9990), 0);
+        assert_eq!(judged(4510, 9990), 1);
+        assert_eq!(judged(4510, 13_000), 0);
     }
 
     #[test]
@@ -266,7 +323,7 @@ mod tests {
     #[test]
     fn what_the_new_master_lacks_is_told_by_a_renewal() {
         // A third of a lease and a retry after 3000.
-        let judged = |hold| lost_and_not_told(&history(false, &[], vec![hold])).len();
+        let judged = |hold| lost_and_not_told(&history(false, &[], vec![hold])).found.len();
         let long = |end: u64| Hold { end: end * MS, ..hold("rust0") };
         assert_eq!(judged(long(5100)), 0);
         assert_eq!(judged(long(5200)), 1);
@@ -286,14 +343,14 @@ mod tests {
     }
 
     fn judge_all(history: &History) -> usize {
-        let found = super::super::check::judge(history);
+        let found = super::super::check::judge(history).violations;
         found.iter().filter(|violation| violation.rule == "held what was freed").count()
     }
 
     #[test]
     fn each_process_goes_on_after_a_failover() {
         let after = |start: u64| Hold { asked: start * MS, start: start * MS, ..hold("rust0") };
-        let judged = |holds| resumed_too_late(&history(true, &[], holds)).len();
+        let judged = |holds| resumed_too_late(&history(true, &[], holds)).found.len();
         assert_eq!(judged(vec![after(4900)]), 0);
         assert_eq!(judged(vec![after(5100)]), 1);
         // Those of the old master, and of others, do not count.

@@ -61,11 +61,12 @@ impl Stage {
             }
             "drop-normal" => self.tell("CLIENT KILL TYPE normal")?,
             "drop-pubsub" => self.tell("CLIENT KILL TYPE pubsub")?,
-            "cut" | "half-open" | "half-open-pubsub" | "lose-reply" => {
+            "cut" | "deaf" | "half-open" | "half-open-pubsub" | "lose-reply" => {
                 for_one(&mut window);
                 window.silent = fault.kind == "half-open";
                 let fault_name = match fault.kind {
                     "cut" => "cut",
+                    "deaf" => "deaf",
                     "half-open" => "dark",
                     "lose-reply" => "lose",
                     _ => "dark-pubsub",

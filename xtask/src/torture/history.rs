@@ -41,6 +41,8 @@ pub struct Hold {
     pub token: u64,
     /// Of the key's capacity.
     pub share: u64,
+    /// The last time at which its state was read as held; 0 if never, or where the process does not know.
+    pub held: u64,
 }
 
 impl Hold {
@@ -275,6 +277,7 @@ impl History {
                 done: number(19)?,
                 token: number(20)?,
                 share: number(21)?,
+                held: number(22).unwrap_or_default(),
             }),
             "call" => self.calls.push(Call {
                 process: text(1)?,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use super::check::{RETRY_NS, Violation, is_certain, progress, watched_keys};
+use super::check::{Judgement, RETRY_NS, Violation, is_certain, progress, watched_keys};
 use super::history::{History, Hold};
 use super::keys::kind;
 
@@ -27,31 +27,57 @@ pub fn write(
     command: &str,
     digest: &str,
     history: &History,
-    violations: &[Violation],
+    judgement: &Judgement,
 ) -> Result<(), String> {
     let save = |name: &str, text: String| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     };
-    save("report.md", page(command, digest, history, violations))?;
+    save("report.md", page(command, digest, history, judgement))?;
     save("report.svg", super::picture::draw(history))
 }
 
-pub fn print(history: &History, violations: &[Violation], command: &str) {
-    for violation in violations.iter().take(TOLD * 4) {
-        println!("FAILED   {}, {}:\n  {}", violation.rule, circumstances(history, violation), violation.text);
+pub fn print(history: &History, judgement: &Judgement, command: &str) {
+    let Judgement { violations, unjudged, .. } = judgement;
+    for (rule, violations) in by_rule(violations) {
+        for violation in violations.iter().take(TOLD) {
+            println!("FAILED   {rule}, {}:\n  {}", circumstances(history, violation), violation.text);
+        }
     }
     println!("\n{}", summary(history));
     println!("{}", super::failovers::figures(history));
+    print!("{}", rules(judgement));
     println!("report: target/torture/report.md; logs: target/torture/run");
-    if violations.is_empty() {
-        println!("all is well");
-    } else {
-        println!("{} violations. Once more: {command}", violations.len());
+    for what in unjudged {
+        println!("UNJUDGED {what}");
+    }
+    match judgement.is_well() {
+        true => println!("all is well"),
+        false => {
+            println!("{} violations, {} unjudged. Once more: {command}", violations.len(), unjudged.len())
+        }
     }
 }
 
-fn page(command: &str, digest: &str, history: &History, violations: &[Violation]) -> String {
+fn by_rule(violations: &[Violation]) -> BTreeMap<&str, Vec<&Violation>> {
+    let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
+    for violation in violations {
+        rules.entry(violation.rule).or_default().push(violation);
+    }
+    rules
+}
+
+/// How often each rule applied.
+fn rules(judgement: &Judgement) -> String {
+    let mut text = "\n| rule | applied |\n| --- | ---: |\n".to_owned();
+    for (rule, count) in &judgement.counts {
+        let _ = writeln!(text, "| {rule} | {count} |");
+    }
+    text
+}
+
+fn page(command: &str, digest: &str, history: &History, judgement: &Judgement) -> String {
+    let violations = &judgement.violations;
     let mut text = format!("# {command}\n\nPlan `{digest}`. {}\n\n", summary(history));
     text += if violations.is_empty() { "No rule was broken.\n\n" } else { "**RULES WERE BROKEN.**\n\n" };
     text += "| fault | count | holds from it to a lease after | told lost | longest time to progress |\n";
@@ -69,13 +95,13 @@ fn page(command: &str, digest: &str, history: &History, violations: &[Violation]
          could concern it came within a lease of it: Java does not tell.\n\n![Who held when](report.svg)\n",
         (history.lease_ns + RETRY_NS) / 1_000_000
     );
+    text += &rules(judgement);
+    for what in &judgement.unjudged {
+        let _ = writeln!(text, "\n**Never judged: {what}.**");
+    }
     text += &kinds(history);
     text += &format!("\n{}", super::failovers::figures(history));
-    let mut rules: BTreeMap<&str, Vec<&Violation>> = BTreeMap::new();
-    for violation in violations {
-        rules.entry(violation.rule).or_default().push(violation);
-    }
-    for (rule, violations) in rules {
+    for (rule, violations) in by_rule(violations) {
         let _ = write!(text, "\n## {rule}: {}\n\n", violations.len());
         for violation in violations.iter().take(TOLD) {
             let _ =

@@ -14,7 +14,7 @@ const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
 }
 
 /// Those above 2,000 outlast the lease.
-pub const KINDS: [Kind; 29] = [
+pub const KINDS: [Kind; 30] = [
     kind("kill-server", 0, 300),
     kind("stop-server", 2500, 3500),
     kind("stop-server-short", 50, 900),
@@ -23,6 +23,8 @@ pub const KINDS: [Kind; 29] = [
     kind("drop-pubsub", 0, 0),
     kind("half-open", 2500, 3500),
     kind("half-open-pubsub", 2500, 3500),
+    // Longer than an answer is waited for.
+    kind("deaf", 1200, 1900),
     kind("latency", 800, 2500),
     kind("lose-reply", 100, 100),
     kind("late-request", 100, 2500),
@@ -47,20 +49,12 @@ pub const KINDS: [Kind; 29] = [
 ];
 
 /// Before the first fault, and after the last.
-const QUIET_MS: u64 = 4000;
-
-/// What a failover takes, with the return of the server that was killed.
-const FAILOVER_MS: u64 = 4000;
-
-/// How long a campaign of faults lasts.
-pub fn length_ms(faults: &[Fault]) -> u64 {
-    faults.last().map_or(0, |last| last.at_ms + last.lasts_ms + FAILOVER_MS) + QUIET_MS
-}
+pub const QUIET_MS: u64 = 4000;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// From the beginning; later if the one before took longer than planned.
-    pub at_ms: u64,
+    /// After the end of the one before, or the beginning.
+    pub after_ms: u64,
     pub kind: &'static str,
     pub lasts_ms: u64,
     /// Whom it is for, where it is for one; some take `None` for all.
@@ -69,12 +63,13 @@ pub struct Fault {
     pub choice: u64,
 }
 
-/// Every kind once, in some order, and again, until the time is up. After half of the faults there is time to see that
-/// things go on; the others come while their forerunner still hurts.
+/// Every kind once, in some order, and again, until the time is up. In the first round each fault is followed by the time to see
+/// that things go on; in later ones half of the faults come while their forerunner still hurts.
 pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> Vec<Fault> {
     let mut random = Random::new(seed);
-    let mut faults = Vec::new();
-    let mut at_ms = QUIET_MS;
+    let mut faults: Vec<Fault> = Vec::new();
+    let mut left_ms = (minutes * 60_000).saturating_sub(QUIET_MS);
+    let mut after_ms = QUIET_MS;
     let mut round: Vec<&Kind> = Vec::new();
     loop {
         if round.is_empty() {
@@ -85,13 +80,12 @@ pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> 
         let one = random.between(0, clients as u64 - 1) as usize;
         let target = (random.between(0, 3) > 0).then_some(one);
         let choice = random.next();
-        let calm =
-            if random.between(0, 1) == 0 { random.between(700, 1300) } else { random.between(3600, 4000) };
-        if at_ms + lasts_ms + QUIET_MS > minutes * 60_000 {
-            return faults;
-        }
-        faults.push(Fault { at_ms, kind: kind.name, lasts_ms, target, choice });
-        at_ms += lasts_ms + calm;
+        let hasty = random.between(0, 1) == 0 && faults.len() >= kinds.len();
+        let calm = if hasty { random.between(700, 1300) } else { random.between(3700, 4100) };
+        let Some(left) = left_ms.checked_sub(after_ms + lasts_ms) else { return faults };
+        left_ms = left;
+        faults.push(Fault { after_ms, kind: kind.name, lasts_ms, target, choice });
+        after_ms = calm;
     }
 }
 
@@ -99,12 +93,11 @@ pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> 
 /// replica is cut off for a while.
 pub fn failovers(seed: u64, count: usize, lease_ms: u64) -> Vec<Fault> {
     let mut random = Random::new(seed);
-    let mut at_ms = QUIET_MS;
+    let mut after_ms = QUIET_MS;
     let mut next = || {
         let lasts_ms = if random.between(0, 1) == 0 { 0 } else { random.between(100, 700) };
-        let fault = Fault { at_ms, kind: "failover", lasts_ms, target: None, choice: random.next() };
-        let calm = if random.between(0, 3) == 0 { lease_ms + 2500 } else { random.between(1000, 3000) };
-        at_ms += lasts_ms + FAILOVER_MS + calm;
+        let fault = Fault { after_ms, kind: "failover", lasts_ms, target: None, choice: random.next() };
+        after_ms = if random.between(0, 3) == 0 { lease_ms + 2500 } else { random.between(1000, 3000) };
         fault
     };
     (0..count).map(|_| next()).collect()
@@ -132,16 +125,16 @@ mod tests {
     }
 
     #[test]
-    fn two_minutes_have_room_for_every_kind() {
+    fn four_minutes_have_room_for_every_kind() {
         let all: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
         for seed in 0..20 {
-            let faults = plan(seed, 2, &all, 4);
+            let faults = plan(seed, 4, &all, 4);
             for name in &all {
                 assert!(faults.iter().any(|fault| fault.kind == *name), "{seed}: {name}");
             }
-            let last = faults.last().expect("there are faults");
-            assert!(last.at_ms + last.lasts_ms + QUIET_MS <= 120_000);
-            assert!(faults.windows(2).all(|pair| pair[0].at_ms + pair[0].lasts_ms < pair[1].at_ms));
+            assert!(faults[..all.len()].iter().all(|fault| fault.after_ms >= 3700), "{seed}");
+            let lasts: u64 = faults.iter().map(|fault| fault.after_ms + fault.lasts_ms).sum();
+            assert!(lasts + QUIET_MS <= 240_000, "{seed}");
         }
     }
 }
