@@ -6,7 +6,7 @@
 -- ARGV[2] lease in ms
 -- ARGV[3] the same owner as a writer
 -- ARGV[4] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl} a writer holds | {'STALE', ttl} the owner text is in use by somebody unknown;
+-- Reply   n taken; the record would have expired in n ms, from 1 to the lease | {'BUSY', ttl} a writer holds | {'STALE', ttl} the owner text is in use by somebody unknown;
 --         ttl in ms, -1 where the record has no expiry
 local ttl = redis.call('pttl', KEYS[1])
 if ttl ~= -2 then
@@ -37,4 +37,5 @@ if ttl < tonumber(ARGV[2]) then
         return expires
     end
 end
-return 1
+-- No record, and one without an expiry, shorten no lease.
+return ttl < 0 and tonumber(ARGV[2]) or math.max(math.min(ttl, ARGV[2]), 1)
