@@ -21,6 +21,10 @@ if not held then
     return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}
 end
 if held == '1' and ARGV[3] == '1' then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal or a further level made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
+    return 1
 end
 return {'STALE', ttl}

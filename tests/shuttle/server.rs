@@ -295,7 +295,7 @@ impl Data {
             }
             ("lock_acquire", _, None) => status("BUSY", Some(left)),
             ("lock_acquire", [_, lease, _], Some(1)) if again => {
-                record.expires = now + ms(lease);
+                record.expires = record.expires.max(now + ms(lease));
                 number(1)
             }
             ("lock_acquire", _, Some(_)) => status("STALE", Some(left)),
