@@ -89,4 +89,5 @@ end
 if ttl == -2 then
     return {'BUSY', due - now, head}
 end
-return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}
+-- A part of it: somebody may have put any number of fields there.
+return {'BUSY', ttl, redis.call('hscan', KEYS[1], '0', 'count', '10')[2][1]}
