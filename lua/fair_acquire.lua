@@ -53,7 +53,11 @@ end
 
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if held and held == '1' and ARGV[5] == '1' then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal or a further level made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
+    return 1
 end
 if held then
     return {'STALE', ttl}
@@ -85,4 +89,5 @@ end
 if ttl == -2 then
     return {'BUSY', due - now, head}
 end
-return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}
+-- A part of it: somebody may have put any number of fields there.
+return {'BUSY', ttl, redis.call('hscan', KEYS[1], '0', 'count', '10')[2][1]}

@@ -29,7 +29,10 @@ if not held then
     return {'BUSY', ttl}
 end
 if held == '1' and ARGV[4] == '1' then
-    redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal or a further level made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
     -- Nobody was numbered since: the record was this owner's throughout.
     return tonumber(redis.call('get', KEYS[2]) or redis.call('incr', KEYS[2]))
 end

@@ -25,10 +25,13 @@ if held then
     redis.call('hdel', KEYS[1], ARGV[1])
 end
 local number = tonumber(redis.call('get', KEYS[2]) or redis.call('incr', KEYS[2]))
-if ARGV[4] ~= '0' then
+-- What confirms an earlier send may come late, after a renewal or a further level made the new hold longer.
+if ARGV[4] ~= '0' and not (moved and redis.call('pttl', KEYS[2]) >= tonumber(ARGV[4])) then
     redis.call('pexpire', KEYS[2], ARGV[4])
 end
-redis.call('pexpire', KEYS[1], ARGV[3])
+if not moved or redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
+    redis.call('pexpire', KEYS[1], ARGV[3])
+end
 -- Behind the writes: before Redis 5 none may follow it.
 local reply = redis.pcall('pubsub', ARGV[7] and 'shardnumsub' or 'numsub', ARGV[5])
 return {reply.err and -1 or tonumber(reply[2]), number}

@@ -18,9 +18,14 @@ if ttl == -2 then
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
-    return {'BUSY', ttl, redis.call('hgetall', KEYS[1])[1]}
+    -- A part of it: somebody may have put any number of fields there.
+    return {'BUSY', ttl, redis.call('hscan', KEYS[1], '0', 'count', '10')[2][1]}
 end
 if held == '1' and ARGV[3] == '1' then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal or a further level made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
+    return 1
 end
 return {'STALE', ttl}

@@ -20,7 +20,10 @@ if held and ARGV[1] ~= ARGV[2] then
     redis.call('hset', KEYS[1], ARGV[2], '1')
     redis.call('hdel', KEYS[1], ARGV[1])
 end
-redis.call('pexpire', KEYS[1], ARGV[3])
+-- What confirms an earlier send may come late, after a renewal or a further level made the new hold longer.
+if not moved or redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
+    redis.call('pexpire', KEYS[1], ARGV[3])
+end
 -- Behind the writes: before Redis 5 none may follow it.
 local reply = redis.pcall('pubsub', ARGV[6] and 'shardnumsub' or 'numsub', ARGV[4])
 return reply.err and -1 or tonumber(reply[2])

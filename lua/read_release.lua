@@ -12,25 +12,35 @@
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
-local longest, writes, fields = 0, false, redis.call('hgetall', KEYS[1])
+local writes, size = redis.call('hget', KEYS[1], 'mode') == 'write', redis.call('hlen', KEYS[1])
+-- The owners and counts of the others are whatever somebody put there: a thousand timeouts are looked at and no more.
+local most, looks, longest = 1000, 0, 0
+local known = size <= most
+local fields = known and size > 2 and redis.call('hgetall', KEYS[1]) or {}
 for i = 1, #fields, 2 do
-    if fields[i] == 'mode' then
-        writes = fields[i + 1] == 'write'
-    elseif fields[i] ~= ARGV[1] then
-        for hold = 1, tonumber(fields[i + 1]) or 0 do
-            longest = math.max(longest, redis.call('pttl', ARGV[3] .. fields[i] .. ARGV[4] .. hold))
+    if fields[i] ~= 'mode' and fields[i] ~= ARGV[1] then
+        local holds = math.max(tonumber(fields[i + 1]) or 0, 0)
+        looks = looks + holds
+        -- Not true of a number that is none.
+        known = known and looks <= most
+        for hold = 1, known and holds or 0 do
+            -- Some servers refuse a script the keys that it was not given, and nobody can give it these.
+            local left = redis.pcall('pttl', ARGV[3] .. fields[i] .. ARGV[4] .. hold)
+            known = known and type(left) == 'number'
+            longest = known and math.max(longest, left) or longest
         end
     end
 end
 local told = 0
 -- Readers whose holds have all lapsed do not count. A writer that is left goes by the record alone.
-if longest == 0 and not (writes and #fields > 4) then
+if known and longest == 0 and not (writes and size > 2) then
     told = redis.call(ARGV[5] or 'publish', ARGV[2], '0')
     redis.call('del', KEYS[1], KEYS[2])
 else
     redis.call('hdel', KEYS[1], ARGV[1])
     redis.call('del', KEYS[2])
-    if not writes then
+    -- Where it is not known when the others end, the record keeps its expiry.
+    if known and not writes then
         redis.call('pexpire', KEYS[1], longest)
     end
 end

@@ -9,7 +9,12 @@ if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
     return 1
 end
 local token = redis.call('get', KEYS[1]) -- a record of another type is an error
+local ttl = redis.call('pttl', KEYS[1])
 if ARGV[3] == '1' and token == ARGV[1] then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
+    return 1
 end
-return {'BUSY', redis.call('pttl', KEYS[1]), token}
+return {'BUSY', ttl, token}

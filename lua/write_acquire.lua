@@ -19,7 +19,11 @@ if ttl == -2 then
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if held and held == '1' and ARGV[4] == '1' then
-    return redis.call('pexpire', KEYS[1], ARGV[2])
+    -- It may come late, after a renewal or a further level made the hold longer.
+    if ttl < tonumber(ARGV[2]) then
+        redis.call('pexpire', KEYS[1], ARGV[2])
+    end
+    return 1
 end
 if held then
     return {'STALE', ttl}

@@ -151,7 +151,11 @@ impl Driver {
                 let access = kind.manner().access;
                 let begun = Begun { kind, owner, text, life, sent, lease, token };
                 if access == Access::Exclusive {
+                    let kept_up = begun.kind.manner().kept_up;
                     let hold = self.begin(begun, run);
+                    if kept_up {
+                        hold.found_left(Duration::from_millis(number), lease);
+                    }
                     return self.grant(&hold, &[ticket]);
                 }
                 let hold = Hold::new(begun, self.lane.observer());

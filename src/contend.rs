@@ -163,7 +163,8 @@ pub(crate) struct Manner {
     pub counts: bool,
     /// What keeps its holds alive.
     pub renewal: Renewal,
-    /// Others may shorten the record's life, so that also a fixed lease is to be kept up.
+    /// Others may shorten the record's life. So also a fixed lease is kept up, and an acquire and a renewal report the
+    /// time that the record had left.
     pub kept_up: bool,
 }
 

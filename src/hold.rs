@@ -91,6 +91,8 @@ pub(crate) struct Standing {
     pub renewed: bool,
     /// The record is known to name it.
     pub settled: bool,
+    /// The shortest lease that others give the record.
+    pub shortest: Option<Duration>,
 }
 
 #[derive(Clone, Copy)]
@@ -112,7 +114,15 @@ struct Status {
     margin: Duration,
     /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
     unrenewed: LossReason,
+    /// The shortest lease that others gave the record, and when one was last found.
+    shortest: Option<(Duration, Moment)>,
 }
+
+/// No shorter lease of others is reckoned with: that bounds how often a hold is renewed.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// A shorter lease counts for so many times its length after it was last found. Whoever keeps a record up with it does so
+/// several times within that.
+const REMEMBERED: u32 = 4;
 
 impl Hold {
     pub(crate) fn new(begun: Begun, observer: Weak<dyn Observer>) -> Arc<Self> {
@@ -137,6 +147,7 @@ impl Hold {
                 life,
                 margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
+                shortest: None,
             }),
             followers: OnceLock::new(),
             observer,
@@ -212,7 +223,24 @@ impl Hold {
             again: status.again,
             renewed: status.renewing > 0,
             settled: status.settled,
+            shortest: status.shortest.map(|(shortest, _)| shortest),
         })
+    }
+
+    /// A request that made the record live for `lease` found that it would have lived for `left`. In the worst case somebody
+    /// with so short a lease had just kept it up, and does so again after us.
+    ///
+    /// Holders with one lease leave each other more than half of it: they renew at a third.
+    pub(crate) fn found_left(&self, left: Duration, lease: Duration) {
+        let mut status = self.lock();
+        let now = Moment::now();
+        if left < lease / 2 {
+            let left = left.max(SHORTEST);
+            let shortest = status.shortest.map_or(left, |(shortest, _)| shortest.min(left));
+            status.shortest = Some((shortest, now));
+        } else if status.shortest.is_some_and(|(shortest, found)| now.since(found) > shortest * REMEMBERED) {
+            status.shortest = None;
+        }
     }
 
     /// Whether it has ended, and that is known.

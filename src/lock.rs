@@ -286,6 +286,18 @@ impl Lock {
 
 /// Redisson's `RReadWriteLock`: any number of readers, or one writer. A handle, made by
 /// [`Client::read_write_lock`](crate::Client::read_write_lock).
+///
+/// # Java readers with a shorter lease
+/// Each renewal of a Java reader sets the record's expiry to that reader's `lockWatchdogTimeout`, even if another reader
+/// has a longer lease. A client of this library sees that when it acquires and when it renews, and then renews at a third
+/// of the shorter lease. Two gaps remain:
+/// - A Java reader may join, shorten the expiry and die between two renewals of this client.
+/// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
+///
+/// In both the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
+/// renewal reports the loss.
+/// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
+/// and have the resource check the token.
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     read: Lock,

@@ -5,10 +5,11 @@
 //!    nothing, because an ended hold cannot change.
 //!    A renewal that fails is made anew of the holds that are still live by then, and never sent twice.
 //!
-//! Renewals are sent a third of the lease after the last confirmed one was sent, in batches; a hold's first one up to half
-//! of that earlier, so that many locks that were taken at once are not renewed at once for ever after. Those of one tick
-//! come together. The task itself never waits for an answer, so a silent server delays no other batch. While there are
-//! holds it looks at the clock at least every second, because timers stand still in a sleeping host.
+//! Renewals are sent a third of the lease after the last confirmed one was sent, in batches; of the shortest lease, where
+//! others shorten the record's life to theirs. A hold's first one is sent up to half of that earlier, so that many locks
+//! that were taken at once are not renewed at once for ever after. Those of one tick come together. The task itself never
+//! waits for an answer, so a silent server delays no other batch. While there are holds it looks at the clock at least
+//! every second, because timers stand still in a sleeping host.
 
 use crate::clock::Moment;
 use crate::connection::{Connection, Failure, Limit};
@@ -66,12 +67,17 @@ impl Watchdog {
         self.lock().holds.take(hold);
     }
 
+    /// How long its record may last without a renewal, whoever set its expiry last.
+    fn lease(&self, standing: &Standing) -> Duration {
+        standing.shortest.map_or(self.0.lease, |shortest| shortest.min(self.0.lease))
+    }
+
     /// When there is something to do for `hold` if all is well.
     fn next(&self, hold: &Hold, standing: &Standing) -> Moment {
         if !standing.renewed && !hold.kind.manner().kept_up {
             return standing.deadline;
         }
-        let third = self.0.lease / 3;
+        let third = self.lease(standing) / 3;
         let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.generation) / 2.0) };
         (standing.confirmed + third - early).rounded_down(third / TICKS)
     }
@@ -176,17 +182,21 @@ impl Watchdog {
         let renewed: Vec<bool> = holds.iter().map(|hold| hold.is_renewed()).collect();
         let mut keys = Vec::with_capacity(holds.len());
         holds.iter().for_each(|hold| hold.kind.renewed_keys(&hold.text, &mut keys));
-        let asked = holds.iter().zip(&renewed).map(|(hold, &renewed)| {
-            let lease = match renewed {
+        let leases: Vec<_> = holds
+            .iter()
+            .zip(&renewed)
+            .map(|(hold, &renewed)| match renewed {
                 true => lease,
                 false if hold.kind.manner().kept_up => hold.deadline().remaining(),
                 false => Duration::ZERO,
-            };
-            (hold.text.clone(), millis(lease))
-        });
+            })
+            .collect();
+        let asked = holds.iter().zip(&leases).map(|(hold, &lease)| (hold.text.clone(), millis(lease)));
         let mut request = script::renew(renewal, keys, asked);
         holds.iter().for_each(|hold| hold.renewal_sent());
-        let limit = Limit::For(connection.response_timeout().min(lease / 3));
+        // A renewal that is late for the shortest of their leases leaves all in doubt.
+        let shortest = holds.iter().filter_map(|hold| hold.standing()).map(|now| self.lease(&now)).min();
+        let limit = Limit::For(connection.response_timeout().min(shortest.unwrap_or(lease) / 3));
         let answer = connection.call_within(&mut request, limit).await;
         if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
             holds.iter().for_each(|hold| hold.renewal_answered());
@@ -196,7 +206,7 @@ impl Watchdog {
             return holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection));
         }
         let outcome = match answer {
-            Ok(answer) => match script::renewed(&answer.reply, holds.len()) {
+            Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {
                 Ok(outcome) => Ok((outcome, answer.sent, answer.life)),
                 Err(_) => Err(connection.strange(Phase::Renew)),
             },
@@ -205,9 +215,13 @@ impl Watchdog {
         match outcome {
             Ok((outcome, sent, life)) => {
                 let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
-                for ((hold, &renewed), outcome) in holds.iter().zip(&renewed).zip(outcome) {
+                let terms = renewed.iter().zip(leases);
+                for ((hold, (&renewed, asked)), outcome) in holds.iter().zip(terms).zip(outcome) {
                     let state = match outcome {
-                        Renewed::Held => {
+                        Renewed::Held(left) => {
+                            if let Some(left) = left {
+                                hold.found_left(left, asked);
+                            }
                             hold.confirm(sent, life, if renewed { lease } else { Duration::ZERO })
                         }
                         Renewed::Gone => hold.lose(hold.gone_in(life)),
@@ -236,8 +250,8 @@ impl Watchdog {
     }
 
     fn ask_again<'a>(&self, holds: impl IntoIterator<Item = &'a Arc<Hold>>) {
-        let again = Moment::now() + (self.0.lease / 10).min(LOOK);
-        self.plan(holds, |_, _| again);
+        let now = Moment::now();
+        self.plan(holds, |_, standing| now + (self.lease(standing) / 10).min(LOOK));
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {

@@ -4,7 +4,7 @@
 use super::link::decode;
 use super::{Access, Address, Messages, Subscriber, server};
 use crate::error::Error;
-use crate::script::{self, Undecodable};
+use crate::script::{self, Renewal, Undecodable};
 use redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,8 +26,8 @@ pub fn reply(value: Value) {
     let _ = script::recounted(reply);
     let _ = script::released(reply);
     let _ = script::handed_over(reply);
-    for batch in 0..4 {
-        let renewed = script::renewed(reply, batch);
+    for (renewal, batch) in Renewal::ALL.into_iter().flat_map(|renewal| (0..4).map(move |n| (renewal, n))) {
+        let renewed = script::renewed(renewal, reply, batch);
         assert!(renewed == Err(Undecodable) || renewed.is_ok_and(|all| all.len() == batch));
     }
     let _ = script::yes(reply);

@@ -31,6 +31,9 @@ pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, 
         let nobody = keys::nobodys();
         let probing = Shortcuts::probe(connection.clone(), &nobody, sharded);
         let shortcuts = time::timeout(until.remaining(), probing).await.unwrap_or_default();
+        if !server.logs_ends {
+            shortcuts.without_restore();
+        }
         Ok::<_, Error>((server, shortcuts))
     };
     let (server, shortcuts) = select! {

@@ -19,6 +19,9 @@ pub(super) struct Server {
     pub master: Option<String>,
     /// It has been running for at least so long, by its own clock. Zero where that is not known.
     pub uptime: Duration,
+    /// It writes down when a record that `RESTORE` made ends, and not for how long it lives: Redis from 7.0 on. An earlier
+    /// one with an append-only file revives locks that ended while it was down. Not so where the version is not known.
+    pub logs_ends: bool,
 }
 
 /// Asks the server about itself. `limit` is the time that `until` is the end of.
@@ -79,6 +82,7 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
         run_id: field("run_id").map(str::to_owned),
         master,
         uptime: Duration::from_secs(uptime.saturating_sub(1)),
+        logs_ends: number(version).is_some_and(|number| number >= (7, 0)),
     })
 }
 

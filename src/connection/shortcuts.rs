@@ -77,6 +77,11 @@ impl Shortcuts {
         }))
     }
 
+    /// `RESTORE` is not to be used here, whatever the user may do.
+    pub(super) fn without_restore(&self) {
+        self.0.restore.store(false, Ordering::Relaxed);
+    }
+
     /// `None` where nothing was done.
     pub(super) async fn take(
         &self,

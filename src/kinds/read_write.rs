@@ -82,6 +82,10 @@ impl Contend for Write {
         Some(script::force_unlock_read_write(&self.0, Side::Write))
     }
 
+    fn holder(&self) -> Request {
+        script::shares(&self.0)
+    }
+
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         any_holder(reply)
     }
@@ -99,7 +103,7 @@ impl Contend for Write {
     }
 
     fn is_locked(&self) -> Request {
-        script::holder(self.record())
+        script::shares(&self.0)
     }
 
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
@@ -154,6 +158,10 @@ impl Contend for Read {
         Some(script::force_unlock_read_write(&self.0, Side::Read))
     }
 
+    fn holder(&self) -> Request {
+        script::shares(&self.0)
+    }
+
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         any_holder(reply)
     }
@@ -170,7 +178,7 @@ impl Contend for Read {
     }
 
     fn is_locked(&self) -> Request {
-        script::holder(self.record())
+        script::shares(&self.0)
     }
 
     /// Also by the writer itself.

@@ -61,20 +61,36 @@ pub(crate) fn counted(reply: &Reply) -> Result<u64, Undecodable> {
     }
 }
 
+/// Asks for some fields of a record: all of one that is a lock's, and a bounded number of one that somebody filled.
 pub(crate) fn holder(record: &Arc<str>) -> Request {
-    Request::read("HGETALL", record, Vec::new())
+    some_fields(record, "10")
+}
+
+/// `HSCAN` looks at ten times as many places of a large hash as it is asked for fields, and returns the whole of a small
+/// one.
+pub(super) fn some_fields(record: &Arc<str>, count: &'static str) -> Request {
+    let args = ["0", "COUNT", count].map(Arg::Literal).to_vec();
+    Request::read("HSCAN", record, args)
+}
+
+/// The fields and values of a record, and whether those are all.
+pub(super) fn fields(reply: &Reply) -> Result<(&[Reply], bool), Undecodable> {
+    match reply {
+        Reply::List(items) => match items.as_slice() {
+            [cursor, Reply::List(fields)] => Ok((fields, matches!(cursor.int(), Ok(0)))),
+            _ => Err(Undecodable),
+        },
+        _ => Err(Undecodable),
+    }
 }
 
 pub(crate) fn held_by(reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-    match reply {
-        Reply::List(items) => match items.as_slice() {
-            [] => Ok(None),
-            [Reply::Text(owner), count, ..] => Ok(Some(Holder::new(
-                String::from_utf8_lossy(owner).into_owned(),
-                u64::try_from(count.int()?).map_err(|_| Undecodable)?,
-            ))),
-            _ => Err(Undecodable),
-        },
+    match fields(reply)? {
+        ([], true) => Ok(None),
+        ([Reply::Text(owner), count, ..], _) => Ok(Some(Holder::new(
+            String::from_utf8_lossy(owner).into_owned(),
+            u64::try_from(count.int()?).map_err(|_| Undecodable)?,
+        ))),
         _ => Err(Undecodable),
     }
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// Outcome of [`acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// With the number of the hold, where holds are fenced.
+    /// With the number of the hold, where holds are fenced; and with the ms that the record had left, where holds are
+    /// kept up.
     Taken(u64),
     Busy(Option<Duration>),
     Stale(Option<Duration>),
@@ -220,7 +221,8 @@ impl Renewal {
 /// Outcome of [`renew`] for one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    Held,
+    /// With the time that the record had left, where holds are kept up.
+    Held(Option<Duration>),
     /// There is no record.
     Gone,
     /// Others hold the lock.
@@ -241,13 +243,14 @@ pub(crate) fn renew(
     Request::with_keys(renewal.script(), keys, args, Repeat::Afresh)
 }
 
-pub(crate) fn renewed(reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
+pub(crate) fn renewed(renewal: Renewal, reply: &Reply, batch: usize) -> Result<Vec<Renewed>, Undecodable> {
     match reply {
-        Reply::Int(all) if usize::try_from(*all) == Ok(batch) => Ok(vec![Renewed::Held; batch]),
+        Reply::Int(all) if usize::try_from(*all) == Ok(batch) => Ok(vec![Renewed::Held(None); batch]),
         Reply::List(items) if items.len() == batch => items
             .iter()
             .map(|item| match item.int()? {
-                1 => Ok(Renewed::Held),
+                ms @ 1.. if renewal == Renewal::Read => Ok(Renewed::Held(ttl(ms))),
+                1 => Ok(Renewed::Held(None)),
                 0 => Ok(Renewed::Gone),
                 -1 => Ok(Renewed::WrongType),
                 -2 => Ok(Renewed::Refused),

@@ -451,7 +451,7 @@ mod tests {
             assert_eq!(recounted(reply), Err(Undecodable));
             assert_eq!(released(reply), Err(Undecodable));
             assert_eq!(handed_over(reply), Err(Undecodable));
-            assert_eq!(renewed(reply, 1), Err(Undecodable));
+            assert_eq!(renewed(Renewal::Lock, reply, 1), Err(Undecodable));
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The requests about a read/write lock. Their answers are the reentrant lock's.
 
+use super::inspect::{fields, some_fields};
 use super::{
     Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, RW_FORCE_UNLOCK, Repeat, Reply, Request,
     Undecodable, WRITE_ACQUIRE, WRITE_RELEASE,
@@ -76,11 +77,16 @@ pub(crate) struct Shares {
     pub holders: Vec<Holder>,
 }
 
-/// Reply of a look at the whole record.
+/// Asks for the record, of which a thousand readers are enough.
+pub(crate) fn shares(keys: &ReadWriteKeys) -> Request {
+    some_fields(&keys.record, "1000")
+}
+
+/// Reply of [`shares`].
 pub(crate) fn shared_by(reply: &Reply) -> Result<Option<Shares>, Undecodable> {
-    let Reply::List(items) = reply else { return Err(Undecodable) };
+    let (fields, complete) = fields(reply)?;
     let (mut mode, mut holders) = (None, Vec::new());
-    for pair in items.chunks(2) {
+    for pair in fields.chunks(2) {
         match pair {
             [Reply::Text(field), Reply::Text(value)] if field == b"mode" => {
                 mode = Some(if value == b"read" { Side::Read } else { Side::Write });
@@ -94,8 +100,10 @@ pub(crate) fn shared_by(reply: &Reply) -> Result<Option<Shares>, Undecodable> {
     }
     holders.sort_by_key(|holder: &Holder| !holder.owner().ends_with(":write"));
     match mode {
-        None if holders.is_empty() => Ok(None),
-        None => Err(Undecodable),
+        None if holders.is_empty() && complete => Ok(None),
+        None if complete => Err(Undecodable),
+        // A writer is alone, or beside its own reads.
+        None => Ok(Some(Shares { mode: Side::Read, holders })),
         Some(mode) => Ok(Some(Shares { mode, holders })),
     }
 }

@@ -417,7 +417,7 @@ fn mode(of: &str) -> (String, String) {
 
 /// Whether a request names the lock's record, other than to look at it.
 fn changes_record(words: &Words) -> bool {
-    const LOOKS: [&[u8]; 5] = [b"PTTL", b"EXISTS", b"GET", b"HGET", b"HGETALL"];
+    const LOOKS: [&[u8]; 5] = [b"PTTL", b"EXISTS", b"GET", b"HGET", b"HSCAN"];
     names_record(words) && !LOOKS.contains(&words[0].as_slice())
 }
 

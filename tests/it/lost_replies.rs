@@ -540,7 +540,7 @@ fn receive(subscriber: &mut redis::Connection) -> String {
 
 /// Whether a request names the lock's record, other than to look at it.
 fn changes_record(words: &Words) -> bool {
-    const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"HGET", b"HGETALL"];
+    const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"HGET", b"HSCAN"];
     names_record(words) && !LOOKS.contains(&words[0].as_slice())
 }
 

@@ -194,7 +194,7 @@ impl Bench {
             },
             Step::Age(key) => {
                 let asked = self.change(&[by_hand(&["PEXPIRE", KEYS[key], &LITTLE.to_string()])]);
-                model.records[key].lives(LITTLE, asked);
+                model.records[key].lives(LITTLE, false, asked);
                 self.compare(model)
             }
             Step::Expire(key) => {

@@ -8,7 +8,7 @@ use std::time::Duration;
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
 /// The commands that docs/deployment.md names.
-const GRANTED: &str = "+eval +evalsha +exists +hexists +hset +hget +hgetall +hdel +pexpire +pttl +del +publish \
+const GRANTED: &str = "+eval +evalsha +exists +hexists +hset +hget +hscan +hdel +pexpire +pttl +del +publish \
                        +subscribe +unsubscribe +pubsub|numsub +ping +select";
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,19 +19,15 @@ const USED: [(&str, &[&str], &str); 9] = [
     (
         "lock",
         &["lock_acquire", "lock_force", "lock_move", "lock_recount", "lock_release", "lock_renew"],
-        "exists hget hgetall pttl",
+        "exists hget hscan pttl",
     ),
-    ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hgetall pttl"),
+    ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
     (
         "fenced_lock",
         &["fenced_", "lock_force", "lock_recount", "lock_release", "lock_renew"],
-        "exists hget hgetall pttl",
+        "exists hget hscan pttl",
     ),
-    (
-        "read_write_lock",
-        &["read_", "write_", "rw_", "lock_recount", "lock_renew"],
-        "exists hget hgetall pttl",
-    ),
+    ("read_write_lock", &["read_", "write_", "rw_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
     ("value_lock", &["value_"], "exists get pttl"),
     ("group_lock", &["group_"], ""),
     ("semaphore", &["semaphore_"], "get"),
@@ -125,7 +121,7 @@ fn commands_of(scripts: &[&str]) -> BTreeSet<String> {
     commands
 }
 
-async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) -> Result<(), Error> {
+pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) -> Result<(), Error> {
     let listens = || {
         let channels: Vec<String> = redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap();
         !channels.is_empty()

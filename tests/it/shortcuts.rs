@@ -119,6 +119,45 @@ async fn a_permission_that_is_withdrawn_costs_no_hold() {
     }
 }
 
+/// A lock whose lease ends while the server is down is free once that is back with its data, for each way to take one. A
+/// Redis before 7.0 writes down how long a `RESTORE` makes a record live, and not until when.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_while_the_server_is_down_has_ended_when_it_is_back() {
+    tokio::join!(ends_while_down("REDISSON_LOCK_REDIS_6_2"), ends_while_down("REDISSON_LOCK_SERVER"));
+}
+
+async fn ends_while_down(server: &str) {
+    let lease = Duration::from_secs(1);
+    let mut server = Server::with_log_of(server);
+    let client = Client::connect(server.url()).await.unwrap();
+    let _first = client.lock("n").with_lease(lease).lock().await.unwrap();
+    let _second = client.value_lock("v").with_lease(lease).lock().await.unwrap();
+    // The server counted both leases from before this.
+    let ended = tokio::time::Instant::now() + lease;
+    // A record without an end shows that the data are read at all.
+    redis::cmd("SET").arg("kept").arg(1).exec(&mut server.cli()).unwrap();
+    let version = server.version();
+    server.kill();
+    tokio::time::sleep_until(ended).await;
+    server.start_again();
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
+    assert_eq!(keys, ["kept"], "Redis {version}");
+}
+
+/// A client that may not ask for the server's version uses scripts only.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_servers_version_nothing_is_restored() {
+    let server = Server::unrestricted();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"])
+        .exec(&mut server.cli())
+        .unwrap();
+    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    server.commandstats_reset();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!((server.calls("restore"), server.calls("multi")), (0, 1));
+}
+
 fn record(server: &Server) -> HashMap<String, u64> {
     redis::cmd("HGETALL").arg("n").query(&mut server.cli()).unwrap()
 }

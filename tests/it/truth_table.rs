@@ -17,7 +17,7 @@ use crate::support::scripts::{ACQUIRE, FORCE_UNLOCK, MOVE, RECOUNT, RELEASE, REN
 const TABLE: &str = "
 request             | r | absent                | other owner     | mine = c-1       | mine = c             | mine = c+1            | mine, else
 acquire, c = 0      | 0 | set 1, PEXPIRE: Taken | - Busy(PTTL)    |                  |                      | - Stale(PTTL)         | - Stale(PTTL)
-acquire, c = 0      | 1 | set 1, PEXPIRE: Taken | - Busy(PTTL)    |                  |                      | set 1, PEXPIRE: Taken | - Stale(PTTL)
+acquire, c = 0      | 1 | set 1, PEXPIRE: Taken | - Busy(PTTL)    |                  |                      | set 1, max: Taken     | - Stale(PTTL)
 re-entry, c = 1     | 0 | - Gone                | - Other         | - Mismatch(n)    | set c+1, max: Ok     | - Mismatch(n)         | - Mismatch(n)
 re-entry, c = 1     | 1 | - Gone                | - Other         | - Mismatch(n)    | set c+1, max: Ok     | set c+1, max: Ok      | - Mismatch(n)
 re-entry, c = 4     | 0 | - Gone                | - Other         | - Mismatch(n)    | set c+1, max: Ok     | - Mismatch(n)         | - Mismatch(n)
@@ -37,7 +37,7 @@ force-unlock, c = 1 | - | - 0                   | DEL, publish: 1 |             
 const MOVE_TABLE: &str = "
 request     | r | next = 1               | next = 2
 move, c = 1 | 0 | - Other                | - Other
-move, c = 1 | 1 | next 1, PEXPIRE: Moved | - Other
+move, c = 1 | 1 | next 1, max: Moved     | - Other
 ";
 
 const KEY: &str = "orders";
@@ -158,6 +158,51 @@ fn a_repeat_answers_as_the_first_send_and_changes_nothing() {
     }
     assert_eq!(replies[0], Ok(Value::Int(1)));
     assert_eq!(bench.published(), ["0"], "one message a release, however often it is sent");
+}
+
+/// A repeat may come after the hold was made longer by a renewal or a further level. Whatever the kind, it confirms what
+/// the first send wrote, and brings no end nearer.
+#[test]
+fn a_repeat_that_comes_late_shortens_no_lease_of_any_kind() {
+    let server = Server::start();
+    let mut cli = server.cli();
+    // Of each script its keys, the arguments of a first send, and those of its repeat.
+    let lease = LEASE.to_string();
+    let cases: [(&str, &[&str], Vec<&str>); 8] = [
+        ("lock_acquire", &["k"], vec![MINE, &lease]),
+        ("fenced_acquire", &["k", "token"], vec![MINE, &lease, "0"]),
+        ("fair_acquire", &["k", "queue", "timeouts"], vec![MINE, &lease, "5000", "0"]),
+        ("write_acquire", &["k"], vec![MINE, &lease, OTHER]),
+        ("read_acquire", &["k", "string"], vec![MINE, &lease, OTHER]),
+        ("value_acquire", &["k"], vec![MINE, &lease]),
+        ("lock_move", &["k"], vec![MINE, NEXT, &lease, CHANNEL]),
+        ("fenced_move", &["k", "token"], vec![MINE, NEXT, &lease, "0", CHANNEL]),
+    ];
+    for (script, keys, args) in cases {
+        redis::cmd("FLUSHALL").exec(&mut cli).unwrap();
+        if script.ends_with("move") {
+            redis::cmd("HSET").arg("k").arg(MINE).arg(1).exec(&mut cli).unwrap();
+        }
+        let path = format!("{}/lua/{script}.lua", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(path).unwrap();
+        let mut send = |repeated: &str| -> Value {
+            let mut command = redis::cmd("EVAL");
+            command.arg(&source).arg(keys.len()).arg(keys).arg(&args).arg(repeated);
+            command.query(&mut cli).unwrap()
+        };
+        let first = send("0");
+        for key in keys {
+            redis::cmd("PEXPIRE").arg(key).arg(3 * LEASE).exec(&mut server.cli()).unwrap();
+        }
+        let again = send("1");
+        if script != "read_acquire" {
+            assert_eq!(again, first, "{script}");
+        }
+        for key in keys {
+            let left: i64 = redis::cmd("PTTL").arg(key).query(&mut server.cli()).unwrap();
+            assert!(left > 2 * LEASE || left == -2, "{script}: {left} ms of {key} are left");
+        }
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ async fn a_holder_that_unlocks_between_try_and_subscribe_is_noticed() {
     subscriptions.asked(1, |words| words.iter().any(|word| word == b"redisson_lock__channel:{n}")).await;
     // It looks at who holds the lock, too, and each pause between two looks is twice the one before: 10 ms, .. 640 ms. So
     // the next one is far away.
-    commands.answered(7, |words| words == &[&b"HGETALL"[..], b"n"]).await;
+    commands.answered(7, |words| words.starts_with(&[b"HSCAN".to_vec(), b"n".to_vec()])).await;
     guard.unlock().await.unwrap();
     subscriptions.pass(Way::ToServer);
     let passed = Instant::now();

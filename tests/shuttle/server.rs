@@ -242,12 +242,12 @@ impl Data {
                 ":1\r\n".into()
             }
             ["PUBLISH", channel, _] => format!(":{}\r\n", self.publish(channel)),
-            ["HGETALL", key] => {
+            ["HSCAN", key, ..] => {
                 let missed = self.freed.get(*key).is_some_and(|&freed| freed < now);
                 self.found_by_looking |= !self.records.contains_key(*key) && missed;
                 let record = self.records.get(*key).cloned().unwrap_or_default();
                 let items = record.counts.iter().map(|(owner, n)| bulk(owner) + &bulk(&n.to_string()));
-                format!("*{}\r\n{}", record.counts.len() * 2, items.collect::<String>())
+                format!("*2\r\n{}*{}\r\n{}", bulk("0"), record.counts.len() * 2, items.collect::<String>())
             }
             ["PING", ..] => "+PONG\r\n".into(),
             ["INFO", ..] => {
@@ -295,7 +295,7 @@ impl Data {
             }
             ("lock_acquire", _, None) => status("BUSY", Some(left)),
             ("lock_acquire", [_, lease, _], Some(1)) if again => {
-                record.expires = now + ms(lease);
+                record.expires = record.expires.max(now + ms(lease));
                 number(1)
             }
             ("lock_acquire", _, Some(_)) => status("STALE", Some(left)),

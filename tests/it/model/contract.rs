@@ -130,10 +130,10 @@ impl Record {
         }
     }
 
-    /// What is there lives so long from now on; what is not, does not begin to.
-    pub fn lives(&mut self, lease: i64, asked: Window) {
+    /// What is there lives so long from now on, or so long at least; what is not, does not begin to.
+    pub fn lives(&mut self, lease: i64, at_least: bool, asked: Window) {
         if self.content != Content::Nothing {
-            self.end = End::after(lease, asked);
+            self.end = if at_least { self.end.renewed(lease, asked) } else { End::after(lease, asked) };
         }
     }
 }
@@ -183,7 +183,7 @@ impl Model {
             Found::Nothing => "nothing",
         };
         record.set(OWNERS[owner], 1);
-        record.lives(lease, asked);
+        record.lives(lease, met == "done", asked);
         (met, Reply::Done("TAKEN", 1))
     }
 
@@ -243,7 +243,7 @@ impl Model {
             fields.remove(OWNERS[from]);
         }
         record.set(OWNERS[to], 1);
-        record.lives(lease, asked);
+        record.lives(lease, met == "done", asked);
         (met, Reply::Done("MOVED", SUBSCRIPTIONS[key]))
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use redisson_lock::{Client, HoldState};
+
 use super::{LONG, Stage, millis, ms, versions_since};
 use crate::support::{Java, eventually, subscribers};
 
@@ -281,4 +283,48 @@ async fn renewals_of_a_reader(version: String, holds: u32) {
     // Those from 4.6 on leave a stranger's string alone.
     let shortened = stage.ttl(&theirs) <= SHORT_MS;
     assert_eq!(shortened, !stage.since(4, 6) && !fails, "{version}: {holds}");
+}
+
+/// A Java reader's renewal sets the record's expiry to its own lease. Such a reader may come before ours or after it, and may
+/// die after any renewal of its own.
+#[tokio::test]
+async fn a_reader_of_ours_keeps_the_record_that_a_java_reader_with_a_shorter_lease_left() {
+    let mut running = tokio::task::JoinSet::new();
+    for version in versions_since(3, 10) {
+        for java_comes_first in [true, false] {
+            running.spawn(outlives_a_java_reader(version.clone(), java_comes_first));
+        }
+    }
+    running.join_all().await;
+}
+
+async fn outlives_a_java_reader(version: String, java_comes_first: bool) {
+    let what = format!("{version}, Java first: {java_comes_first}");
+    let stage = Stage::new(&version).await;
+    let java = Java::get(&version).client(&stage.server, SHORT_MS.unsigned_abs()).await;
+    let thread = java.thread("1");
+    // Without Java it is renewed after 5 s at the earliest; the shorter one after 3 s and less, and then every 3 s.
+    let lease = if java_comes_first { ms(30_000) } else { ms(9000) };
+    let client = Client::builder().watchdog_timeout(lease).connect(stage.server.url()).await.unwrap();
+    let lock = client.read_write_lock("n");
+    let guard = if java_comes_first {
+        thread.lock("read", "n").await.unwrap();
+        lock.read().lock().await.unwrap()
+    } else {
+        let guard = lock.read().lock().await.unwrap();
+        thread.lock("read", "n").await.unwrap();
+        let deadline = guard.deadline();
+        eventually(|| guard.deadline() > deadline).await;
+        guard
+    };
+    eventually(|| stage.ttl("n") <= SHORT_MS).await;
+    // Its holds stay, and nothing renews them.
+    java.shutdown().await;
+    drop(thread);
+    // By now nothing but our renewal puts the end off.
+    eventually(|| !(1..=SHORT_MS).contains(&stage.ttl("n"))).await;
+    assert!(stage.ttl("n") > SHORT_MS, "{what}: the record is gone, and the reader is {:?}", guard.state());
+    assert_eq!(guard.state(), HoldState::Held, "{what}");
+    assert!(client.read_write_lock("n").write().try_lock().await.is_err(), "{what}");
+    guard.unlock().await.unwrap();
 }

@@ -27,18 +27,37 @@ impl Monitor {
 
     /// The commands since the last call, by their words as MONITOR spells them; the first in lower case.
     pub fn commands(&mut self) -> Vec<Vec<String>> {
+        self.lines().into_iter().map(|(_, words)| words).collect()
+    }
+
+    /// The scripts that were called by their hash since the last call, each with what it had the server do.
+    pub fn scripts(&mut self) -> Vec<(Vec<String>, Vec<Vec<String>>)> {
+        let mut scripts: Vec<(Vec<String>, Vec<Vec<String>>)> = Vec::new();
+        for (by_a_script, words) in self.lines() {
+            match scripts.last_mut() {
+                Some((_, commands)) if by_a_script => commands.push(words),
+                _ if words[0] == "evalsha" => scripts.push((words, Vec::new())),
+                _ => {}
+            }
+        }
+        scripts
+    }
+
+    /// Each with whether a script said so.
+    fn lines(&mut self) -> Vec<(bool, Vec<String>)> {
         redis::cmd("ECHO").arg(END).exec(&mut self.server).expect("ECHO");
         let mut commands = Vec::new();
         loop {
             let mut line = String::new();
             self.lines.read_line(&mut line).expect("the server goes on");
-            let Some((_, command)) = line.trim_end().split_once("] \"") else { continue };
-            let mut words: Vec<_> = command.trim_end_matches('"').split("\" \"").map(str::to_owned).collect();
+            let Some((by, command)) = line.trim_end().split_once("] \"") else { continue };
+            let mut words: Vec<_> =
+                command.strip_suffix('"').unwrap_or(command).split("\" \"").map(str::to_owned).collect();
             words[0] = words[0].to_lowercase();
             if words == ["echo", END] {
                 return commands;
             }
-            commands.push(words);
+            commands.push((by.ends_with(" lua"), words));
         }
     }
 }

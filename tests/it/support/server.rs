@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -34,6 +35,8 @@ pub struct Server {
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
+    /// Where its data are kept, if they outlive a run. Removed with it.
+    data: Option<PathBuf>,
 }
 
 impl Server {
@@ -51,6 +54,19 @@ impl Server {
     /// Another server program: the one that this setting names.
     pub fn of(setting: &str) -> Self {
         Self::launch(vec![super::setting(setting)], &[])
+    }
+
+    /// One that writes down each change at once, and has its data back after [`start_again`](Self::start_again). A client may
+    /// take the way around Lua there.
+    pub fn with_log_of(setting: &str) -> Self {
+        // The guardian removes the directory of each run; the log lies beside them.
+        let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{}", uuid::Uuid::new_v4()));
+        std::fs::create_dir_all(&data).expect("there is room");
+        let data = data.to_str().expect("it is text");
+        let arguments = ["--appendonly", "yes", "--appendfsync", "always", "--dir", data];
+        let mut server = Self::launch(vec![super::setting(setting)], &arguments);
+        server.data = Some(data.into());
+        server
     }
 
     /// Redis 8.6, whose time of day is moved by what is written to the file of that name, such as `+3600s`. (7.0 does not start
@@ -139,7 +155,7 @@ impl Server {
         for _ in 0..ATTEMPTS {
             let port = free_port();
             if let Some(running) = Running::start(&program, port, &arguments) {
-                return Self { program, port, arguments, running: Some(running) };
+                return Self { program, port, arguments, running: Some(running), data: None };
             }
         }
         panic!("no port was free for the server in {ATTEMPTS} attempts");
@@ -174,6 +190,11 @@ impl Server {
     /// Kills the server unless it is dead, and starts an empty one on the same port.
     pub fn restart(&mut self) {
         self.kill();
+        self.start_again();
+    }
+
+    /// Starts a server that was killed; with its data, if those are written down.
+    pub fn start_again(&mut self) {
         let running = Running::start(&self.program, self.port, &self.arguments);
         self.running = Some(running.expect("the server's port was taken while it was down"));
     }
@@ -191,6 +212,22 @@ impl Server {
     pub fn cli(&self) -> redis::Connection {
         let client = redis::Client::open(self.url()).expect("the url is one");
         client.get_connection().expect("the server does not accept connections")
+    }
+
+    /// What it says that it is.
+    pub fn version(&self) -> String {
+        let info: String = redis::cmd("INFO").arg("server").query(&mut self.cli()).expect("INFO");
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        version.expect("it says so").trim().to_owned()
+    }
+
+    /// How many microseconds all commands took by the server's own account since the last reset, but those that ask for it.
+    pub fn busy_us(&self) -> u64 {
+        let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.cli()).expect("INFO");
+        let spent = |line: &str| line.split(",usec=").nth(1)?.split(',').next()?.parse::<u64>().ok();
+        let lines =
+            stats.lines().filter(|line| !["info", "config", "client"].iter().any(|own| line.contains(own)));
+        lines.filter_map(spent).sum()
     }
 
     /// How many scripts were called, by their text or their hash, since the start or the last reset.
@@ -225,6 +262,15 @@ impl Server {
 
     fn running(&self) -> &Running {
         self.running.as_ref().expect("the server was killed")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        if let Some(data) = &self.data {
+            let _ = std::fs::remove_dir_all(data);
+        }
     }
 }
 
