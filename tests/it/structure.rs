@@ -173,7 +173,7 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["error", "guard", "owner"]),
-    ("fuzzing", &["connection", "pubsub", "wakeup"]),
+    ("fuzzing", &["connection", "pubsub", "redisson_config", "wakeup"]),
     (
         "measuring",
         &[
