@@ -6,6 +6,7 @@
 
 mod check;
 mod eras;
+mod evictions;
 mod failovers;
 mod faults;
 mod history;

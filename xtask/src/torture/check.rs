@@ -265,7 +265,7 @@ fn lived_through_a_reset(history: &History) -> Vec<Violation> {
         for hold in around(history, window.from, window.to + 2 * history.lease_ns) {
             let lived = hold.start < window.lost_at()
                 && hold.end > window.to + history.lease_ns + EFFECT_NS
-                && window.is_about(hold.key)
+                && window.took(hold.key)
                 && window.failover.as_ref().is_none_or(|failover| !failover.keeps(hold));
             if lived && is_rust(hold) && has_lease(hold) && !hold.last.starts_with("Lost") {
                 let text = format!("{}: {hold:?}", window.kind);

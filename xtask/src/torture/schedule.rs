@@ -14,7 +14,7 @@ const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
 }
 
 /// Those above 2,000 outlast the lease.
-pub const KINDS: [Kind; 29] = [
+pub const KINDS: [Kind; 33] = [
     kind("kill-server", 0, 300),
     kind("stop-server", 2500, 3500),
     kind("stop-server-short", 50, 900),
@@ -44,6 +44,10 @@ pub const KINDS: [Kind; 29] = [
     kind("starve", 2200, 2600),
     kind("drop-runtime", 0, 0),
     kind("evict", 20, 200),
+    kind("evict-volatile-ttl", 20, 200),
+    kind("evict-volatile-lru", 20, 200),
+    kind("evict-volatile-lfu", 20, 200),
+    kind("evict-volatile-random", 20, 200),
 ];
 
 /// Before the first fault, and after the last.
@@ -69,7 +73,7 @@ pub struct Fault {
     pub choice: u64,
 }
 
-/// Every kind once, in some order, and again, until the time is up. After half of the faults there is time to see that
+/// Every kind once, in some order, and again, until the time is up. After a third of the faults there is time to see that
 /// things go on; the others come while their forerunner still hurts.
 pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> Vec<Fault> {
     let mut random = Random::new(seed);
@@ -86,7 +90,7 @@ pub fn plan(seed: u64, minutes: u64, kinds: &[&'static str], clients: usize) -> 
         let target = (random.between(0, 3) > 0).then_some(one);
         let choice = random.next();
         let calm =
-            if random.between(0, 1) == 0 { random.between(700, 1300) } else { random.between(3600, 4000) };
+            if random.between(0, 2) > 0 { random.between(700, 1300) } else { random.between(3600, 4000) };
         if at_ms + lasts_ms + QUIET_MS > minutes * 60_000 {
             return faults;
         }
