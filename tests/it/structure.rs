@@ -274,6 +274,35 @@ fn the_tests_that_docs_reliability_names_exist() {
     }
 }
 
+/// The README is the crate's documentation, and errors are read where only the package is.
+#[test]
+fn the_documents_that_the_package_names_are_in_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let include = manifest.lines().find(|line| line.starts_with("include = ")).unwrap();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let texts =
+        sources().into_iter().map(|(_, file, text)| (file, text)).chain([("README.md".to_owned(), readme)]);
+    let mut named = 0;
+    for (file, text) in texts {
+        for (at, _) in text.match_indices("docs/") {
+            let rest = &text[at..];
+            let end = rest.find(|sign: char| !sign.is_ascii_alphanumeric() && !"/._-".contains(sign));
+            let path = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+            if path.ends_with(".md") {
+                named += 1;
+                assert!(root.join(path).exists(), "{file} names {path}, which does not exist");
+                let document = path.trim_start_matches("docs/");
+                assert!(
+                    include.contains("\"docs/*.md\"") && !document.contains('/'),
+                    "{path} is not in the package"
+                );
+            }
+        }
+    }
+    assert!(named > 2, "{named}");
+}
+
 #[test]
 fn there_is_one_wait_loop_and_no_file_outgrows_its_room() {
     for (module, file, text) in sources() {
