@@ -275,7 +275,9 @@ fn remedy(code: &str) -> Option<&'static str> {
         "WRONGPASS" => {
             "check user and password in the URL or from `ClientBuilder::credentials`, those of sentinels from `sentinel_credentials`"
         }
-        "NOPERM" => "grant the user what docs/deployment.md lists for this kind of lock",
+        "NOPERM" => {
+            "grant the user what docs/deployment.md in this crate's package lists for this kind of lock"
+        }
         "READONLY" | "MASTERDOWN" => "name the master, or the sentinels or the cluster that know who it is",
         "CLUSTERDOWN" => {
             "slots are without a master: bring one back, or set `cluster-require-full-coverage no` for the locks of the others"

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 pub use crate::connection::fuzzing::{reply, reply_bytes, url};
+#[cfg(feature = "redisson-config")]
+pub use crate::redisson_config::read_anything as configuration;
 
 /// One thing that happens around a connection for subscriptions.
 #[allow(missing_docs)]

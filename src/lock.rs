@@ -83,8 +83,8 @@ impl Lock {
 
     /// Takes the lock, waiting for as long as it takes; also through restarts of the server.
     ///
-    /// Waiters of one client are served in the order in which they came. They don't poll: they hear of a release by
-    /// its message.
+    /// Waiters of one client are served in the order in which they came. The message of a release wakes them. Some holders send
+    /// none, so the client also looks at the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on: one read for all waiters.
     ///
     /// # Errors
     /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if

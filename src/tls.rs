@@ -23,6 +23,8 @@ pub struct Tls {
     pub(crate) server_name: Option<String>,
     pub(crate) unverified: bool,
     pub(crate) unnamed: bool,
+    pub(crate) protocols: Option<Vec<String>>,
+    pub(crate) cipher_suites: Option<Vec<String>>,
 }
 
 impl Tls {
@@ -46,6 +48,20 @@ impl Tls {
         Self { server_name: Some(name.into()), ..self }
     }
 
+    /// The versions of TLS that are offered: `TLSv1.2`, `TLSv1.3` or both. Default: both. Another name, or none, is
+    /// [`Error::Misuse`](crate::Error::Misuse) of `connect`.
+    pub fn protocols<I: Into<String>>(self, names: impl IntoIterator<Item = I>) -> Self {
+        Self { protocols: Some(names.into_iter().map(Into::into).collect()), ..self }
+    }
+
+    /// The cipher suites that are offered, by the names of their IANA registry, such as `TLS_AES_256_GCM_SHA384` or
+    /// `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`. Default: all that this crate has, which are those with forward secrecy and AEAD. A
+    /// name that it does not have is left out with a warning; if none is left, `connect` fails with
+    /// [`Error::Misuse`](crate::Error::Misuse).
+    pub fn cipher_suites<I: Into<String>>(self, names: impl IntoIterator<Item = I>) -> Self {
+        Self { cipher_suites: Some(names.into_iter().map(Into::into).collect()), ..self }
+    }
+
     /// Takes a certificate for any name, if an authority signed it that is trusted: what others call `CA_ONLY`. Whoever has one
     /// of that authority, for whatever name, can be the server to the client; a warning at each connection says so. For an
     /// authority that signs for these servers alone, given by [`certificate_authorities`](Self::certificate_authorities).
@@ -66,6 +82,8 @@ impl fmt::Debug for Tls {
             .field("certificate_authorities", &self.authorities.is_some())
             .field("identity", &self.identity.is_some())
             .field("server_name", &self.server_name)
+            .field("protocols", &self.protocols)
+            .field("cipher_suites", &self.cipher_suites)
             .field("danger_accept_any_server_name", &self.unnamed)
             .field("danger_accept_any_certificate", &self.unverified)
             .finish()

@@ -12,9 +12,10 @@ use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVe
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{
     self, AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
+    SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
 };
 use tracing::{debug, warn};
 
@@ -29,10 +30,10 @@ pub(crate) struct Connector {
 impl Connector {
     pub(super) fn new(tls: &Tls) -> Result<Self> {
         let bad = |what: &str, error: &dyn std::fmt::Display| Error::misuse(format!("TLS: {what}: {error}"));
-        let provider = Arc::new(ring::default_provider());
+        let provider = Arc::new(provider(tls)?);
         let config = ClientConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| bad("no version of the protocol", &error))?;
+            .with_protocol_versions(&versions(tls)?)
+            .map_err(|error| bad("the protocols and cipher suites do not fit together", &error))?;
         let mut danger = None;
         let config = if tls.unverified {
             danger = Some("the server's certificate is NOT verified: anybody may be at the other end");
@@ -104,6 +105,44 @@ impl Connector {
         stream.flush().await?;
         while stream.read_u8().await? != b'\n' {}
         Ok(Box::new(stream))
+    }
+}
+
+/// The versions that are offered.
+fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>> {
+    let Some(names) = &tls.protocols else { return Ok(rustls::ALL_VERSIONS.to_vec()) };
+    let version = |name: &String| match name.as_str() {
+        "TLSv1.2" => Ok(&TLS12),
+        "TLSv1.3" => Ok(&TLS13),
+        other => Err(Error::misuse(format!(
+            "TLS: no protocol {other:?} here; there are \"TLSv1.2\" and \"TLSv1.3\""
+        ))),
+    };
+    match names.as_slice() {
+        [] => Err(Error::misuse("TLS: no protocol is named; there are \"TLSv1.2\" and \"TLSv1.3\"")),
+        names => names.iter().map(version).collect(),
+    }
+}
+
+/// With the cipher suites that are offered.
+fn provider(tls: &Tls) -> Result<CryptoProvider> {
+    let mut provider = ring::default_provider();
+    let Some(names) = &tls.cipher_suites else { return Ok(provider) };
+    // rustls marks those of TLS 1.3 by a number that their names do not have.
+    let name = |suite: &SupportedCipherSuite| {
+        suite.suite().as_str().unwrap_or_default().replacen("TLS13_", "TLS_", 1)
+    };
+    let known: Vec<String> = provider.cipher_suites.iter().map(name).collect();
+    for unknown in names.iter().filter(|name| !known.contains(name)) {
+        warn!(suite = ?unknown, "TLS: there is no such cipher suite here");
+    }
+    provider.cipher_suites.retain(|suite| names.contains(&name(suite)));
+    match provider.cipher_suites.is_empty() {
+        true => Err(Error::misuse(format!(
+            "TLS: none of the cipher suites is known; there are {}",
+            known.join(", ")
+        ))),
+        false => Ok(provider),
     }
 }
 

@@ -45,7 +45,8 @@ impl Servers {
             if one.way == Way::Unix {
                 return Err(bad("there is one server at a unix socket"));
             }
-            all.place = format!("{},{}", all.place, one.place);
+            all.place.push(',');
+            all.place.push_str(&one.place);
             all.more |= one.more;
             if one.password.is_some() && all.password.is_some() {
                 if (&one.user, &one.password) != (&all.user, &all.password) {
@@ -67,6 +68,12 @@ impl Servers {
             _ => return Err(bad("an address begins with redis:// or rediss://, or with redis+uds://")),
         };
         if way == Way::Unix {
+            // For Redisson all of it is the path, so that it would look for a file with a password for its name.
+            if !rest.starts_with('/') {
+                return Err(bad(
+                    "the path of a unix socket begins with /; user and password are `username` and `password`",
+                ));
+            }
             let place = utf8_percent_encode(rest, IN_PATH).to_string();
             return Ok(Self { way, place, ..Self::default() });
         }

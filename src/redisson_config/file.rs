@@ -1,8 +1,11 @@
 //! The parts of a configuration file: texts, numbers, lists and classes, each taken once, so that what is left is what nobody
 //! has asked for.
 
-use super::value::{Content, Value};
+use super::value::{Content, MOST_BYTES, Value};
 use crate::error::{Error, Result};
+use std::fmt;
+use std::iter;
+use std::ops::Range;
 use std::time::Duration;
 
 /// What is of no meaning for locks here, whatever it says.
@@ -63,8 +66,6 @@ pub(super) const OF_NO_MEANING: &[&str] = &[
     "slaveConnectionPoolSize",
     "slaveSubscriptionConnectionMinimumIdleSize",
     "slaveSubscriptionConnectionPoolSize",
-    "sslCiphers",
-    "sslProtocols",
     "sslProvider",
     "subscriptionConnectionMinimumIdleSize",
     "subscriptionConnectionPoolSize",
@@ -93,11 +94,16 @@ pub(super) struct Section<'a> {
 
 /// What Java makes an object of.
 pub(super) struct Class<'a> {
-    pub name: &'a str,
+    name: &'a str,
     pub properties: &'a [(String, Value)],
 }
 
 impl Class<'_> {
+    /// For messages.
+    pub(super) fn shown(&self) -> impl fmt::Display {
+        self.name.escape_debug()
+    }
+
     /// Whether it is Redisson's own of that name, in whichever of its packages.
     pub(super) fn is_redissons(&self, name: &str) -> bool {
         self.name.starts_with("org.redisson.") && self.name.rsplit('.').next() == Some(name)
@@ -119,6 +125,7 @@ impl<'a> Section<'a> {
     }
 
     pub(super) fn name(&self, key: &str) -> String {
+        let key = key.escape_debug();
         if self.of.is_empty() { format!("`{key}`") } else { format!("`{}.{key}`", self.of) }
     }
 
@@ -144,17 +151,27 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A list of at least one text.
+    pub(super) fn some_texts(&mut self, key: &str) -> Result<Option<Vec<String>>> {
+        let is_there = self.left.iter().any(|(name, value)| *name == key && !value.is_null());
+        let texts = self.texts(key)?;
+        match is_there && texts.is_empty() {
+            true => Err(self.bad(key, "has to name at least one")),
+            false => Ok(is_there.then_some(texts)),
+        }
+    }
+
     /// That of `key`, which is used.
     pub(super) fn text_of(&self, key: &str, value: &Value) -> Result<String> {
         let text = value.text().ok_or_else(|| self.bad(key, "has to be a text"))?;
-        let unset = text.match_indices("${").find_map(|(at, open)| Variable::read(&text[at + open.len()..]));
-        match unset {
-            None => Ok(text.to_owned()),
-            Some((Variable { name, .. }, _)) => Err(self.bad(
+        // Which one is not said: a password may look like one.
+        if variables(text).next().is_some() {
+            return Err(self.bad(
                 key,
-                &format!("the variable `{name}` is not set (Java's system properties are not known here)"),
-            )),
+                "has a `${..}` of a variable that is not set (Java's system properties are not known here)",
+            ));
         }
+        Ok(text.to_owned())
     }
 
     pub(super) fn number(&mut self, key: &str) -> Result<Option<u64>> {
@@ -208,43 +225,57 @@ pub(super) fn bad(what: &str) -> Error {
 struct Variable<'a> {
     name: &'a str,
     default: Option<&'a str>,
+    /// Where it stands in the text.
+    at: Range<usize>,
 }
 
-impl<'a> Variable<'a> {
-    /// That at the start of `text`, behind its `${`, and what follows it.
-    fn read(text: &'a str) -> Option<(Self, &'a str)> {
-        let (inner, rest) = text.split_once('}')?;
-        let (name, default) = match inner.split_once(":-") {
-            Some((name, default)) => (name, Some(default)),
-            None => (inner, None),
-        };
-        let part_of_name = |sign: char| sign.is_ascii_alphanumeric() || ['_', '.'].contains(&sign);
-        let is_one = !name.is_empty() && name.chars().all(part_of_name) && !inner.contains('\n');
-        is_one.then_some((Self { name, default }, rest))
-    }
+/// All in `text`, in one pass.
+fn variables(text: &str) -> impl Iterator<Item = Variable<'_>> {
+    let (mut from, mut end) = (0, 0);
+    iter::from_fn(move || {
+        loop {
+            let start = from + text[from..].find("${")?;
+            let name = start + 2;
+            from = name;
+            let behind = name + text[name..].find(|sign| !is_of_name(sign)).unwrap_or(text.len() - name);
+            // What ends one variable ends all that begin before it: it is looked for once.
+            if end < behind {
+                end = text[behind..].find(['}', '\n']).map_or(text.len(), |more| behind + more);
+            }
+            let default = match &text[behind..end] {
+                "" => None,
+                rest if rest.starts_with(":-") => Some(&rest[2..]),
+                _ => continue,
+            };
+            if behind == name || !text[end..].starts_with('}') {
+                continue;
+            }
+            from = end + 1;
+            return Some(Variable { name: &text[name..behind], default, at: start..from });
+        }
+    })
+}
+
+fn is_of_name(sign: char) -> bool {
+    sign.is_ascii_alphanumeric() || ['_', '.'].contains(&sign)
 }
 
 /// With the variables replaced whose values are known. The others stay, as for Redisson: where one stands they may not matter.
-pub(super) fn with_variables(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
-    let (mut done, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, found)) = rest.split_once("${") {
-        done.push_str(before);
-        let known = Variable::read(found).and_then(|(variable, behind)| {
-            let value = value(variable.name).or(variable.default.map(str::to_owned));
-            Some((value?, behind))
-        });
-        match known {
-            Some((value, behind)) => {
-                done.push_str(&value);
-                rest = behind;
-            }
-            None => {
-                done.push_str("${");
-                rest = found;
-            }
+/// `None` if that becomes longer than a file may be.
+pub(super) fn with_variables(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let (mut done, mut from) = (String::with_capacity(text.len()), 0);
+    for Variable { name, default, at } in variables(text) {
+        if let Some(value) = value(name).or(default.map(str::to_owned)) {
+            done.push_str(&text[from..at.start]);
+            done.push_str(&value);
+            from = at.end;
+        }
+        if done.len() > MOST_BYTES {
+            return None;
         }
     }
-    done + rest
+    done.push_str(&text[from..]);
+    Some(done).filter(|done| done.len() <= MOST_BYTES)
 }
 
 #[cfg(test)]
@@ -260,7 +291,23 @@ mod tests {
             ("${a b} ${ ${HOST} }", "${a b} ${ h:1 }"),
             ("${OTHER\n} ${HOST", "${OTHER\n} ${HOST"),
         ] {
-            assert_eq!(with_variables(text, value), expected);
+            assert_eq!(with_variables(text, value).as_deref(), Some(expected));
         }
+    }
+
+    /// With a search for the end of each, this would take minutes.
+    #[test]
+    fn variables_without_an_end_take_no_longer() {
+        for unit in ["${", "${A:-", "${A:-${"] {
+            let text = unit.repeat((1 << 20) / unit.len());
+            assert_eq!(with_variables(&text, |_| None).as_deref(), Some(&*text));
+            assert_eq!(variables(&text).count(), 0);
+        }
+    }
+
+    #[test]
+    fn variables_cannot_blow_the_file_up() {
+        let text = "${A}".repeat(1000);
+        assert_eq!(with_variables(&text, |_| Some("x".repeat(100_000))), None);
     }
 }

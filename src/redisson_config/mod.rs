@@ -3,10 +3,12 @@
 
 mod addresses;
 mod file;
+mod security;
 mod value;
 
 use self::addresses::{Servers, Way};
 use self::file::{OF_NO_MEANING, Section, bad, with_variables};
+use self::value::MOST_BYTES;
 use crate::client::{Client, ClientBuilder};
 use crate::credentials::Credentials;
 use crate::error::Result;
@@ -35,6 +37,10 @@ const MODES: [&str; 6] = [
 /// be taken from the file, because it is Java's own (a key store, a class), is an error of [`connect`](Self::connect) unless it is
 /// given by [`tls`](Self::tls), [`name_mapper`](Self::name_mapper) or [`credentials`](Self::credentials).
 ///
+/// A setting of TLS that is not understood is an error, also where an unknown setting of another kind is a warning: an
+/// `sslVerificationMode` other than `STRICT`, `CA_ONLY` and `NONE`, and an unknown name that begins with `ssl`. `sslProtocols` and
+/// `sslCiphers` limit what the client offers.
+///
 /// ```no_run
 /// # async fn connect() -> Result<(), Box<dyn std::error::Error>> {
 /// use redisson_lock::RedissonConfig;
@@ -54,6 +60,8 @@ pub struct RedissonConfig {
     /// What stands behind the scheme in the URL.
     place: String,
     builder: ClientBuilder,
+    protocols: Option<Vec<String>>,
+    cipher_suites: Option<Vec<String>>,
     /// What the user has to say, each with how.
     needs: Vec<(Need, String)>,
     warnings: Vec<String>,
@@ -71,10 +79,15 @@ impl RedissonConfig {
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) where it is neither YAML nor JSON, names no servers or a kind of them that is not supported, has a value
-    /// of the wrong type, has something twice in two ways, or needs a variable that is not set.
+    /// of the wrong type, has something twice in two ways, or needs a variable that is not set; and where it has more than 1 MiB,
+    /// 10,000 values or 32 levels, each with its variables and aliases replaced.
     pub fn parse(text: &str) -> Result<Self> {
-        let file =
-            value::read(&with_variables(text, |name| std::env::var(name).ok())).map_err(|e| bad(&e))?;
+        let too_long = || bad(&format!("it has more than {MOST_BYTES} bytes"));
+        if text.len() > MOST_BYTES {
+            return Err(too_long());
+        }
+        let text = with_variables(text, |name| std::env::var(name).ok()).ok_or_else(too_long)?;
+        let file = value::read(&text).map_err(|problem| bad(&problem))?;
         let mut whole = Section::new("", &file)?;
         let mut config = Self {
             scheme: "redis",
@@ -85,6 +98,8 @@ impl RedissonConfig {
             sentinel_password: None,
             place: String::new(),
             builder: Client::builder(),
+            protocols: None,
+            cipher_suites: None,
             needs: Vec::new(),
             warnings: Vec::new(),
         };
@@ -119,23 +134,35 @@ impl RedissonConfig {
             _ => config.replicated(&mut servers)?,
         }
         config.locks(&mut whole, mode != "singleServerConfig")?;
+        let mut unverified_name = false;
         // In later versions of Redisson some of that stands outside of the servers' part.
         for section in [&mut servers, &mut whole] {
             config.access(section)?;
-            config.security(section)?;
+            // As in Java, either place is enough.
+            unverified_name |= config.security(section)?;
             config.names(section)?;
-            config.rest(section);
+            config.rest(section)?;
+        }
+        if config.way == Way::Tls {
+            let mut tls = config.limited(Tls::new());
+            if unverified_name {
+                tls = tls.danger_accept_any_server_name();
+            }
+            config.builder = config.builder.tls(tls);
         }
         Ok(config)
     }
 
-    /// What of the file is not used, each with the reason.
+    /// What of the file is not used, and what makes the connection less safe, each with the reason. [`connect`](Self::connect) logs
+    /// them.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// In the place of Java's key stores, and of all else that the file says of TLS.
+    /// In the place of Java's key stores and of `sslVerificationMode`. The file's `sslProtocols` and `sslCiphers` count where `tls`
+    /// has none.
     pub fn tls(mut self, tls: Tls) -> Self {
+        let tls = self.limited(tls);
         self.builder = self.builder.tls(tls);
         self.without(Need::Tls)
     }
@@ -171,7 +198,7 @@ impl RedissonConfig {
             return Err(bad(what));
         }
         for warning in &self.warnings {
-            warn!(warning, "a part of Redisson's configuration is not used");
+            warn!(warning, "Redisson's configuration");
         }
         let mut builder = self.builder;
         // A user's name alone goes with the master's password.
@@ -298,7 +325,7 @@ impl RedissonConfig {
                 "{} is {}: keys of maps and values of groups (`Client::map_entry`, `Client::group_lock`) have to be given as \
                  it encodes them, by a `Codec` that does the same",
                 section.name("codec"),
-                class.name
+                class.shown()
             ));
         }
         let mut builder = self.builder.clone();
@@ -345,49 +372,9 @@ impl RedissonConfig {
             let what = format!(
                 "{} is {}: give what it says by `RedissonConfig::credentials`",
                 section.name("credentialsResolver"),
-                class.name
+                class.shown()
             );
             self.needs.push((Need::Credentials, what));
-        }
-        Ok(())
-    }
-
-    /// Whom the client trusts.
-    fn security(&mut self, section: &mut Section<'_>) -> Result<()> {
-        let stores = ["sslTruststore", "sslKeystore", "sslTrustManagerFactory", "sslKeyManagerFactory"];
-        let stores = stores.map(|key| section.take(key).map(|_| key));
-        for key in ["sslTruststorePassword", "sslKeystorePassword", "sslKeystoreType"] {
-            section.take(key);
-        }
-        let mode = section.text("sslVerificationMode")?.filter(|mode| mode != "STRICT");
-        let endpoint = section.switch("sslEnableEndpointIdentification")? == Some(false);
-        let any_name = mode.as_ref().map(|_| "sslVerificationMode");
-        let any_name = any_name.or(endpoint.then_some("sslEnableEndpointIdentification"));
-        if self.way != Way::Tls {
-            for key in stores.into_iter().flatten().chain(any_name) {
-                self.warn(section.name(key) + ": is of no meaning for addresses without TLS");
-            }
-            return Ok(());
-        }
-        let also = match any_name {
-            Some(key) => format!("; and `Tls::danger_accept_any_server_name` for {}", section.name(key)),
-            None => String::new(),
-        };
-        for key in stores.into_iter().flatten() {
-            let what = section.name(key)
-                + ": Java's; give the certificates as PEM by `RedissonConfig::tls`, and `Tls::certificate_authorities` or `Tls::identity`"
-                + &also;
-            self.needs.push((Need::Tls, what));
-        }
-        if let Some(key) = any_name {
-            self.builder = self.builder.clone().tls(Tls::new().danger_accept_any_server_name());
-            if mode.as_deref() != Some("CA_ONLY") {
-                self.warn(
-                    section.name(key)
-                        + ": who signed the server's certificate is verified here all the same, only its name is not; \
-                           `RedissonConfig::tls` with `Tls::certificate_authorities` says whom to trust",
-                );
-            }
         }
         Ok(())
     }
@@ -395,11 +382,11 @@ impl RedissonConfig {
     /// What a name becomes in Redis.
     fn names(&mut self, section: &mut Section<'_>) -> Result<()> {
         if let Some(class) = section.class("commandMapper", "DefaultCommandMapper") {
-            let why = format!("is {}: commands that have other names are not supported", class.name);
+            let why = format!("is {}: commands that have other names are not supported", class.shown());
             return Err(section.bad("commandMapper", &why));
         }
         let Some(class) = section.class("nameMapper", "DefaultNameMapper") else { return Ok(()) };
-        let is = format!("{} is {}", section.name("nameMapper"), class.name);
+        let is = format!("{} is {}", section.name("nameMapper"), class.shown());
         let prefix = match class.properties {
             [(name, value)] if name == "prefix" && !value.is_null() => {
                 Some(section.text_of("nameMapper", value)?)
@@ -430,16 +417,21 @@ impl RedissonConfig {
     }
 
     /// What nobody has asked for.
-    fn rest(&mut self, section: &mut Section<'_>) {
+    fn rest(&mut self, section: &mut Section<'_>) -> Result<()> {
         let (known, unknown): (Vec<_>, Vec<_>) =
             section.left.drain(..).map(|(key, _)| key).partition(|key| OF_NO_MEANING.contains(key));
         if !known.is_empty() {
             self.warnings.push(format!("of no meaning here: {}", known.join(", ")));
         }
         for key in unknown {
+            // The connection would be less safe than whoever wrote it believes.
+            if key.get(..3).is_some_and(|head| head.eq_ignore_ascii_case("ssl")) {
+                return Err(section.bad(key, "is no setting of TLS that is known here"));
+            }
             let name = section.name(key);
             self.warnings.push(format!("{name}: unknown"));
         }
+        Ok(())
     }
 }
 
@@ -473,19 +465,40 @@ fn credentials(user: Option<String>, password: Option<String>) -> Option<Credent
 
 impl fmt::Debug for RedissonConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Behind the question mark of a path somebody may have written a password as in a URL.
+        let end = if self.way == Way::Unix { self.place.find(['?', '%']) } else { None };
         f.debug_struct("RedissonConfig")
             .field("scheme", &self.scheme)
-            .field("place", &self.place)
+            .field("place", &&self.place[..end.unwrap_or(self.place.len())])
             .field("needs", &self.needs)
             .field("warnings", &self.warnings)
             .finish_non_exhaustive()
     }
 }
 
+/// For the fuzz target `configuration`: `text` is understood or refused, never a panic; and so is a file of which it is a part,
+/// of which what is shown is the same whatever its passwords are.
+#[cfg(any(test, fuzzing))]
+pub fn read_anything(text: &str) {
+    let shown = |text: &str| match RedissonConfig::parse(text) {
+        Ok(config) => format!("{config:?} {:?}", config.warnings),
+        Err(error @ crate::error::Error::Misuse { .. }) => format!("{error} {error:?}"),
+        Err(other) => panic!("{other:?}"),
+    };
+    shown(text);
+    let [one, other] = ["canary", "wombat"].map(|password| {
+        shown(&format!(
+            "singleServerConfig:\n  address: 'redis://user:{password}@h:1'\n  password: '{password}'\n{text}"
+        ))
+    });
+    assert_eq!(one, other);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Error;
+    use proptest::strategy::Strategy;
 
     fn parsed(text: &str) -> RedissonConfig {
         RedissonConfig::parse(text).unwrap()
@@ -667,19 +680,94 @@ mod tests {
             format!("{:?}", config.builder).contains("danger_accept_any_server_name: true")
         };
         for (line, expected) in [
-            ("sslVerificationMode: STRICT", (false, None)),
-            ("sslVerificationMode: CA_ONLY", (true, None)),
-            ("sslVerificationMode: NONE", (true, Some("sslVerificationMode"))),
-            ("sslEnableEndpointIdentification: true", (false, None)),
-            ("sslEnableEndpointIdentification: false", (true, Some("sslEnableEndpointIdentification"))),
+            ("sslVerificationMode: STRICT", None),
+            ("sslVerificationMode: null", None),
+            ("sslVerificationMode: CA_ONLY", Some("sslVerificationMode")),
+            ("sslVerificationMode: NONE", Some("sslVerificationMode")),
+            ("sslEnableEndpointIdentification: true", None),
+            ("sslEnableEndpointIdentification: false", Some("sslEnableEndpointIdentification")),
         ] {
             let config = parsed(&with(line));
-            assert_eq!(any_name(&config), expected.0, "{line}");
-            assert_eq!(config.warnings.len(), usize::from(expected.1.is_some()), "{line}");
-            assert!(expected.1.is_none_or(|key| config.warnings[0].contains(key)), "{line}");
+            assert_eq!(any_name(&config), expected.is_some(), "{line}");
+            assert_eq!(config.warnings.len(), usize::from(expected.is_some()), "{line}");
+            assert!(expected.is_none_or(|key| config.warnings[0].contains(key)), "{line}");
         }
         let both = parsed(&with("sslTruststore: file:/t\n  sslVerificationMode: CA_ONLY"));
         assert!(both.needs[0].1.contains("Tls::danger_accept_any_server_name"), "{:?}", both.needs);
+    }
+
+    #[test]
+    fn a_setting_of_tls_that_is_not_understood_is_misuse() {
+        for (line, key) in [
+            ("sslVerificationMode: strict", "sslVerificationMode"),
+            ("sslVerificationMode: FULL", "sslVerificationMode"),
+            ("sslVerificationMode: ''", "sslVerificationMode"),
+            ("sslVerificationMode: 'STRICT '", "sslVerificationMode"),
+            ("sslVerificationMode: [STRICT]", "sslVerificationMode"),
+            ("sslEnableEndpointIdentification: no", "sslEnableEndpointIdentification"),
+            ("sslVerificationmode: STRICT", "sslVerificationmode"),
+            ("sslTruststor: file:/t", "sslTruststor"),
+            ("SslTruststore: file:/t", "SslTruststore"),
+            ("sslProtocols: []", "sslProtocols"),
+            ("sslProtocols: TLSv1.3", "sslProtocols"),
+            ("sslProtocols: [TLSv1.3, TLSv1.4]", "sslProtocols"),
+            ("sslProtocols: [TLSv1.1]", "sslProtocols"),
+            ("sslProtocols: [TLSv1.3]\nsslProtocols: [TLSv1.2]", "sslProtocols"),
+            ("sslCiphers: []", "sslCiphers"),
+            ("sslCiphers: TLS_AES_128_GCM_SHA256", "sslCiphers"),
+        ] {
+            for text in [with(line), with(line).replace("rediss:", "redis:")] {
+                let message = misuse(&text);
+                assert!(message.contains(key), "{line}: {message}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_protocols_and_ciphers_of_the_file_are_those_of_the_connection() {
+        let file = "sslProtocols: [TLSv1.1, TLSv1.3]\n  sslCiphers: [TLS_AES_128_GCM_SHA256]";
+        for config in
+            [parsed(&with(file)), parsed(&with(&format!("sslKeystore: file:/k\n  {file}"))).tls(Tls::new())]
+        {
+            let tls = format!("{:?}", config.builder);
+            assert!(tls.contains("protocols: Some([\"TLSv1.3\"])"), "{tls}");
+            assert!(tls.contains("cipher_suites: Some([\"TLS_AES_128_GCM_SHA256\"])"), "{tls}");
+            assert!(config.warnings[0].contains("TLSv1.1"), "{:?}", config.warnings);
+        }
+        let own = parsed(&with(file)).tls(Tls::new().protocols(["TLSv1.2"]));
+        assert!(format!("{:?}", own.builder).contains("protocols: Some([\"TLSv1.2\"])"));
+    }
+
+    /// Java takes all that follows the scheme for the path, so that it has no user there.
+    #[test]
+    fn the_address_of_a_unix_socket_shows_no_secret() {
+        let message = misuse("singleServerConfig: {address: 'redis+uds://user:canary@/run/redis.sock'}");
+        assert!(message.contains("username") && !message.contains("canary"), "{message}");
+        let odd = parsed("singleServerConfig: {address: 'redis+uds:///run/redis.sock?pass=canary'}");
+        let shown = format!("{odd:?}");
+        assert!(shown.contains("/run/redis.sock") && !shown.contains("canary"), "{shown}");
+    }
+
+    #[test]
+    fn a_password_like_a_variable_is_not_shown() {
+        for file in [
+            "singleServerConfig: {address: a, password: 'x${canary}y'}",
+            "singleServerConfig: {address: 'redis://:${canary}@a:1'}",
+            "clusterServersConfig: {nodeAddresses: ['redis://:${canary}@a:1']}",
+            "sentinelServersConfig: {sentinelAddresses: [a], masterName: m, sentinelPassword: '${canary}'}",
+        ] {
+            let message = misuse(file);
+            assert!(message.contains("variable") && !message.contains("canary"), "{message}");
+        }
+    }
+
+    /// A name of the file may hold what a terminal or a log would obey.
+    #[test]
+    fn names_of_the_file_are_escaped() {
+        let config = parsed("singleServerConfig: {address: a, \"x\\ny\\e[31m\": 1}");
+        assert!(!config.warnings[0].contains(char::is_control), "{:?}", config.warnings);
+        let message = misuse("singleServerConfig: {address: a, commandMapper: {class: \"x\\ny\"}}");
+        assert!(!message.contains(char::is_control), "{message:?}");
     }
 
     #[test]
@@ -730,7 +818,7 @@ mod tests {
             ("sentinelServersConfig: {sentinelAddresses: [a], sentinelPassword: canary}", "masterName"),
             (
                 "singleServerConfig: {address: '${NO_SUCH_VARIABLE_HERE}'}",
-                "`singleServerConfig.address`: the variable `NO_SUCH_VARIABLE_HERE`",
+                "`singleServerConfig.address`: has a `${..}` of a variable that is not set",
             ),
             ("singleServerConfig: {address: a, commandMapper: !<com.example.C> {}}", "commandMapper"),
         ] {
@@ -746,4 +834,59 @@ mod tests {
             parsed(fine);
         }
     }
+
+    proptest::proptest! {
+        /// The fuzz target in short: pieces of files in any order.
+        #[test]
+        fn files_of_anything_are_read_or_refused(
+            pieces in proptest::collection::vec(proptest::prop_oneof![
+                4 => proptest::sample::select(PIECES).prop_map(str::to_owned),
+                1 => ".{0,4}",
+            ], 0..24)
+        ) {
+            read_anything(&pieces.concat());
+        }
+    }
+
+    const PIECES: &[&str] = &[
+        "singleServerConfig",
+        "clusterServersConfig",
+        "nodeAddresses",
+        "address",
+        "password",
+        "sslVerificationMode",
+        "sslProtocols",
+        "nameMapper",
+        "timeout",
+        "STRICT",
+        "rediss://u:p@h:1",
+        "redis+uds://u:p@/x",
+        "${A}",
+        "${",
+        ":-",
+        "}",
+        ": ",
+        ":\n",
+        "\n",
+        "  ",
+        "- ",
+        "? ",
+        "[",
+        "]",
+        "{",
+        ",",
+        "&a ",
+        "*a",
+        "!<x.Y> ",
+        "!!str ",
+        "%TAG !t! x",
+        "---\n",
+        "'",
+        "\"",
+        "|\n",
+        ">\n",
+        "#",
+        "~",
+        "<<",
+    ];
 }

@@ -1,9 +1,9 @@
 //! The values of a configuration file, YAML or JSON: as they are written there, because it is the setting that says whether
 //! `0123` is a number, and with the class by which Java would make something of them.
 
-use std::collections::HashMap;
-use yaml_rust2::parser::{Event, EventReceiver, Parser, Tag};
-use yaml_rust2::scanner::TScalarStyle;
+use std::collections::{HashMap, HashSet};
+use yaml_rust2::parser::{Event, Parser, Tag};
+use yaml_rust2::scanner::{ScanError, TScalarStyle};
 
 #[cfg_attr(test, derive(Debug))]
 #[derive(Clone, PartialEq, Eq)]
@@ -37,21 +37,73 @@ impl Value {
     }
 }
 
+/// The longest file, in bytes, before and after its variables are replaced; and the most that its texts take after its
+/// aliases are. A file of Redisson's has a few kilobytes.
+pub(super) const MOST_BYTES: usize = 1 << 20;
+
+/// The most values of a file. An alias counts as all that it stands for.
+const MOST_VALUES: usize = 10_000;
+
+/// How many lists and maps may be within each other. Redisson's own are so in three levels.
+const DEEPEST: usize = 32;
+
 /// The first document in `text`, or what is wrong with it.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader::default();
-    let outcome = Parser::new(text.chars()).load(&mut reader, false);
-    outcome.map_err(|error| format!("is not YAML: {error}"))?;
-    reader.problem.map_or(Ok(reader.whole.unwrap_or(Value::NULL)), Err)
+    let mut parser = Parser::new(text.chars());
+    // One event at a time: the parser's own way through a document is recursive, and goes on after a problem.
+    loop {
+        match parser.next_token().map_err(|error| not_yaml(&error))?.0 {
+            Event::DocumentEnd | Event::StreamEnd => return Ok(reader.whole.unwrap_or(Value::NULL)),
+            event => reader.take(event)?,
+        }
+    }
+}
+
+/// The scanner's text may end in the character that it stopped at, which may be one of a password.
+fn not_yaml(error: &ScanError) -> String {
+    let what = error.info().split(": `").next().unwrap_or_default();
+    format!("is not YAML: {what}, at line {}", error.marker().line())
+}
+
+/// What a value takes.
+#[derive(Clone, Copy, Default)]
+struct Size {
+    values: usize,
+    bytes: usize,
+    depth: usize,
+}
+
+impl Size {
+    fn of(value: &Value) -> Self {
+        let own = Self { values: 1, bytes: value.class.as_ref().map_or(0, String::len), depth: 0 };
+        match &value.content {
+            Content::Null => own,
+            Content::Text(text) => Self { bytes: own.bytes + text.len(), ..own },
+            Content::List(list) => list.iter().fold(own, |sum, item| sum.around(Self::of(item))),
+            Content::Map(map) => map.iter().fold(own, |sum, (name, value)| {
+                sum.around(Self { values: 1, bytes: name.len(), depth: 0 }).around(Self::of(value))
+            }),
+        }
+    }
+
+    fn around(self, inner: Self) -> Self {
+        Self {
+            values: self.values + inner.values,
+            bytes: self.bytes + inner.bytes,
+            depth: self.depth.max(inner.depth + 1),
+        }
+    }
 }
 
 #[derive(Default)]
 struct Reader {
     /// Lists and maps that are not at their end, the inmost last.
     open: Vec<Open>,
-    anchored: HashMap<usize, Value>,
+    anchored: HashMap<usize, (Value, Size)>,
     whole: Option<Value>,
-    problem: Option<String>,
+    /// What was made until now, with the copies for aliases.
+    made: Size,
 }
 
 struct Open {
@@ -59,67 +111,89 @@ struct Open {
     anchor: usize,
     /// In a map, the name whose value comes next.
     name: Option<String>,
+    names: HashSet<String>,
 }
 
-impl EventReceiver for Reader {
-    fn on_event(&mut self, event: Event) {
+impl Reader {
+    fn take(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let null = style == TScalarStyle::Plain
                     && tag.is_none()
                     && ["", "~", "null", "Null", "NULL"].contains(&text.as_str());
                 let content = if null { Content::Null } else { Content::Text(text) };
-                self.add(Value { class: class(tag), content }, anchor);
+                let value = Value { class: class(tag), content };
+                self.spend(Size::of(&value))?;
+                self.add(value, anchor)
             }
             Event::SequenceStart(anchor, tag) => self.begin(Content::List(Vec::new()), anchor, tag),
             Event::MappingStart(anchor, tag) => self.begin(Content::Map(Vec::new()), anchor, tag),
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(Open { value, anchor, .. }) = self.open.pop() {
-                    self.add(with_class_of_json(value), anchor);
-                }
-            }
-            Event::Alias(anchor) => match self.anchored.get(&anchor).cloned() {
-                Some(value) => self.add(value, 0),
-                None => self.fail("has an alias for what it is a part of".into()),
+            Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
+                Some(Open { value, anchor, .. }) => self.add(with_class_of_json(value), anchor),
+                None => Ok(()),
             },
+            Event::Alias(anchor) => {
+                let Some(&(_, size)) = self.anchored.get(&anchor) else {
+                    return Err("has an alias for what it is a part of".into());
+                };
+                // Before the copy is made.
+                self.spend(size)?;
+                let value = self.anchored[&anchor].0.clone();
+                self.add(value, 0)
+            }
             Event::Nothing
             | Event::StreamStart
             | Event::StreamEnd
             | Event::DocumentStart
-            | Event::DocumentEnd => {}
+            | Event::DocumentEnd => Ok(()),
         }
     }
-}
 
-impl Reader {
-    fn begin(&mut self, content: Content, anchor: usize, tag: Option<Tag>) {
-        self.open.push(Open { value: Value { class: class(tag), content }, anchor, name: None });
+    fn spend(&mut self, size: Size) -> Result<(), String> {
+        self.made.values += size.values;
+        self.made.bytes += size.bytes;
+        if self.made.values > MOST_VALUES {
+            return Err(format!("has more than {MOST_VALUES} values, counting what its aliases stand for"));
+        }
+        if self.made.bytes > MOST_BYTES {
+            return Err(format!(
+                "has more than {MOST_BYTES} bytes of texts, counting what its aliases stand for"
+            ));
+        }
+        if self.open.len() + size.depth > DEEPEST {
+            return Err(format!("is more than {DEEPEST} lists and maps deep"));
+        }
+        Ok(())
     }
 
-    fn add(&mut self, value: Value, anchor: usize) {
+    fn begin(&mut self, content: Content, anchor: usize, tag: Option<Tag>) -> Result<(), String> {
+        let value = Value { class: class(tag), content };
+        self.spend(Size { depth: 1, ..Size::of(&value) })?;
+        self.open.push(Open { value, anchor, name: None, names: HashSet::new() });
+        Ok(())
+    }
+
+    fn add(&mut self, value: Value, anchor: usize) -> Result<(), String> {
         if anchor > 0 {
-            self.anchored.insert(anchor, value.clone());
+            let size = Size::of(&value);
+            self.spend(size)?;
+            self.anchored.insert(anchor, (value.clone(), size));
         }
-        let Some(Open { value: outer, name, .. }) = self.open.last_mut() else {
+        let Some(Open { value: outer, name, names, .. }) = self.open.last_mut() else {
             self.whole = Some(value);
-            return;
+            return Ok(());
         };
         match (&mut outer.content, name.take()) {
             (Content::List(list), _) => list.push(value),
-            (Content::Map(map), Some(name)) if map.iter().any(|(other, _)| *other == name) => {
-                self.fail(format!("`{}` is there twice", name.escape_debug()));
-            }
             (Content::Map(map), Some(name)) => map.push((name, value)),
             (_, None) => match value.content {
-                Content::Text(text) => *name = Some(text),
-                _ => self.fail("has a name that is no text".into()),
+                Content::Text(text) if names.insert(text.clone()) => *name = Some(text),
+                Content::Text(text) => return Err(format!("`{}` is there twice", text.escape_debug())),
+                _ => return Err("has a name that is no text".into()),
             },
             (Content::Null | Content::Text(_), Some(_)) => {}
         }
-    }
-
-    fn fail(&mut self, problem: String) {
-        self.problem.get_or_insert(problem);
+        Ok(())
     }
 }
 
@@ -208,6 +282,49 @@ mod tests {
         ] {
             let problem = read(bad).unwrap_err();
             assert!(problem.contains(what), "{bad}: {problem}");
+        }
+    }
+
+    /// Each level has nine of the one below.
+    fn nested_aliases(levels: u32) -> String {
+        (1..=levels).fold("l0: &l0 [x]\n".to_owned(), |text, level| {
+            let below = vec![format!("*l{}", level - 1); 9].join(",");
+            text + &format!("l{level}: &l{level} [{below}]\n")
+        })
+    }
+
+    #[test]
+    fn a_file_cannot_grow_by_its_aliases() {
+        let file = nested_aliases(6);
+        assert!(file.len() < 318, "{}", file.len());
+        let long = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), vec!["*a"; 100].join(","));
+        let tags = format!("%TAG !t! {}\n---\n[{}]", "x".repeat(100_000), vec!["!t!y z"; 100].join(","));
+        for (file, what) in
+            [(&file, "values"), (&nested_aliases(5), "values"), (&long, "bytes"), (&tags, "bytes")]
+        {
+            let problem = read(file).unwrap_err();
+            assert!(problem.contains(what), "{problem}");
+        }
+        let few = format!("a: &a {{b: [c, d]}}\nx: [{}]", vec!["*a"; 100].join(","));
+        assert!(read(&few).is_ok());
+    }
+
+    #[test]
+    fn a_file_cannot_be_deep_or_have_too_many_values() {
+        let chain = (1..100).fold("l0: &l0 [x]\n".to_owned(), |text, level| {
+            text + &format!("l{level}: &l{level} [*l{}]\n", level - 1)
+        });
+        for (file, what) in [
+            ("[".repeat(200), "deep"),
+            ("- ".repeat(100_000) + "x", "deep"),
+            ("? ".repeat(100_000) + "x", "deep"),
+            ((0..1000).map(|level| " ".repeat(level) + "a:\n").collect(), "deep"),
+            (chain, "deep"),
+            (format!("[{}]", "x,".repeat(20_000)), "values"),
+            ((0..20_000).map(|at| format!("a{at}: 1\n")).collect(), "values"),
+        ] {
+            let problem = read(&file).unwrap_err();
+            assert!(problem.contains(what), "{problem}");
         }
     }
 }

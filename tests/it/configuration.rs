@@ -6,7 +6,7 @@ use crate::support::java::JavaClient;
 use crate::support::kind::of_kinds;
 use crate::support::topology::{Topology, Way};
 use crate::support::{Java, Server};
-use redisson_lock::{Client, Credentials, RedissonConfig};
+use redisson_lock::{Client, Credentials, Error, RedissonConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -116,6 +116,36 @@ async fn who_the_client_is_may_stand_in_an_address() {
     }
     let wrong = RedissonConfig::parse(&file("s%2Fe+c+ret%401")).unwrap().connect().await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
+}
+
+/// A word that is not known must not mean less safety than the default.
+#[test]
+fn a_verification_mode_is_strict_or_said_to_be_another() {
+    let file = |mode: &str| {
+        let file = format!("singleServerConfig: {{address: 'rediss://h:1', sslVerificationMode: {mode}}}");
+        RedissonConfig::parse(&file)
+    };
+    assert!(file("STRICT").unwrap().warnings().is_empty());
+    for weaker in ["CA_ONLY", "NONE"] {
+        let warnings = file(weaker).unwrap().warnings().concat();
+        assert!(warnings.contains("sslVerificationMode"), "{weaker}: {warnings}");
+    }
+    for unknown in ["strict", "FULL", "STRICTT", "''"] {
+        let error = file(unknown).unwrap_err();
+        assert!(matches!(&error, Error::Misuse { .. }), "{unknown}: {error:?}");
+        assert!(error.to_string().contains("STRICT, CA_ONLY or NONE"), "{unknown}: {error}");
+    }
+}
+
+#[test]
+fn the_aliases_of_a_file_are_counted_before_they_are_replaced() {
+    let file = (1..=5).fold("l0: &l0 [x]\n".to_owned(), |text, level| {
+        text + &format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 9].join(","))
+    });
+    let error = RedissonConfig::parse(&file).unwrap_err();
+    assert!(matches!(&error, Error::Misuse { message, .. } if message.contains("values")), "{error}");
+    let long = RedissonConfig::parse(&"#".repeat((1 << 20) + 1)).unwrap_err();
+    assert!(matches!(&long, Error::Misuse { message, .. } if message.contains("1048576 bytes")), "{long}");
 }
 
 async fn excludes(client: &Client, java: &JavaClient, what: &str, watchdog: u64) {

@@ -173,7 +173,7 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["error", "guard", "owner"]),
-    ("fuzzing", &["connection", "pubsub", "wakeup"]),
+    ("fuzzing", &["connection", "pubsub", "redisson_config", "wakeup"]),
     (
         "measuring",
         &[
@@ -272,6 +272,35 @@ fn the_tests_that_docs_reliability_names_exist() {
         let found = source.match_indices(&format!("fn {test}()")).any(|(at, _)| is_test(at));
         assert!(found, "there is no test {name}");
     }
+}
+
+/// The README is the crate's documentation, and errors are read where only the package is.
+#[test]
+fn the_documents_that_the_package_names_are_in_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let include = manifest.lines().find(|line| line.starts_with("include = ")).unwrap();
+    let readme = fs::read_to_string(root.join("README.md")).unwrap();
+    let texts =
+        sources().into_iter().map(|(_, file, text)| (file, text)).chain([("README.md".to_owned(), readme)]);
+    let mut named = 0;
+    for (file, text) in texts {
+        for (at, _) in text.match_indices("docs/") {
+            let rest = &text[at..];
+            let end = rest.find(|sign: char| !sign.is_ascii_alphanumeric() && !"/._-".contains(sign));
+            let path = rest[..end.unwrap_or(rest.len())].trim_end_matches('.');
+            if path.ends_with(".md") {
+                named += 1;
+                assert!(root.join(path).exists(), "{file} names {path}, which does not exist");
+                let document = path.trim_start_matches("docs/");
+                assert!(
+                    include.contains("\"docs/*.md\"") && !document.contains('/'),
+                    "{path} is not in the package"
+                );
+            }
+        }
+    }
+    assert!(named > 2, "{named}");
 }
 
 #[test]

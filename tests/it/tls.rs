@@ -233,6 +233,37 @@ async fn one_side_with_tls_and_one_without_is_told_in_time() {
 }
 
 #[tokio::test]
+async fn only_the_protocols_and_cipher_suites_that_are_named_are_offered() {
+    let authority = Authority::new("one");
+    let secrets = authority.secrets(&authority.sign(&["127.0.0.1"], |_| {}));
+    let (_server, port) = Server::with_tls(&secrets, &["--tls-protocols", "TLSv1.2"]);
+    let url = format!("rediss://127.0.0.1:{port}");
+    let tls = || authority.trusted();
+    let of_tls12 = [
+        "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+        "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+        "TLS_RSA_WITH_AES_128_CBC_SHA",
+    ];
+    for fine in [tls().protocols(["TLSv1.2", "TLSv1.3"]), tls().cipher_suites(of_tls12)] {
+        connect(&url, fine).await.unwrap();
+    }
+    for other in [tls().protocols(["TLSv1.3"]), tls().cipher_suites(["TLS_AES_128_GCM_SHA256"])] {
+        untrusted(connect(&url, other).await);
+    }
+    for (bad, what) in [
+        (tls().protocols(["TLSv1.1"]), "TLSv1.3"),
+        (tls().protocols::<String>([]), "TLSv1.3"),
+        (tls().cipher_suites(["tls_aes_128_gcm_sha256"]), "TLS_AES_128_GCM_SHA256"),
+        (tls().protocols(["TLSv1.3"]).cipher_suites(of_tls12), "do not fit together"),
+    ] {
+        match connect(&url, bad).await {
+            Err(Error::Misuse { message, .. }) => assert!(message.contains(what), "{message}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn bad_settings_are_told_before_anything_is_sent() {
     // Nobody is there.
     let url = "rediss://127.0.0.1:1";

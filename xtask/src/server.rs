@@ -109,12 +109,17 @@ pub struct Talk {
 impl Talk {
     pub fn ask(&mut self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
         self.say(words)?;
+        self.hear(patience).map_err(|error| format!("{}: {error}", words.join(" ")))
+    }
+
+    /// The next reply, or message of a subscription.
+    pub fn hear(&mut self, patience: Duration) -> Result<Vec<String>, String> {
         let mut texts = Vec::new();
         self.stream
             .get_ref()
             .set_read_timeout(Some(patience))
             .and_then(|()| read_reply(&mut self.stream, &mut texts))
-            .map_err(|error| format!("{}: {error}", words.join(" ")))?;
+            .map_err(|error| error.to_string())?;
         Ok(texts)
     }
 

@@ -7,6 +7,7 @@
 mod check;
 mod effects;
 mod eras;
+mod evictions;
 mod failovers;
 mod faults;
 mod history;

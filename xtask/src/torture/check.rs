@@ -355,7 +355,7 @@ fn lived_through_a_reset(history: &History) -> Verdict {
         for hold in around(history, window.from, window.to + 2 * history.lease_ns) {
             let crossed = hold.start < window.lost_at()
                 && hold.end > window.to
-                && window.is_about(hold.key)
+                && window.took(hold.key)
                 && window.failover.as_ref().is_none_or(|failover| !failover.keeps(hold));
             if crossed && is_rust(hold) && has_lease(hold) {
                 let late = hold.end > window.to + history.lease_ns + EFFECT_NS;

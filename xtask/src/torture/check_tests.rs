@@ -210,6 +210,27 @@ fn who_lives_through_a_reset_is_told() {
     keeps(lived_through_a_reset, &history(vec![hold("a", "k", 1000, 5000)], vec![others]));
 }
 
+/// Only the holder of an evicted record is told; what is taken from beside a record makes its hold uncertain.
+#[test]
+fn who_lives_through_an_eviction_is_told() {
+    let evicted = || Window {
+        resets: true,
+        keys: vec!["a".into(), "{b}:beside".into(), "b".into()],
+        evicted: vec!["a".into(), "{b}:beside".into()],
+        ..window("evict-volatile-ttl", 1000, 1200)
+    };
+    for (key, told) in [("a", true), ("b", false), ("c", false)] {
+        let through = || hold("rust0", key, 500, 3500);
+        if told {
+            breaks(lived_through_a_reset, &history(vec![through()], vec![evicted()]));
+        } else {
+            keeps(lived_through_a_reset, &history(vec![through()], vec![evicted()]));
+        }
+        keeps(lived_through_a_reset, &history(vec![lost(through())], vec![evicted()]));
+        assert_eq!(is_certain(&history(vec![], vec![evicted()]), &through()), key == "c", "{key}");
+    }
+}
+
 #[test]
 fn things_go_on_after_a_fault() {
     let after = |hot: u64, own: u64, next: Option<u64>| {

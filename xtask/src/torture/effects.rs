@@ -87,6 +87,10 @@ const ALL: &[Effects] = &[
     effects("starve", SILENCE, NO_ANSWER, Delay::Lease),
     effects("drop-runtime", NONE, NONE, Delay::Lease),
     effects("evict", GONE, &["Refused-OOM"], Delay::Retry),
+    effects("evict-volatile-ttl", GONE, &["Refused-OOM"], Delay::Retry),
+    effects("evict-volatile-lru", GONE, &["Refused-OOM"], Delay::Retry),
+    effects("evict-volatile-lfu", GONE, &["Refused-OOM"], Delay::Retry),
+    effects("evict-volatile-random", GONE, &["Refused-OOM"], Delay::Retry),
     effects(
         "failover",
         &["DataLost", "Expired", "Unreachable", "Gone", "Taken", AT_RELEASE],

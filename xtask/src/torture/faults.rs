@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use rustix::process::Signal;
 
 use super::eras::Eras;
+use super::evictions;
 use super::history::{Window, kept};
 use super::now;
 use super::processes::{PASSWORD, Recipe};
@@ -196,6 +197,14 @@ impl Stage {
                 self.tell("CONFIG SET maxmemory-policy allkeys-random")?;
                 self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?;
                 self.tell("CONFIG SET maxmemory-policy noeviction")?;
+            }
+            volatile if volatile.starts_with("evict-volatile-") => {
+                let policy = volatile.trim_start_matches("evict-");
+                evictions::evict(self.server(), policy, lasts, &mut window)?;
+                let locks = self.recipe.kinds.contains(&"reentrant");
+                if locks && !window.evicted.iter().any(|key| evictions::is_record(key)) {
+                    return Err("the server evicted no record of a lock".to_owned());
+                }
             }
             "failover" => {
                 window.silent = true;

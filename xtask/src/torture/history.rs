@@ -100,6 +100,8 @@ pub struct Window {
     pub silent: bool,
     /// The records it was for were lost or freed; of a failover, those that the new master lacks.
     pub resets: bool,
+    /// Of an eviction, the records that are known to be gone. `keys` has also those that a record beside them was taken from.
+    pub evicted: Vec<String>,
     pub failover: Option<Failover>,
 }
 
@@ -162,6 +164,14 @@ impl Window {
                 .is_none_or(|failover| (failover.slots.0..=failover.slots.1).contains(&slot(record_of(key))))
     }
 
+    /// Whether the record of a hold from before it was lost or freed.
+    pub fn took(&self, key: &str) -> bool {
+        match self.evicted.is_empty() {
+            true => self.is_about(key),
+            false => self.evicted.iter().any(|of| of == record_of(key)),
+        }
+    }
+
     /// The same of what may be lost with it: several locks are lost with one.
     pub fn concerns(&self, key: &str) -> bool {
         let of_several = self.failover.is_some() || self.keys.iter().any(|of| of.starts_with("multi:"));
@@ -171,7 +181,8 @@ impl Window {
     /// Permits without a lease may be gone for good, or, where Java has some, be there twice: it sends a release again
     /// whose answer it did not get.
     pub fn spoils(&self, semaphore: &str) -> bool {
-        let takes = ["kill-client", "acl-publish"].contains(&self.kind);
+        // Which request took effect is no longer known where a mark was evicted.
+        let takes = ["kill-client", "acl-publish"].contains(&self.kind) || !self.evicted.is_empty();
         // The new master may lack a release.
         let frees = self.resets || self.failover.is_some();
         takes || frees && self.is_about(semaphore) || semaphore.starts_with("java") && self.hits("java")

@@ -14,7 +14,7 @@ const fn kind(name: &'static str, least: u64, most: u64) -> Kind {
 }
 
 /// Those above 2,000 outlast the lease.
-pub const KINDS: [Kind; 30] = [
+pub const KINDS: [Kind; 34] = [
     kind("kill-server", 0, 300),
     kind("stop-server", 2500, 3500),
     kind("stop-server-short", 50, 900),
@@ -46,6 +46,10 @@ pub const KINDS: [Kind; 30] = [
     kind("starve", 2200, 2600),
     kind("drop-runtime", 0, 0),
     kind("evict", 20, 200),
+    kind("evict-volatile-ttl", 20, 200),
+    kind("evict-volatile-lru", 20, 200),
+    kind("evict-volatile-lfu", 20, 200),
+    kind("evict-volatile-random", 20, 200),
 ];
 
 /// Before the first fault, and after the last.
