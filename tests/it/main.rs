@@ -36,6 +36,7 @@ mod pipelined;
 mod red_lock;
 mod replication;
 mod schedules;
+mod secrets;
 mod semaphore_faults;
 mod semaphores;
 mod sentinel;
