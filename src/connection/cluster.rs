@@ -6,7 +6,7 @@
 use super::finder::Finder;
 use super::node::{Node, Shared};
 use super::servers::Known;
-use super::{Address, connect_error, told};
+use super::{Address, connect_error, server_text, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::keys::SLOTS;
@@ -15,7 +15,7 @@ use crate::sync::task::JoinHandle;
 use crate::sync::{Mutex, select, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -33,6 +33,8 @@ const PART: u32 = 16;
 const LONGEST: Duration = Duration::from_secs(1);
 /// What stands for a host in the place of a name that a node has not got.
 const NAMELESS: &str = "?";
+/// More masters than any cluster has: Redis is made for 1000 nodes.
+const MASTERS: usize = 1000;
 /// For how long a node without slots is kept that is being given its first.
 const GUEST: Duration = Duration::from_secs(60);
 
@@ -278,7 +280,12 @@ impl Keeper {
         let mut layout = (**self.layout.borrow()).clone();
         let (known, mut moved) = (layout.masters.len(), false);
         for Redirect { slot, host, port, ask } in met {
-            let node = self.node(&mut layout, &self.known.seeds[0].at(host, port));
+            let address = self.known.seeds[0].at(host, port);
+            if layout.masters.len() >= MASTERS && !layout.masters.contains_key(address.node()) {
+                warn!(node = address.node(), "more masters than a cluster has: a redirect is not followed");
+                continue;
+            }
+            let node = self.node(&mut layout, &address);
             if ask {
                 self.guests.insert(node.name.clone(), Moment::now());
                 continue;
@@ -409,6 +416,10 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
                 // It is not in the cluster any more, or not yet: what the others have is not for it to say.
                 return Err(unavailable(node, "it knows of no slots"));
             }
+            if let Err(reason) = bounded(&ranges) {
+                warn!(node, reason, "a layout that no cluster has is not used");
+                return Err(unavailable(node, &reason));
+            }
             let sharded = match told(Ok(answers.next().unwrap_or(Value::Nil))) {
                 Ok(answer) => Some(matches!(answer, Value::Array(_))),
                 Err(error) => (error.code() != Some("NOPERM")).then_some(false),
@@ -421,6 +432,22 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             Err(Error::TimedOut { phase, node, waited })
         }
     }
+}
+
+/// A layout that could be a cluster's. Each master is connected to, with the password.
+fn bounded(ranges: &[Range]) -> Result<(), String> {
+    let slots: usize = ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
+    if slots > usize::from(SLOTS) {
+        return Err(format!("its ranges have {slots} slots in all, more than the {SLOTS} of a cluster"));
+    }
+    let masters: HashSet<_> = ranges.iter().map(|range| (&range.host, range.port)).collect();
+    if masters.len() > MASTERS {
+        return Err(format!(
+            "it names {} masters, more than the {MASTERS} that a cluster can have",
+            masters.len()
+        ));
+    }
+    Ok(())
 }
 
 fn unsharded(node: &str) -> Error {
@@ -445,8 +472,10 @@ fn read(answer: Value) -> Option<Vec<Range>> {
             host if host == NAMELESS => by_ip(master)?,
             host => host,
         };
+        let host = server_text::host(&host)?;
         let slot = |n: &i64| u16::try_from(*n).ok().filter(|slot| *slot < SLOTS);
-        Some(Range { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
+        let (first, last, port) = (slot(first)?, slot(last)?, u16::try_from(*port).ok()?);
+        (first <= last).then_some(Range { first, last, host, port })
     };
     ranges.into_iter().map(range).collect()
 }

@@ -1,6 +1,6 @@
 //! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
-use super::{Address, connect_error, told};
+use super::{Address, connect_error, server_text, told};
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::{select, time};
@@ -161,7 +161,9 @@ async fn ask_once(sentinel: &Address, service: &str, options: &Options) -> Resul
                     format!("its answer about the master `{}` is not understood", service.escape_debug()),
                 )
             }),
-            Ok(Err(error)) if error.detail().is_some_and(|text| text.contains("No such master")) => {
+            Ok(Err(error))
+                if server_text::detail(&error).is_some_and(|text| text.contains("No such master")) =>
+            {
                 Err(unknown(node, format!("the sentinel knows no master named `{}`", service.escape_debug())))
             }
             Ok(Err(error)) => Err(connect_error(&error, node)),
@@ -213,7 +215,7 @@ fn unknown(node: &str, reason: String) -> Error {
 fn read(value: Value) -> Option<Told> {
     let fields: HashMap<String, String> = redis::from_redis_value(value).ok()?;
     Some(Told {
-        host: fields.get("ip")?.clone(),
+        host: fields.get("ip").and_then(|host| server_text::host(host)).filter(|host| !host.is_empty())?,
         port: fields.get("port")?.parse().ok()?,
         epoch: fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default(),
     })

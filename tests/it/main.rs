@@ -12,6 +12,7 @@ mod examples;
 mod expirable_semaphores;
 mod faults;
 mod groups;
+mod hostile;
 mod interop;
 mod kinds;
 mod kinds_cancelled;
