@@ -271,21 +271,22 @@ impl ClientBuilder {
     }
 
     /// Who this client is to the servers: asked at each connection that is opened, at first and after a drop, so that a password
-    /// that changes is followed. In the place of user and password in the URL. It is called on a thread of the runtime, where it must
-    /// not block: what takes time to get, get beforehand. Default: those of the URL, if any.
+    /// that changes is followed. In the place of user and password in the URL. Default: those of the URL, if any.
+    ///
+    /// The callback is called on a thread of the runtime, so it must not block: fetch credentials in advance. A panic in it fails that
+    /// attempt to connect: [`Error::Misuse`](crate::Error::Misuse) from [`connect`](Self::connect); after a drop the client tries again.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), redisson_lock::Error> {
     /// use redisson_lock::{Client, Credentials};
-    /// use std::sync::{Arc, RwLock};
-    /// let token = Arc::new(RwLock::new(String::from("the first")));
-    /// let current = token.clone();
+    /// use tokio::sync::watch;
+    /// let (token, current) = watch::channel(String::from("the first"));
     /// let client = Client::builder()
-    ///     .credentials(move || Credentials::new("app", current.read().expect("no panic").as_str()))
+    ///     .credentials(move || Credentials::new("app", current.borrow().as_str()))
     ///     .connect("redis://127.0.0.1")
     ///     .await?;
     /// // A task of yours: the connections that are open stay, the next ones have this.
-    /// *token.write().expect("no panic") = String::from("the second");
+    /// token.send_replace(String::from("the second"));
     /// # Ok(()) }
     /// ```
     pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {

@@ -15,6 +15,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult,
 };
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,20 +123,31 @@ impl Address {
     }
 
     /// How to begin a connection, with the credentials of this moment.
-    fn settings(&self) -> RedisConnectionInfo {
+    ///
+    /// # Errors
+    /// A panic of the callback ends this attempt and not the task that connects: nobody would connect again.
+    fn settings(&self) -> Result<RedisConnectionInfo> {
         let settings = self.info.redis_settings().clone();
-        let Some(Source(provide)) = &self.credentials else { return settings };
-        let Credentials { user, password } = provide();
+        let Some(Source(provide)) = &self.credentials else { return Ok(settings) };
+        // What the panic says is left out, because it may have the password in it.
+        let Credentials { user, password } =
+            catch_unwind(AssertUnwindSafe(|| provide())).map_err(|_| {
+                Error::misuse(format!(
+                    "the callback of `ClientBuilder::credentials` or `sentinel_credentials` panicked on a connection to {}: \
+                     let it return the last credentials that it has",
+                    self.node
+                ))
+            })?;
         let settings = settings.set_password(password);
-        match user {
+        Ok(match user {
             Some(user) => settings.set_username(user),
             None => settings,
-        }
+        })
     }
 
     /// A new connection for commands, and the future that drives it and ends when it drops.
     pub(super) async fn open(&self, options: &Options) -> Result<(MultiplexedConnection, Driver)> {
-        self.multiplexed(options, self.settings(), AsyncConnectionConfig::new()).await
+        self.multiplexed(options, self.settings()?, AsyncConnectionConfig::new()).await
     }
 
     /// The same in RESP3: what the server says unasked goes to `sender`.
@@ -145,7 +157,7 @@ impl Address {
         options: &Options,
         sender: UnboundedSender<PushInfo>,
     ) -> Result<(MultiplexedConnection, Driver)> {
-        let settings = self.settings().set_protocol(ProtocolVersion::RESP3);
+        let settings = self.settings()?.set_protocol(ProtocolVersion::RESP3);
         self.multiplexed(options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
     }
 
@@ -167,7 +179,7 @@ impl Address {
     /// A new connection for subscriptions.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
-        let settings = self.settings();
+        let settings = self.settings()?;
         self.begun(options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 

@@ -6,6 +6,7 @@ use crate::support::group::Group;
 use crate::support::kind::{Kind, nothing_is_left};
 use crate::support::{CANARY, Server, eventually, shows_no_canary, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -119,6 +120,46 @@ async fn a_password_that_nobody_changed_here_is_told_until_somebody_does() {
         builder().credentials(password.credentials())
     );
     assert!(!shown.contains(CANARY), "{shown}");
+}
+
+/// It fails that one connection, which is tried again like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_for_credentials_that_panics_fails_an_attempt_and_no_more() {
+    let server = Server::start();
+    run(&server, &format!("ACL SETUSER app on >{CANARY} +@all ~* &*"));
+    let panics = Arc::new(AtomicBool::new(true));
+    let asked = panics.clone();
+    let builder = builder().credentials(move || match asked.load(Ordering::SeqCst) {
+        true => panic!("no credentials, and not {CANARY}"),
+        false => Credentials::new("app", CANARY),
+    });
+    let error = builder.clone().connect(server.url()).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Misuse { message } if message.contains("ClientBuilder::credentials")),
+        "{error:?}"
+    );
+    shows_no_canary(&error);
+
+    panics.store(false, Ordering::SeqCst);
+    let client = builder.connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    panics.store(true, Ordering::SeqCst);
+    run(&server, "CLIENT KILL USER app");
+    // Whoever does not wait without a limit hears why.
+    let limit = TIMEOUT * 2;
+    let error = tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("in time").unwrap_err();
+    assert!(error.to_string().contains("ClientBuilder::credentials"), "{error:?}");
+    shows_no_canary(&error);
+    panics.store(false, Ordering::SeqCst);
+    held.unlock().await.unwrap();
+    let served = tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap();
+    served.unlock().await.unwrap();
 }
 
 #[tokio::test]
