@@ -147,7 +147,16 @@ impl Address {
 
     /// A new connection for commands, and the future that drives it and ends when it drops.
     pub(super) async fn open(&self, options: &Options) -> Result<(MultiplexedConnection, Driver)> {
-        self.multiplexed(options, self.settings()?, AsyncConnectionConfig::new()).await
+        self.open_until(Moment::now() + options.connect_timeout, options).await
+    }
+
+    /// The same within a time that others have used a part of.
+    pub(super) async fn open_until(
+        &self,
+        until: Moment,
+        options: &Options,
+    ) -> Result<(MultiplexedConnection, Driver)> {
+        self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new()).await
     }
 
     /// The same in RESP3: what the server says unasked goes to `sender`.
@@ -158,11 +167,13 @@ impl Address {
         sender: UnboundedSender<PushInfo>,
     ) -> Result<(MultiplexedConnection, Driver)> {
         let settings = self.settings()?.set_protocol(ProtocolVersion::RESP3);
-        self.multiplexed(options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
+        let until = Moment::now() + options.connect_timeout;
+        self.multiplexed(until, options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
     }
 
     async fn multiplexed(
         &self,
+        until: Moment,
         options: &Options,
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
@@ -170,7 +181,7 @@ impl Address {
         // The response timeout is ours, so that a request can go on being waited for.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
-            .begun(options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
+            .begun(until, options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
             .await?;
         let driver: Driver = Box::pin(driver);
         Ok((connection, driver))
@@ -179,21 +190,21 @@ impl Address {
     /// A new connection for subscriptions.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
-        let settings = self.settings()?;
-        self.begun(options, |stream| redis::aio::PubSub::new(&settings, stream)).await
+        let (settings, until) = (self.settings()?, Moment::now() + options.connect_timeout);
+        self.begun(until, options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 
-    /// What `begin` makes of a stream to the server, in time.
+    /// What `begin` makes of a stream to the server, in time. Nobody else times it: this knows best what did not come.
     async fn begun<T, F: Future<Output = RedisResult<T>>>(
         &self,
+        until: Moment,
         options: &Options,
         begin: impl FnOnce(Box<dyn Stream>) -> F,
     ) -> Result<T> {
         let limit = options.connect_timeout;
-        let until = Moment::now() + limit;
         let failed = |error: RedisError| connect_error(&error, &self.node);
         let late = || Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit };
-        let opening = time::timeout(limit, socket::open(self.info.addr(), options));
+        let opening = time::timeout(until.remaining(), socket::open(self.info.addr(), options));
         let mut stream = opening.await.map_err(|_| late())?.map_err(|error| failed(error.into()))?;
         if let Some(connector) = &self.secure {
             let securing = time::timeout(until.remaining(), connector.secure(self.host(), stream));

@@ -168,14 +168,7 @@ impl Keeper {
         let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
         let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
         let until = Moment::now() + options.connect_timeout;
-        let (told, at) = match time::timeout(until.remaining(), ask_any(known.nodes(), options)).await {
-            Ok(told) => told?,
-            Err(_) => {
-                let (phase, node, waited) =
-                    (Phase::Connect, known.seeds[0].node().to_owned(), options.connect_timeout);
-                return Err(Error::TimedOut { phase, node, waited });
-            }
-        };
+        let (told, at) = ask_any(known.nodes(), until, options).await?;
         let sharded = match (options.sharded, told.sharded) {
             (Some(true), Some(false)) => return Err(unsharded(at.node())),
             (Some(sharded), _) | (None, Some(sharded)) => sharded,
@@ -355,12 +348,12 @@ impl Keeper {
 
 /// Who has what by the word of the first node that answers, and that node. Each is given a little time before the next one is
 /// asked as well.
-async fn ask_any(nodes: Vec<Address>, options: &Options) -> Result<(Told, Address)> {
+async fn ask_any(nodes: Vec<Address>, until: Moment, options: &Options) -> Result<(Told, Address)> {
     let mut problem = Error::misuse("no node of the cluster is named");
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
         if let Some(node) = nodes.next() {
-            asking.spawn(ask_alone(node, options.clone()));
+            asking.spawn(ask_alone(node, until, options.clone()));
         }
         select! {
             answer = asking.join_next() => match answer {
@@ -374,10 +367,11 @@ async fn ask_any(nodes: Vec<Address>, options: &Options) -> Result<(Told, Addres
     }
 }
 
-async fn ask_alone(node: Address, options: Options) -> Result<(Told, Address)> {
-    let (connection, driver) = node.open(&options).await?;
+async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(Told, Address)> {
+    let (connection, driver) = node.open_until(until, &options).await?;
+    let limit = options.response_timeout.min(until.remaining());
     let told = select! {
-        told = ask(connection, node.node(), &options) => told,
+        told = ask(connection, node.node(), limit) => told,
         () = driver => Err(unavailable(node.node(), "the connection dropped")),
     };
     Ok((told?, node))
@@ -394,19 +388,19 @@ async fn look(
     let first = turn % layout.masters.len().max(1);
     for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
         if let Ok(live) = node.usable(0)
-            && let Ok(told) = ask(live.link.connection, &live.node, &options).await
+            && let Ok(told) = ask(live.link.connection, &live.node, options.response_timeout).await
         {
             return Ok((told, (*live.address).clone()));
         }
     }
-    ask_any(known.nodes(), &options).await
+    ask_any(known.nodes(), Moment::now() + options.connect_timeout, &options).await
 }
 
-async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Options) -> Result<Told> {
+async fn ask(mut connection: MultiplexedConnection, node: &str, limit: Duration) -> Result<Told> {
     let mut commands = redis::pipe();
     commands.cmd("CLUSTER").arg("SLOTS").cmd("PUBSUB").arg("SHARDNUMSUB");
     let answers = connection.send_packed_commands(&commands, 0, 2);
-    match time::timeout(options.response_timeout, answers).await {
+    match time::timeout(limit, answers).await {
         Ok(Ok(answers)) => {
             let mut answers = answers.into_iter();
             let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
@@ -427,10 +421,7 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             Ok(Told { ranges, sharded })
         }
         Ok(Err(error)) => Err(connect_error(&error, node)),
-        Err(_) => {
-            let (phase, node, waited) = (Phase::Connect, node.to_owned(), options.response_timeout);
-            Err(Error::TimedOut { phase, node, waited })
-        }
+        Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: node.to_owned(), waited: limit }),
     }
 }
 

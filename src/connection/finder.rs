@@ -1,6 +1,7 @@
 //! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
 use super::{Address, connect_error, server_text, told};
+use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::{select, time};
@@ -70,6 +71,13 @@ impl Finder {
             Self::Sentinel(sentinel) => sentinel.master(options).await,
             Self::Replicated(replicated) => Ok(replicated.masters(options).await?.swap_remove(0)),
         }
+    }
+
+    /// The same within a time that others have used a part of.
+    pub(super) async fn find_until(&self, until: Moment, options: &Options) -> Result<Address> {
+        let (phase, node, waited) = (Phase::Connect, self.name().to_owned(), options.connect_timeout);
+        let found = time::timeout(until.remaining(), self.find(options)).await;
+        found.unwrap_or(Err(Error::TimedOut { phase, node, waited }))
     }
 
     /// Ends when the master is known to be another than `node`.
