@@ -41,6 +41,29 @@ impl<'a> Access<'a> {
     }
 }
 
+/// How sure a client is who the server is, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trust {
+    /// It may be anybody, and anybody may listen.
+    Plain,
+    /// It may be anybody.
+    AnyCertificate,
+    /// It may be anybody who has a certificate of the authority.
+    AnyName,
+    /// It is the host of its address, or has the name that is set.
+    Verified,
+}
+
+impl Trust {
+    fn of(tls: &Tls) -> Self {
+        match tls {
+            Tls { unverified: true, .. } => Self::AnyCertificate,
+            Tls { unnamed: true, .. } => Self::AnyName,
+            _ => Self::Verified,
+        }
+    }
+}
+
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
 pub(super) struct Address {
@@ -49,6 +72,7 @@ pub(super) struct Address {
     credentials: Option<Source>,
     /// How the connection is made a secure one, if it is to be.
     secure: Option<Arc<Connector>>,
+    trust: Trust,
     node: String,
 }
 
@@ -61,7 +85,7 @@ impl Address {
 
     pub(super) fn new(info: ConnectionInfo, access: Access<'_>) -> Result<Self> {
         // The crate is not told of TLS, as the stream that it gets is a secure one already.
-        let (addr, secure) = match (info.addr().clone(), access.tls) {
+        let (addr, secure, trust) = match (info.addr().clone(), access.tls) {
             (ConnectionAddr::TcpTls { host, port, insecure, tls_params }, tls) => {
                 let said = Tls { unverified: insecure, ..Tls::new() };
                 let tls = match tls {
@@ -73,9 +97,9 @@ impl Address {
                         ));
                     }
                 };
-                (ConnectionAddr::Tcp(host, port), Some(Arc::new(Connector::new(tls)?)))
+                (ConnectionAddr::Tcp(host, port), Some(Arc::new(Connector::new(tls)?)), Trust::of(tls))
             }
-            (addr, None) => (addr, None),
+            (addr, None) => (addr, None, Trust::Plain),
             (_, Some(_)) => {
                 return Err(Error::misuse(
                     "settings for TLS, and an address that is without it: use rediss:// in the place of redis://",
@@ -92,12 +116,16 @@ impl Address {
         let redis = named.clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = addr.to_string();
         let info = Arc::new(info.set_addr(addr).set_redis_settings(redis));
-        Ok(Self { info, credentials, secure, node })
+        Ok(Self { info, credentials, secure, trust, node })
     }
 
     /// The server's address as text.
     pub(super) fn node(&self) -> &str {
         &self.node
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        self.trust
     }
 
     /// Another server that is got into in the same way.

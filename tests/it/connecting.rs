@@ -396,9 +396,16 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
         .connect(&url)
         .await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
-    // In the place of their own, the master's.
+    // In the place of their own, the master's, if their user says so.
     let masters = url.replace("://", "://app:canary-in-a-coal-mine@");
-    builder().connect(&masters).await.unwrap();
+    assert_eq!(builder().connect(&masters).await.unwrap_err().code(), Some("NOAUTH"));
+    builder().share_credentials_with_sentinels().connect(&masters).await.unwrap();
+    let both = builder().share_credentials_with_sentinels();
+    let both = both
+        .sentinel_credentials(|| Credentials::password("canary-in-a-coal-mine-first"))
+        .connect(&masters)
+        .await;
+    assert!(matches!(both, Err(Error::Misuse { .. })), "{both:?}");
     let theirs = ["redis://:canary-in-a-coal-mine-first@".to_owned() + &sentinel.address()];
     builder()
         .connect_by_sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1")

@@ -1,9 +1,10 @@
-//! Servers that lie, forge or leak, on purpose or not: they write nothing of their own into logs and errors.
+//! Servers that lie, forge or leak, on purpose or not: they learn no password that is not theirs, choose no master by
+//! themselves, and write nothing of their own into logs and errors.
 
 use crate::support::canary::Log;
 use crate::support::hostile::{array, node, range, unknown};
-use crate::support::{CANARY, Hostile, eventually, shows_no_canary};
-use redisson_lock::{Client, ClientBuilder, Error};
+use crate::support::{CANARY, Hostile, Server, eventually, shows_no_canary};
+use redisson_lock::{Client, ClientBuilder, Credentials, Error, Tls};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -18,6 +19,78 @@ fn builder() -> ClientBuilder {
 #[track_caller]
 fn is_plain(text: &str) {
     assert!(!text.contains(['\u{1b}', '\u{7}', '\n']), "{text:?}");
+}
+
+#[tokio::test]
+async fn a_sentinel_that_asks_for_a_password_does_not_get_the_masters() {
+    let sentinel = Hostile::asking_for_passwords().await;
+    let url = format!("redis-sentinel://app:{CANARY}@{}/0#orders", sentinel.address());
+    let error = builder().connect(&url).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    shows_no_canary(&error);
+    // Nor one that has had its own.
+    let own = builder().sentinel_credentials(|| Credentials::password("its own")).connect(&url).await;
+    assert_eq!(own.unwrap_err().code(), Some("NOAUTH"));
+    let heard = sentinel.heard();
+    assert!(heard.iter().any(|request| request.contains("its own")), "{heard:?}");
+    assert!(heard.iter().all(|request| !request.contains(CANARY)), "{heard:?}");
+
+    // Its user wants it to.
+    let shared = builder().share_credentials_with_sentinels().connect(&url).await;
+    assert_eq!(shared.unwrap_err().code(), Some("NOAUTH"));
+    assert!(sentinel.heard().iter().any(|request| request.contains(CANARY)));
+}
+
+/// Whoever is between the client and a plain sentinel would choose the name that the master's certificate is for.
+#[tokio::test]
+async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sent() {
+    let sentinel = Hostile::asking_for_passwords().await;
+    let plain = || [format!("redis://{}", sentinel.address())];
+    let master = format!("rediss://app:{CANARY}@master");
+    let refused = async |builder: ClientBuilder, what: &str| {
+        let error = builder.connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
+        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error:?}");
+        shows_no_canary(&error);
+    };
+    refused(builder(), "Tls::server_name").await;
+    refused(builder().tls(Tls::new()), "Tls::server_name").await;
+    let named = || builder().tls(Tls::new().server_name("redis.example.org"));
+    refused(named().share_credentials_with_sentinels(), "share_credentials_with_sentinels").await;
+    assert_eq!(sentinel.connections(), 0);
+
+    // By a name of the user's own choice the sentinel decides nothing.
+    let error = named().connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert!(sentinel.heard().iter().all(|request| !request.contains(CANARY)));
+}
+
+#[tokio::test]
+async fn one_sentinel_does_not_choose_the_master_against_the_others() {
+    let server = Server::start();
+    let false_master = Hostile::start(node).await;
+    let liar = Hostile::sentinel("127.0.0.1", false_master.port(), 99).await;
+    let honest = [
+        Hostile::sentinel("127.0.0.1", server.port(), 1).await,
+        Hostile::sentinel("127.0.0.1", server.port(), 1).await,
+    ];
+    let url = format!(
+        "redis-sentinel://{},{},{}/0#orders",
+        liar.address(),
+        honest[0].address(),
+        honest[1].address()
+    );
+    let client = builder().connect(url).await.unwrap();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(false_master.connections(), 0);
+
+    // Where as many say this as that, nobody knows.
+    let url = format!("redis-sentinel://{},{}/0#orders", liar.address(), honest[0].address());
+    let error = builder().connect(url).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Unavailable { reason, .. } if reason.contains("do not agree")),
+        "{error:?}"
+    );
+    assert_eq!(false_master.connections(), 0);
 }
 
 /// Redis repeats the arguments of a command that it does not know, and a password is one of those of `AUTH` and `HELLO`.
