@@ -173,13 +173,9 @@ impl Address {
         })
     }
 
-    /// A new connection for commands, and the future that drives it and ends when it drops.
-    pub(super) async fn open(&self, options: &Options) -> Result<(MultiplexedConnection, Driver)> {
-        self.open_until(Moment::now() + options.connect_timeout, options).await
-    }
-
-    /// The same within a time that others have used a part of.
-    pub(super) async fn open_until(
+    /// A new connection for commands, and the future that drives it and ends when it drops. The caller has used a part of the
+    /// time until then.
+    pub(super) async fn open(
         &self,
         until: Moment,
         options: &Options,

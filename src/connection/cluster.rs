@@ -368,7 +368,7 @@ async fn ask_any(nodes: Vec<Address>, until: Moment, options: &Options) -> Resul
 }
 
 async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(Told, Address)> {
-    let (connection, driver) = node.open_until(until, &options).await?;
+    let (connection, driver) = node.open(until, &options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let told = select! {
         told = ask(connection, node.node(), limit) => told,

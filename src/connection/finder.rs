@@ -188,7 +188,7 @@ async fn ask(
 }
 
 async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Options) -> Result<Told> {
-    let (mut connection, driver) = sentinel.open_until(until, options).await?;
+    let (mut connection, driver) = sentinel.open(until, options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let asking = async {
         let mut command = redis::cmd("SENTINEL");
@@ -219,7 +219,7 @@ async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Op
 
 /// The node, if it says that it is a master.
 async fn is_master(node: Address, until: Moment, options: Options) -> Result<Address> {
-    let (mut connection, driver) = node.open_until(until, &options).await?;
+    let (mut connection, driver) = node.open(until, &options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let role = redis::cmd("ROLE");
     let asking = async {

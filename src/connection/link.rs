@@ -34,7 +34,7 @@ pub(super) async fn open_until(
     options: &Options,
 ) -> Result<(Link, Server, JoinHandle<()>)> {
     let sharded = options.sharded == Some(true);
-    let (connection, mut driver) = address.open_until(until, options).await?;
+    let (connection, mut driver) = address.open(until, options).await?;
     let meeting = async {
         let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
         let nobody = keys::nobodys();

@@ -17,9 +17,11 @@ pub struct Hostile {
     _tasks: JoinSet<()>,
 }
 
+type Answer = Box<dyn Fn(&[String]) -> String + Send + Sync>;
+
 struct Shared {
     /// The answer to a request, as it goes over the wire.
-    answer: Box<dyn Fn(&[String]) -> String + Send + Sync>,
+    answer: Answer,
     delay: Duration,
     heard: Mutex<Vec<String>>,
     connections: AtomicUsize,
