@@ -271,21 +271,22 @@ impl ClientBuilder {
     }
 
     /// Who this client is to the servers: asked at each connection that is opened, at first and after a drop, so that a password
-    /// that changes is followed. In the place of user and password in the URL. It is called on a thread of the runtime, where it must
-    /// not block: what takes time to get, get beforehand. Default: those of the URL, if any.
+    /// that changes is followed. In the place of user and password in the URL. Default: those of the URL, if any.
+    ///
+    /// The callback is called on a thread of the runtime, so it must not block: fetch credentials in advance. A panic in it fails that
+    /// attempt to connect: [`Error::Misuse`](crate::Error::Misuse) from [`connect`](Self::connect); after a drop the client tries again.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), redisson_lock::Error> {
     /// use redisson_lock::{Client, Credentials};
-    /// use std::sync::{Arc, RwLock};
-    /// let token = Arc::new(RwLock::new(String::from("the first")));
-    /// let current = token.clone();
+    /// use tokio::sync::watch;
+    /// let (token, current) = watch::channel(String::from("the first"));
     /// let client = Client::builder()
-    ///     .credentials(move || Credentials::new("app", current.read().expect("no panic").as_str()))
+    ///     .credentials(move || Credentials::new("app", current.borrow().as_str()))
     ///     .connect("redis://127.0.0.1")
     ///     .await?;
     /// // A task of yours: the connections that are open stay, the next ones have this.
-    /// *token.write().expect("no panic") = String::from("the second");
+    /// token.send_replace(String::from("the second"));
     /// # Ok(()) }
     /// ```
     pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
@@ -293,10 +294,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Who this client is to sentinels, as [`credentials`](Self::credentials) are to the servers. Default: nobody; and to those that
-    /// want a password the same as to the master, as Redisson does.
+    /// Who this client is to sentinels, as [`credentials`](Self::credentials) are to the servers. Default: nobody, and a sentinel
+    /// that asks for a password is [`Error::Refused`](crate::Error::Refused) with the code `NOAUTH`.
     pub fn sentinel_credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
         self.options.sentinel_credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
+    /// Sends the master's user and password to each sentinel that asks for a password, as Redisson does. Whoever answers at a
+    /// sentinel's address can then learn them, so [`sentinel_credentials`](Self::sentinel_credentials) are better where sentinels
+    /// have a password of their own. Default: sentinels get nothing of the master's.
+    ///
+    /// [`Error::Misuse`](crate::Error::Misuse) from connecting where a sentinel is reached over a weaker transport than the master:
+    /// the one without TLS and the other with it, or the one without verification.
+    pub fn share_credentials_with_sentinels(mut self) -> Self {
+        self.options.share_credentials = true;
         self
     }
 
@@ -371,7 +383,8 @@ impl ClientBuilder {
     /// Connects to the master that `sentinels` watch over by the name of `service`: what a `redis::sentinel::SentinelClient` was
     /// made of, because it does not tell that itself. `master` says how the master is got into: user, password, database, and
     /// whether by TLS; its host and port are those that the sentinels say. The sentinels' own users and passwords stand with
-    /// them, or come from [`sentinel_credentials`](Self::sentinel_credentials).
+    /// them, or come from [`sentinel_credentials`](Self::sentinel_credentials). The master is the one that most of the sentinels
+    /// that answer name.
     ///
     /// ```no_run
     /// # async fn f() -> Result<(), redisson_lock::Error> {
@@ -382,7 +395,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// As for [`connect_to`](Self::connect_to).
+    /// As for [`connect_to`](Self::connect_to); and [`Error::Misuse`](crate::Error::Misuse) for a master by TLS and sentinels without
+    /// it, unless [`Tls::server_name`](crate::Tls::server_name) says for whom the master's certificate is.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

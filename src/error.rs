@@ -270,7 +270,8 @@ impl fmt::Display for Error {
 fn remedy(code: &str) -> Option<&'static str> {
     Some(match code {
         "NOAUTH" => {
-            "give a password in the URL or by `ClientBuilder::credentials`, that of sentinels by `sentinel_credentials`"
+            "give a password in the URL or by `ClientBuilder::credentials`, that of sentinels by `sentinel_credentials` or, if it is the \
+             master's, by `share_credentials_with_sentinels`"
         }
         "WRONGPASS" => {
             "check user and password in the URL or from `ClientBuilder::credentials`, those of sentinels from `sentinel_credentials`"

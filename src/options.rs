@@ -193,6 +193,8 @@ pub(crate) struct Options {
     /// In the place of those that stand beside the address.
     pub credentials: Option<Source>,
     pub sentinel_credentials: Option<Source>,
+    /// A sentinel that asks for credentials gets the master's.
+    pub share_credentials: bool,
     /// Each message is for the nodes of its slot alone. In a cluster only; what nobody said is asked there.
     pub sharded: Option<bool>,
 }
@@ -214,6 +216,7 @@ impl Default for Options {
             tls: None,
             credentials: None,
             sentinel_credentials: None,
+            share_credentials: false,
             sharded: None,
         }
     }
@@ -273,6 +276,7 @@ impl fmt::Debug for Options {
             .field("tls", &self.tls)
             .field("credentials", &self.credentials)
             .field("sentinel_credentials", &self.sentinel_credentials)
+            .field("share_credentials", &self.share_credentials)
             .field("sharded", &self.sharded)
             .finish()
     }

@@ -1,7 +1,7 @@
 //! What the user of a new client may not do, found out before a lock needs it. Told as warnings, because a user may be
 //! granted commands for some keys only and not for the one that is tried; scripts at all are an error.
 
-use crate::connection::{Connection, Limit};
+use crate::connection::{Connection, Limit, plain};
 use crate::error::{Error, Phase, Result};
 use crate::keys::LockKeys;
 use crate::script;
@@ -37,7 +37,7 @@ pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Durat
                 let message = "it is a replica".to_owned();
                 return Err(Error::Refused { phase, node, code, message });
             }
-            e => debug!(node, command = name, error = e, "refused"),
+            e => debug!(node, command = name, error = plain(e), "refused"),
         }
     }
     if !commands.is_empty() {

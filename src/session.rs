@@ -71,6 +71,8 @@ impl Session {
             session.pubsub.clone().serve(session.connection.places(&servers), session.options.clone()),
         );
         session.spawn(session.watchdog.clone().serve(session.connection.clone()));
+        // Without it nothing would be answered any more, and those who wait would ask again and again.
+        session.spawn(async move { _ = supervisor.await });
         Ok(session)
     }
 

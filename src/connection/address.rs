@@ -15,6 +15,7 @@ use redis::{
     RedisConnectionInfo, RedisError, RedisResult,
 };
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,6 +41,29 @@ impl<'a> Access<'a> {
     }
 }
 
+/// How sure a client is who the server is, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trust {
+    /// It may be anybody, and anybody may listen.
+    Plain,
+    /// It may be anybody.
+    AnyCertificate,
+    /// It may be anybody who has a certificate of the authority.
+    AnyName,
+    /// It is the host of its address, or has the name that is set.
+    Verified,
+}
+
+impl Trust {
+    fn of(tls: &Tls) -> Self {
+        match tls {
+            Tls { unverified: true, .. } => Self::AnyCertificate,
+            Tls { unnamed: true, .. } => Self::AnyName,
+            _ => Self::Verified,
+        }
+    }
+}
+
 /// A server, with its credentials. Debug and Display show neither user nor password.
 #[derive(Clone)]
 pub(super) struct Address {
@@ -48,6 +72,7 @@ pub(super) struct Address {
     credentials: Option<Source>,
     /// How the connection is made a secure one, if it is to be.
     secure: Option<Arc<Connector>>,
+    trust: Trust,
     node: String,
 }
 
@@ -60,7 +85,7 @@ impl Address {
 
     pub(super) fn new(info: ConnectionInfo, access: Access<'_>) -> Result<Self> {
         // The crate is not told of TLS, as the stream that it gets is a secure one already.
-        let (addr, secure) = match (info.addr().clone(), access.tls) {
+        let (addr, secure, trust) = match (info.addr().clone(), access.tls) {
             (ConnectionAddr::TcpTls { host, port, insecure, tls_params }, tls) => {
                 let said = Tls { unverified: insecure, ..Tls::new() };
                 let tls = match tls {
@@ -72,9 +97,9 @@ impl Address {
                         ));
                     }
                 };
-                (ConnectionAddr::Tcp(host, port), Some(Arc::new(Connector::new(tls)?)))
+                (ConnectionAddr::Tcp(host, port), Some(Arc::new(Connector::new(tls)?)), Trust::of(tls))
             }
-            (addr, None) => (addr, None),
+            (addr, None) => (addr, None, Trust::Plain),
             (_, Some(_)) => {
                 return Err(Error::misuse(
                     "settings for TLS, and an address that is without it: use rediss:// in the place of redis://",
@@ -91,12 +116,16 @@ impl Address {
         let redis = named.clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = addr.to_string();
         let info = Arc::new(info.set_addr(addr).set_redis_settings(redis));
-        Ok(Self { info, credentials, secure, node })
+        Ok(Self { info, credentials, secure, trust, node })
     }
 
     /// The server's address as text.
     pub(super) fn node(&self) -> &str {
         &self.node
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        self.trust
     }
 
     /// Another server that is got into in the same way.
@@ -122,20 +151,36 @@ impl Address {
     }
 
     /// How to begin a connection, with the credentials of this moment.
-    fn settings(&self) -> RedisConnectionInfo {
+    ///
+    /// # Errors
+    /// A panic of the callback ends this attempt and not the task that connects: nobody would connect again.
+    fn settings(&self) -> Result<RedisConnectionInfo> {
         let settings = self.info.redis_settings().clone();
-        let Some(Source(provide)) = &self.credentials else { return settings };
-        let Credentials { user, password } = provide();
+        let Some(Source(provide)) = &self.credentials else { return Ok(settings) };
+        // What the panic says is left out, because it may have the password in it.
+        let Credentials { user, password } =
+            catch_unwind(AssertUnwindSafe(|| provide())).map_err(|_| {
+                Error::misuse(format!(
+                    "the callback of `ClientBuilder::credentials` or `sentinel_credentials` panicked on a connection to {}: \
+                     let it return the last credentials that it has",
+                    self.node
+                ))
+            })?;
         let settings = settings.set_password(password);
-        match user {
+        Ok(match user {
             Some(user) => settings.set_username(user),
             None => settings,
-        }
+        })
     }
 
-    /// A new connection for commands, and the future that drives it and ends when it drops.
-    pub(super) async fn open(&self, options: &Options) -> Result<(MultiplexedConnection, Driver)> {
-        self.multiplexed(options, self.settings(), AsyncConnectionConfig::new()).await
+    /// A new connection for commands, and the future that drives it and ends when it drops. The caller has used a part of the
+    /// time until then.
+    pub(super) async fn open(
+        &self,
+        until: Moment,
+        options: &Options,
+    ) -> Result<(MultiplexedConnection, Driver)> {
+        self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new()).await
     }
 
     /// The same in RESP3: what the server says unasked goes to `sender`.
@@ -145,12 +190,14 @@ impl Address {
         options: &Options,
         sender: UnboundedSender<PushInfo>,
     ) -> Result<(MultiplexedConnection, Driver)> {
-        let settings = self.settings().set_protocol(ProtocolVersion::RESP3);
-        self.multiplexed(options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
+        let settings = self.settings()?.set_protocol(ProtocolVersion::RESP3);
+        let until = Moment::now() + options.connect_timeout;
+        self.multiplexed(until, options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
     }
 
     async fn multiplexed(
         &self,
+        until: Moment,
         options: &Options,
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
@@ -158,7 +205,7 @@ impl Address {
         // The response timeout is ours, so that a request can go on being waited for.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
-            .begun(options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
+            .begun(until, options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
             .await?;
         let driver: Driver = Box::pin(driver);
         Ok((connection, driver))
@@ -167,21 +214,21 @@ impl Address {
     /// A new connection for subscriptions.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
-        let settings = self.settings();
-        self.begun(options, |stream| redis::aio::PubSub::new(&settings, stream)).await
+        let (settings, until) = (self.settings()?, Moment::now() + options.connect_timeout);
+        self.begun(until, options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 
-    /// What `begin` makes of a stream to the server, in time.
+    /// What `begin` makes of a stream to the server, in time. Nobody else times it: this knows best what did not come.
     async fn begun<T, F: Future<Output = RedisResult<T>>>(
         &self,
+        until: Moment,
         options: &Options,
         begin: impl FnOnce(Box<dyn Stream>) -> F,
     ) -> Result<T> {
         let limit = options.connect_timeout;
-        let until = Moment::now() + limit;
         let failed = |error: RedisError| connect_error(&error, &self.node);
         let late = || Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit };
-        let opening = time::timeout(limit, socket::open(self.info.addr(), options));
+        let opening = time::timeout(until.remaining(), socket::open(self.info.addr(), options));
         let mut stream = opening.await.map_err(|_| late())?.map_err(|error| failed(error.into()))?;
         if let Some(connector) = &self.secure {
             let securing = time::timeout(until.remaining(), connector.secure(self.host(), stream));

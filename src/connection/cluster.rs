@@ -6,7 +6,7 @@
 use super::finder::Finder;
 use super::node::{Node, Shared};
 use super::servers::Known;
-use super::{Address, connect_error, told};
+use super::{Address, connect_error, server_text, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::keys::SLOTS;
@@ -15,7 +15,7 @@ use crate::sync::task::JoinHandle;
 use crate::sync::{Mutex, select, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -33,6 +33,8 @@ const PART: u32 = 16;
 const LONGEST: Duration = Duration::from_secs(1);
 /// What stands for a host in the place of a name that a node has not got.
 const NAMELESS: &str = "?";
+/// More masters than any cluster has: Redis is made for 1000 nodes.
+const MASTERS: usize = 1000;
 /// For how long a node without slots is kept that is being given its first.
 const GUEST: Duration = Duration::from_secs(60);
 
@@ -166,14 +168,7 @@ impl Keeper {
         let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
         let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
         let until = Moment::now() + options.connect_timeout;
-        let (told, at) = match time::timeout(until.remaining(), ask_any(known.nodes(), options)).await {
-            Ok(told) => told?,
-            Err(_) => {
-                let (phase, node, waited) =
-                    (Phase::Connect, known.seeds[0].node().to_owned(), options.connect_timeout);
-                return Err(Error::TimedOut { phase, node, waited });
-            }
-        };
+        let (told, at) = ask_any(known.nodes(), until, options).await?;
         let sharded = match (options.sharded, told.sharded) {
             (Some(true), Some(false)) => return Err(unsharded(at.node())),
             (Some(sharded), _) | (None, Some(sharded)) => sharded,
@@ -278,7 +273,12 @@ impl Keeper {
         let mut layout = (**self.layout.borrow()).clone();
         let (known, mut moved) = (layout.masters.len(), false);
         for Redirect { slot, host, port, ask } in met {
-            let node = self.node(&mut layout, &self.known.seeds[0].at(host, port));
+            let address = self.known.seeds[0].at(host, port);
+            if layout.masters.len() >= MASTERS && !layout.masters.contains_key(address.node()) {
+                warn!(node = address.node(), "more masters than a cluster has: a redirect is not followed");
+                continue;
+            }
+            let node = self.node(&mut layout, &address);
             if ask {
                 self.guests.insert(node.name.clone(), Moment::now());
                 continue;
@@ -348,12 +348,12 @@ impl Keeper {
 
 /// Who has what by the word of the first node that answers, and that node. Each is given a little time before the next one is
 /// asked as well.
-async fn ask_any(nodes: Vec<Address>, options: &Options) -> Result<(Told, Address)> {
+async fn ask_any(nodes: Vec<Address>, until: Moment, options: &Options) -> Result<(Told, Address)> {
     let mut problem = Error::misuse("no node of the cluster is named");
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
         if let Some(node) = nodes.next() {
-            asking.spawn(ask_alone(node, options.clone()));
+            asking.spawn(ask_alone(node, until, options.clone()));
         }
         select! {
             answer = asking.join_next() => match answer {
@@ -367,10 +367,11 @@ async fn ask_any(nodes: Vec<Address>, options: &Options) -> Result<(Told, Addres
     }
 }
 
-async fn ask_alone(node: Address, options: Options) -> Result<(Told, Address)> {
-    let (connection, driver) = node.open(&options).await?;
+async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(Told, Address)> {
+    let (connection, driver) = node.open(until, &options).await?;
+    let limit = options.response_timeout.min(until.remaining());
     let told = select! {
-        told = ask(connection, node.node(), &options) => told,
+        told = ask(connection, node.node(), limit) => told,
         () = driver => Err(unavailable(node.node(), "the connection dropped")),
     };
     Ok((told?, node))
@@ -387,19 +388,19 @@ async fn look(
     let first = turn % layout.masters.len().max(1);
     for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
         if let Ok(live) = node.usable(0)
-            && let Ok(told) = ask(live.link.connection, &live.node, &options).await
+            && let Ok(told) = ask(live.link.connection, &live.node, options.response_timeout).await
         {
             return Ok((told, (*live.address).clone()));
         }
     }
-    ask_any(known.nodes(), &options).await
+    ask_any(known.nodes(), Moment::now() + options.connect_timeout, &options).await
 }
 
-async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Options) -> Result<Told> {
+async fn ask(mut connection: MultiplexedConnection, node: &str, limit: Duration) -> Result<Told> {
     let mut commands = redis::pipe();
     commands.cmd("CLUSTER").arg("SLOTS").cmd("PUBSUB").arg("SHARDNUMSUB");
     let answers = connection.send_packed_commands(&commands, 0, 2);
-    match time::timeout(options.response_timeout, answers).await {
+    match time::timeout(limit, answers).await {
         Ok(Ok(answers)) => {
             let mut answers = answers.into_iter();
             let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
@@ -409,6 +410,10 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
                 // It is not in the cluster any more, or not yet: what the others have is not for it to say.
                 return Err(unavailable(node, "it knows of no slots"));
             }
+            if let Err(reason) = bounded(&ranges) {
+                warn!(node, reason, "a layout that no cluster has is not used");
+                return Err(unavailable(node, &reason));
+            }
             let sharded = match told(Ok(answers.next().unwrap_or(Value::Nil))) {
                 Ok(answer) => Some(matches!(answer, Value::Array(_))),
                 Err(error) => (error.code() != Some("NOPERM")).then_some(false),
@@ -416,11 +421,24 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, options: &Option
             Ok(Told { ranges, sharded })
         }
         Ok(Err(error)) => Err(connect_error(&error, node)),
-        Err(_) => {
-            let (phase, node, waited) = (Phase::Connect, node.to_owned(), options.response_timeout);
-            Err(Error::TimedOut { phase, node, waited })
-        }
+        Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: node.to_owned(), waited: limit }),
     }
+}
+
+/// A layout that could be a cluster's. Each master is connected to, with the password.
+fn bounded(ranges: &[Range]) -> Result<(), String> {
+    let slots: usize = ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
+    if slots > usize::from(SLOTS) {
+        return Err(format!("its ranges have {slots} slots in all, more than the {SLOTS} of a cluster"));
+    }
+    let masters: HashSet<_> = ranges.iter().map(|range| (&range.host, range.port)).collect();
+    if masters.len() > MASTERS {
+        return Err(format!(
+            "it names {} masters, more than the {MASTERS} that a cluster can have",
+            masters.len()
+        ));
+    }
+    Ok(())
 }
 
 fn unsharded(node: &str) -> Error {
@@ -445,8 +463,10 @@ fn read(answer: Value) -> Option<Vec<Range>> {
             host if host == NAMELESS => by_ip(master)?,
             host => host,
         };
+        let host = server_text::host(&host)?;
         let slot = |n: &i64| u16::try_from(*n).ok().filter(|slot| *slot < SLOTS);
-        Some(Range { first: slot(first)?, last: slot(last)?, host, port: u16::try_from(*port).ok()? })
+        let (first, last, port) = (slot(first)?, slot(last)?, u16::try_from(*port).ok()?);
+        (first <= last).then_some(Range { first, last, host, port })
     };
     ranges.into_iter().map(range).collect()
 }

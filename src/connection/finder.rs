@@ -1,6 +1,7 @@
 //! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
-use super::{Address, connect_error, told};
+use super::{Address, connect_error, server_text, told};
+use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
 use crate::sync::{select, time};
@@ -12,8 +13,10 @@ use tokio::task::JoinSet;
 
 /// How often sentinels are asked whether the master is still the one.
 const LOOK: Duration = Duration::from_secs(1);
-/// How much later than the first of the sentinels the others may answer.
+/// How much later than the first of them the others may answer, where most have answered.
 const LATER: Duration = Duration::from_millis(200);
+/// The same where most have not: who answers first may not be who is right.
+const LATEST: Duration = Duration::from_secs(1);
 
 /// How one master is found. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub(super) struct Sentinel {
     pub name: String,
     /// Credentials and all else but the place of the master.
     pub master: Address,
+    /// The master's credentials are for sentinels that ask for some, too.
+    pub shares_credentials: bool,
 }
 
 /// A master and its replicas, whichever that is.
@@ -41,12 +46,10 @@ pub(super) struct Replicated {
 }
 
 /// The master as a sentinel knows it.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     host: String,
     port: u16,
-    /// Grows with each failover.
-    epoch: u64,
 }
 
 impl Finder {
@@ -65,10 +68,15 @@ impl Finder {
 
     /// Where the master is now.
     pub(super) async fn find(&self, options: &Options) -> Result<Address> {
+        self.find_until(Moment::now() + options.connect_timeout, options).await
+    }
+
+    /// The same within a time that others have used a part of.
+    pub(super) async fn find_until(&self, until: Moment, options: &Options) -> Result<Address> {
         match self {
             Self::At(address) => Ok(address.clone()),
-            Self::Sentinel(sentinel) => sentinel.master(options).await,
-            Self::Replicated(replicated) => Ok(replicated.masters(options).await?.swap_remove(0)),
+            Self::Sentinel(sentinel) => sentinel.master(until, options).await,
+            Self::Replicated(replicated) => Ok(replicated.masters(until, options).await?.swap_remove(0)),
         }
     }
 
@@ -80,7 +88,9 @@ impl Finder {
         loop {
             time::sleep(LOOK).await;
             let masters = match self {
-                Self::Replicated(replicated) => replicated.masters(options).await,
+                Self::Replicated(replicated) => {
+                    replicated.masters(Moment::now() + options.connect_timeout, options).await
+                }
                 _ => self.find(options).await.map(|master| vec![master]),
             };
             if masters.is_ok_and(|masters| masters.iter().all(|master| master.node() != node)) {
@@ -91,31 +101,52 @@ impl Finder {
 }
 
 impl Sentinel {
-    /// The master by the word of the sentinel that knows of the last failover. All are asked at once: one may be silent, and
-    /// one that is cut off from the others tells what was.
-    async fn master(&self, options: &Options) -> Result<Address> {
+    /// The master by the word of most of the sentinels that answer. All are asked at once: one may be silent, one that is cut
+    /// off from the others tells what was, and one may lie. So no single one decides, whatever failover it claims to know of.
+    ///
+    /// # Errors
+    /// Where they do not agree, which ends soon after a failover.
+    async fn master(&self, until: Moment, options: &Options) -> Result<Address> {
         let asked = self.sentinels.iter().map(|sentinel| {
-            ask(sentinel.clone(), sentinel.known_as(&self.master), self.service.clone(), options.clone())
+            let known = if self.shares_credentials { sentinel.known_as(&self.master) } else { None };
+            ask(sentinel.clone(), known, self.service.clone(), until, options.clone())
         });
-        let newest = all(asked).await?.into_iter().max_by_key(|told| told.epoch);
-        let Some(newest) = newest else { return Err(Error::misuse("no sentinel is named")) };
-        Ok(self.master.at(newest.host, newest.port))
+        let most = |said: &[Told], of: usize| {
+            let voices = |told: &Told| said.iter().filter(|other| *other == told).count();
+            said.iter().find(|told| voices(told) * 2 > of).cloned()
+        };
+        let named = self.sentinels.len();
+        let said = all(asked, until, named / 2 + 1, |said| most(said, named).is_some()).await?;
+        match most(&said, said.len()) {
+            Some(Told { host, port }) => Ok(self.master.at(host, port)),
+            None => {
+                let places: Vec<_> = said.iter().map(|told| format!("{}:{}", told.host, told.port)).collect();
+                let reason = format!("the sentinels do not agree on the master: {}", places.join(", "));
+                Err(unknown(&self.name, reason))
+            }
+        }
     }
 }
 
 impl Replicated {
     /// Those who say that they are: one, but while another takes its place. The first that said so comes first.
-    async fn masters(&self, options: &Options) -> Result<Vec<Address>> {
-        all(self.nodes.iter().map(|node| is_master(node.clone(), options.clone()))).await
+    async fn masters(&self, until: Moment, options: &Options) -> Result<Vec<Address>> {
+        let asked = self.nodes.iter().map(|node| is_master(node.clone(), until, options.clone()));
+        // The others are replicas, most often.
+        all(asked, until, 1, |_| false).await
     }
 }
 
-/// What those who answer say, all asked at once: what comes shortly after the first of them counts, too.
+/// What those who answer say, all asked at once, until that is `enough`. What comes shortly after the first of them counts, too,
+/// and less shortly where fewer than `quorum` have answered by then. Each of them ends by `until`.
 ///
 /// # Errors
 /// The last of them, if there is nothing else.
 async fn all<T: Send + 'static>(
     asked: impl Iterator<Item = impl Future<Output = Result<T>> + Send + 'static>,
+    until: Moment,
+    quorum: usize,
+    enough: impl Fn(&[T]) -> bool,
 ) -> Result<Vec<T>> {
     let (mut asking, mut said) = (JoinSet::new(), Vec::new());
     asked.for_each(|one| _ = asking.spawn(one));
@@ -128,31 +159,41 @@ async fn all<T: Send + 'static>(
             None => return Err(problem),
         }
     }
-    let others = async {
-        while let Some(answer) = asking.join_next().await {
-            said.extend(answer.ok().and_then(Result::ok));
+    let first = Moment::now();
+    let (soon, late) = (first + LATER, first + LATEST.min(until.remaining() / 2));
+    while !enough(&said) {
+        let patience = if said.len() < quorum { late } else { soon };
+        match time::timeout(patience.remaining(), asking.join_next()).await {
+            Ok(Some(answer)) => said.extend(answer.ok().and_then(Result::ok)),
+            Ok(None) | Err(_) => break,
         }
-    };
-    let _ = time::timeout(LATER, others).await;
+    }
     Ok(said)
 }
 
-/// What one sentinel says; `known` as the master is, where it wants a password and has been given none, as Redisson does.
-async fn ask(sentinel: Address, known: Option<Address>, service: String, options: Options) -> Result<Told> {
-    match (ask_once(&sentinel, &service, &options).await, known) {
+/// What one sentinel says; `known` as the master is, where it wants a password and its user wants it to have that.
+async fn ask(
+    sentinel: Address,
+    known: Option<Address>,
+    service: String,
+    until: Moment,
+    options: Options,
+) -> Result<Told> {
+    match (ask_once(&sentinel, &service, until, &options).await, known) {
         (Err(error), Some(known)) if error.code() == Some("NOAUTH") => {
-            ask_once(&known, &service, &options).await
+            ask_once(&known, &service, until, &options).await
         }
         (answer, _) => answer,
     }
 }
 
-async fn ask_once(sentinel: &Address, service: &str, options: &Options) -> Result<Told> {
-    let (mut connection, driver) = sentinel.open(options).await?;
+async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Options) -> Result<Told> {
+    let (mut connection, driver) = sentinel.open(until, options).await?;
+    let limit = options.response_timeout.min(until.remaining());
     let asking = async {
         let mut command = redis::cmd("SENTINEL");
         command.arg("MASTER").arg(service);
-        let answer = time::timeout(options.response_timeout, connection.send_packed_command(&command)).await;
+        let answer = time::timeout(limit, connection.send_packed_command(&command)).await;
         let node = sentinel.node();
         match answer.map(told) {
             Ok(Ok(value)) => read(value).ok_or_else(|| {
@@ -161,14 +202,13 @@ async fn ask_once(sentinel: &Address, service: &str, options: &Options) -> Resul
                     format!("its answer about the master `{}` is not understood", service.escape_debug()),
                 )
             }),
-            Ok(Err(error)) if error.detail().is_some_and(|text| text.contains("No such master")) => {
+            Ok(Err(error))
+                if server_text::detail(&error).is_some_and(|text| text.contains("No such master")) =>
+            {
                 Err(unknown(node, format!("the sentinel knows no master named `{}`", service.escape_debug())))
             }
             Ok(Err(error)) => Err(connect_error(&error, node)),
-            Err(_) => {
-                let (phase, node, waited) = (Phase::Connect, node.to_owned(), options.response_timeout);
-                Err(Error::TimedOut { phase, node, waited })
-            }
+            Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: node.to_owned(), waited: limit }),
         }
     };
     select! {
@@ -178,11 +218,12 @@ async fn ask_once(sentinel: &Address, service: &str, options: &Options) -> Resul
 }
 
 /// The node, if it says that it is a master.
-async fn is_master(node: Address, options: Options) -> Result<Address> {
-    let (mut connection, driver) = node.open(&options).await?;
+async fn is_master(node: Address, until: Moment, options: Options) -> Result<Address> {
+    let (mut connection, driver) = node.open(until, &options).await?;
+    let limit = options.response_timeout.min(until.remaining());
     let role = redis::cmd("ROLE");
     let asking = async {
-        match time::timeout(options.response_timeout, connection.send_packed_command(&role)).await.map(told) {
+        match time::timeout(limit, connection.send_packed_command(&role)).await.map(told) {
             Ok(Ok(Value::Array(role))) if matches!(role.first(), Some(Value::BulkString(role)) if role == b"master") => {
                 Ok(())
             }
@@ -192,9 +233,7 @@ async fn is_master(node: Address, options: Options) -> Result<Address> {
             )),
             Ok(Err(error)) => Err(connect_error(&error, node.node())),
             Err(_) => {
-                let (phase, node, waited) =
-                    (Phase::Connect, node.node().to_owned(), options.response_timeout);
-                Err(Error::TimedOut { phase, node, waited })
+                Err(Error::TimedOut { phase: Phase::Connect, node: node.node().to_owned(), waited: limit })
             }
         }
     };
@@ -213,8 +252,7 @@ fn unknown(node: &str, reason: String) -> Error {
 fn read(value: Value) -> Option<Told> {
     let fields: HashMap<String, String> = redis::from_redis_value(value).ok()?;
     Some(Told {
-        host: fields.get("ip")?.clone(),
+        host: fields.get("ip").and_then(|host| server_text::host(host)).filter(|host| !host.is_empty())?,
         port: fields.get("port")?.parse().ok()?,
-        epoch: fields.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or_default(),
     })
 }

@@ -24,8 +24,17 @@ pub(super) struct Link {
 
 /// A new one, the server at its end, and the task that drives it.
 pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
-    let (until, sharded) = (Moment::now() + options.connect_timeout, options.sharded == Some(true));
-    let (connection, mut driver) = address.open(options).await?;
+    open_until(Moment::now() + options.connect_timeout, address, options).await
+}
+
+/// The same within a time that others have used a part of.
+pub(super) async fn open_until(
+    until: Moment,
+    address: &Address,
+    options: &Options,
+) -> Result<(Link, Server, JoinHandle<()>)> {
+    let sharded = options.sharded == Some(true);
+    let (connection, mut driver) = address.open(until, options).await?;
     let meeting = async {
         let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
         let nobody = keys::nobodys();

@@ -18,6 +18,7 @@ mod replicas;
 #[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
 mod secure;
 mod server;
+mod server_text;
 mod servers;
 #[cfg_attr(all(test, shuttle), allow(dead_code))]
 mod sharded;
@@ -33,6 +34,7 @@ pub(crate) use commands::{Answer, Connection, Failure, Limit};
 pub(crate) use link::packed;
 pub(crate) use places::{Place, Places};
 pub(crate) use redis::IntoConnectionInfo;
+pub(crate) use server_text::plain;
 pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
@@ -75,14 +77,16 @@ fn meaning(error: &RedisError) -> Meaning {
         && let Some((host, port)) = address.rsplit_once(':')
         && let Ok(port) = port.parse()
         && slot < keys::SLOTS
+        && let Some(host) = server_text::host(host)
     {
         let ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-        return Meaning::Elsewhere(Redirect { slot, host: host.to_owned(), port, ask });
+        return Meaning::Elsewhere(Redirect { slot, host, port, ask });
     }
-    let Some(code) = error.code() else {
-        return Meaning::Unknown { reason: error.to_string() };
+    let Some(code) = server_text::code(error) else {
+        return Meaning::Unknown { reason: server_text::of_error(error) };
     };
-    let detail = error.detail().unwrap_or_default();
+    let (code, detail) = (code.as_str(), server_text::detail(error).unwrap_or_default());
+    let detail = detail.as_str();
     let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
         None if ["ERR", PLACE].contains(&code) && NOT_PERMITTED.iter().any(|said| detail.contains(said)) => {
@@ -125,11 +129,12 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
             phase,
             node,
             code: "WRONGPASS".into(),
-            message: error.detail().unwrap_or("user name or password refused").to_owned(),
+            message: server_text::detail(error).unwrap_or("user name or password refused".into()),
         },
         _ => match io_error(error).and_then(secure::distrust) {
-            Some(reason) => Error::Untrusted { node, reason },
-            None => Error::Unavailable { phase, node, reason: error.to_string() },
+            // The names in the server's certificate are its own words, too.
+            Some(reason) => Error::Untrusted { node, reason: plain(&reason) },
+            None => Error::Unavailable { phase, node, reason: server_text::of_error(error) },
         },
     }
 }

@@ -127,12 +127,7 @@ impl Node {
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
         let mut supervisor = Supervisor::new(finder, options, shared);
-        let (name, waited) = (supervisor.finder.name().to_owned(), options.connect_timeout);
-        let up = time::timeout(waited, supervisor.open()).await.unwrap_or(Err(Error::TimedOut {
-            phase: Phase::Connect,
-            node: name,
-            waited,
-        }))?;
+        let up = supervisor.open().await?;
         supervisor.tell(Status::Up(up.live.clone()));
         Ok((supervisor.node(), task::spawn(async move { supervisor.run(up).await })))
     }
@@ -299,10 +294,11 @@ impl Supervisor {
         }
     }
 
-    /// Connects once.
+    /// Connects once, within the connect timeout.
     async fn open(&mut self) -> Result<Up> {
-        let address = self.finder.find(&self.options).await?;
-        let (link, server, driver) = link::open(&address, &self.options).await?;
+        let until = Moment::now() + self.options.connect_timeout;
+        let address = self.finder.find_until(until, &self.options).await?;
+        let (link, server, driver) = link::open_until(until, &address, &self.options).await?;
         if let Some(master) = server.master {
             driver.abort();
             let (phase, node, code) = (Phase::Connect, address.node().to_owned(), "READONLY".to_owned());

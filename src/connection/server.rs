@@ -1,7 +1,7 @@
 //! What a new connection learns of its server before it is used: whether it is new enough, which life of it this is,
 //! and what about it would break locks. What may be meant is a warning and not an error.
 
-use super::{Meaning, connect_error, meaning, told};
+use super::{Meaning, connect_error, meaning, plain, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::sync::time;
@@ -54,9 +54,10 @@ pub(super) async fn meet(
 
 /// What the server's own account of itself means.
 pub(super) fn read(text: &str, node: &str) -> Result<Server> {
-    let field =
+    let found =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let version = field("redis_version").unwrap_or_default();
+    let field = |name: &str| found(name).map(plain);
+    let version = &*field("redis_version").unwrap_or_default();
     // A server older than 5 lets no script write that has asked for the time.
     if number(version).is_some_and(|number| number < (5, 0)) {
         let message = format!("Redis {version} is too old: 5.0 or later is needed");
@@ -73,13 +74,13 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
             policy, "the server may evict the records of locks that are held: use noeviction or volatile-ttl"
         );
     }
-    let master = (field("role") == Some("slave")).then(|| {
+    let master = (found("role") == Some("slave")).then(|| {
         format!("{}:{}", field("master_host").unwrap_or_default(), field("master_port").unwrap_or_default())
     });
     // The difference of two whole seconds, so it may be ahead of the time that has passed.
     let uptime = field("uptime_in_seconds").and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     Ok(Server {
-        run_id: field("run_id").map(str::to_owned),
+        run_id: field("run_id"),
         master,
         uptime: Duration::from_secs(uptime.saturating_sub(1)),
         logs_ends: number(version).is_some_and(|number| number >= (7, 0)),

@@ -1,6 +1,6 @@
 //! Where a client's servers are, as its user says it.
 
-use super::address::{read, understood};
+use super::address::{Trust, read, understood};
 use super::finder::{Finder, Replicated, Sentinel};
 use super::{Access, Address};
 use crate::error::{Error, Result};
@@ -155,8 +155,31 @@ impl Servers {
         let sentinels = sentinels.into_iter().map(|info| address(info, Access::to_sentinels(options)));
         let sentinels = sentinels.collect::<Result<Vec<_>>>()?;
         let Some(first) = sentinels.first() else { return Err(Error::misuse("no sentinel is named")) };
+        let weakest = sentinels.iter().map(Address::trust).min().unwrap_or(Trust::Plain);
+        let named = options.tls.as_ref().is_some_and(|tls| tls.server_name.is_some());
+        if master.trust() == Trust::Verified && weakest < Trust::Verified && !named {
+            return Err(Error::misuse(
+                "the master is reached by TLS, and a sentinel without it or unverified: whoever is between would choose the name \
+                 that the master's certificate is verified for: reach the sentinels by rediss://, too, or give that name by \
+                 `Tls::server_name`",
+            ));
+        }
+        let shares_credentials = options.share_credentials;
+        if shares_credentials && weakest < master.trust() {
+            return Err(Error::misuse(
+                "`share_credentials_with_sentinels` would send the master's password to a sentinel over a weaker transport than \
+                 the master's: reach the sentinels by rediss://, too, or give them credentials of their own by \
+                 `sentinel_credentials`",
+            ));
+        }
+        if shares_credentials && options.sentinel_credentials.is_some() {
+            return Err(Error::misuse(
+                "`share_credentials_with_sentinels` beside `sentinel_credentials`: leave one of them away",
+            ));
+        }
         let (service, name) = (service.to_owned(), format!("{service}@{}", first.node()));
-        Ok(Self::One(Finder::Sentinel(Arc::new(Sentinel { sentinels, service, name, master }))))
+        let sentinel = Sentinel { sentinels, service, name, master, shares_credentials };
+        Ok(Self::One(Finder::Sentinel(Arc::new(sentinel))))
     }
 
     /// Whether another server may take the place of one.

@@ -3,7 +3,7 @@
 //! Invariant 3: a shortcut that answers with an error, or that nothing was done, has done nothing, so that the script
 //! may follow with no more said about an earlier send than before.
 
-use super::{Meaning, meaning, told};
+use super::{Meaning, meaning, server_text, told};
 use crate::dump;
 use crate::script::{Delete, Reply, Shortcut, Way, deleted, restored};
 use redis::aio::MultiplexedConnection;
@@ -65,7 +65,7 @@ impl Shortcuts {
             ["unknown command", "run this command", "permissions to run"].iter().any(|no| error.contains(no))
         };
         let restore = match restore {
-            Value::ServerError(error) => !refused(error.details().unwrap_or_default()),
+            Value::ServerError(error) => !refused(&server_text::details(error)),
             _ => false,
         };
         Self(Arc::new(Permitted {
@@ -163,7 +163,7 @@ impl Shortcuts {
             Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
         };
         if (code == "NOPERM" || code == "ERR") && permitted.swap(false, Ordering::Relaxed) {
-            debug!(%error, "no way around Lua here: scripts only");
+            debug!(error = server_text::of_error(&error), "no way around Lua here: scripts only");
         }
         Ok(None)
     }

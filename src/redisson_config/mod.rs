@@ -204,8 +204,10 @@ impl RedissonConfig {
         // A user's name alone goes with the master's password.
         let of_sentinels =
             self.sentinel_password.or_else(|| self.sentinel_user.as_ref().and(self.password.clone()));
-        if let Some(credentials) = credentials(self.sentinel_user, of_sentinels) {
-            builder = builder.sentinel_credentials(move || credentials.clone());
+        match credentials(self.sentinel_user, of_sentinels) {
+            Some(credentials) => builder = builder.sentinel_credentials(move || credentials.clone()),
+            // A file without a password for sentinels means the master's, which goes to those that ask for one.
+            None => builder = builder.share_credentials_with_sentinels(),
         }
         if let Some(credentials) = credentials(self.user, self.password) {
             builder = builder.credentials(move || credentials.clone());

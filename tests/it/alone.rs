@@ -599,8 +599,8 @@ async fn states_are_told_to_the_end() {
 
 #[tokio::test]
 async fn a_handle_on_a_database_of_its_own_with_a_mapped_name_and_a_password() {
-    let server = Server::with_args(&["--requirepass", "canary"]);
-    let url = format!("redis://default:canary@{}/3", server.address());
+    let server = Server::with_args(&["--requirepass", "canary-in-a-coal-mine"]);
+    let url = format!("redis://default:canary-in-a-coal-mine@{}/3", server.address());
     let id = uuid::Uuid::new_v4();
     let client = Client::builder()
         .client_id(id)
@@ -608,7 +608,7 @@ async fn a_handle_on_a_database_of_its_own_with_a_mapped_name_and_a_password() {
         .connect(&url)
         .await
         .unwrap();
-    assert!(!format!("{client:?} {:?}", client.lock("n")).contains("canary"));
+    assert!(!format!("{client:?} {:?}", client.lock("n")).contains("canary-in-a-coal-mine"));
     let guard = client.lock("n").lock().await.unwrap();
     assert_eq!(guard.name(), "app:n");
     assert!(guard.owner().starts_with(&format!("{id}:")));

@@ -176,13 +176,16 @@ async fn connect() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
     let (aside, mut cli) = (Aside::new(), server.cli());
-    redis::cmd("ACL").arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all"]).exec(&mut cli).unwrap();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">canary-in-a-coal-mine", "~*", "&*", "+@all"])
+        .exec(&mut cli)
+        .unwrap();
     let cli = RefCell::new(cli);
     let connections = || -> usize {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut cli.borrow_mut()).unwrap();
         list.lines().count()
     };
-    let full = proxy.url().replace("redis://", "redis://app:secret@") + "/3";
+    let full = proxy.url().replace("redis://", "redis://app:canary-in-a-coal-mine@") + "/3";
     for (position, url) in [("plain", proxy.url()), ("with a user and a database", full)] {
         series(&tally, ("connect", position), &Cut::SERIES, async |crossing| {
             shut(&proxy, crossing.cut, |_| true);

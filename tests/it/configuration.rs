@@ -14,9 +14,9 @@ const WATCHDOG: u64 = 12_345;
 
 #[tokio::test]
 async fn a_file_that_redisson_wrote_leads_to_the_same_locks() {
-    let server = Server::with_args(&["--requirepass", "s/ecret@:1"]);
+    let server = Server::with_args(&["--requirepass", "s/canary-in-a-coal-mine@:1"]);
     for version in of_kinds() {
-        let settings = ["password=s/ecret@:1", "timeout=4321"];
+        let settings = ["password=s/canary-in-a-coal-mine@:1", "timeout=4321"];
         let java = Java::get(&version).client_with(&server, WATCHDOG, &settings).await.unwrap();
         leads_to_the_same(&java, &version).await;
     }
@@ -51,31 +51,39 @@ async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
         redis::cmd("ACL").arg("SETUSER").arg(rules).exec(&mut server.cli()).unwrap();
     };
     for server in [&group.master, &group.replica] {
-        acl(server, &["app", "on", ">s/ecret@:1", "+@all", "~*", "&*"]);
+        acl(server, &["app", "on", ">s/canary-in-a-coal-mine@:1", "+@all", "~*", "&*"]);
     }
     let client = Client::connect(group.master.url()).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
     let sentinel = &group.sentinels[0];
-    acl(sentinel, &["app", "on", ">s/ecret@:1", "+@all", "~*", "&*"]);
-    acl(sentinel, &["default", "resetpass", ">other"]);
+    acl(sentinel, &["app", "on", ">s/canary-in-a-coal-mine@:1", "+@all", "~*", "&*"]);
+    acl(sentinel, &["default", "resetpass", ">canary-in-a-coal-mine-other"]);
     let of = |own: &str| {
         format!(
             "sentinelServersConfig:\n  sentinelAddresses: ['redis://{}']\n  masterName: orders\n  username: app\n  \
-             password: s/ecret@:1\n{own}",
+             password: s/canary-in-a-coal-mine@:1\n{own}",
             sentinel.address()
         )
     };
     let replicated = format!(
-        "replicatedServersConfig:\n  nodeAddresses: ['redis://{}', 'redis://{}']\n  username: app\n  password: s/ecret@:1\n",
+        "replicatedServersConfig:\n  nodeAddresses: ['redis://{}', 'redis://{}']\n  username: app\n  password: s/canary-in-a-coal-mine@:1\n",
         group.replica.address(),
         group.master.address()
     );
-    for file in [of("  sentinelPassword: other\n"), of("  sentinelUsername: app\n"), of(""), replicated] {
+    for file in [
+        of("  sentinelPassword: canary-in-a-coal-mine-other\n"),
+        of("  sentinelUsername: app\n"),
+        of(""),
+        replicated,
+    ] {
         let client = RedissonConfig::parse(&file).unwrap().connect().await.unwrap();
         assert!(client.lock("n").try_lock().await.unwrap().is_none(), "{file}");
     }
-    let given = RedissonConfig::parse(&of("").replace("s/ecret@:1", "wrong")).unwrap();
-    let given = given.credentials(|| Credentials::new("app", "s/ecret@:1")).connect().await.unwrap();
+    let given =
+        RedissonConfig::parse(&of("").replace("s/canary-in-a-coal-mine@:1", "canary-in-a-coal-mine-wrong"))
+            .unwrap();
+    let given =
+        given.credentials(|| Credentials::new("app", "s/canary-in-a-coal-mine@:1")).connect().await.unwrap();
     assert!(given.lock("n").try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
 }
@@ -108,13 +116,17 @@ async fn a_mapper_that_is_made_of_a_prefix_leads_to_its_keys() {
 /// As Java's classes for addresses read it.
 #[tokio::test]
 async fn who_the_client_is_may_stand_in_an_address() {
-    let server = Server::with_args(&["--requirepass", "s/e c+ret@1"]);
+    let server = Server::with_args(&["--requirepass", "s/canary-in-a-coal-mine c+@1"]);
     let file =
         |known: &str| format!("singleServerConfig: {{address: 'redis://{known}@{}'}}", server.address());
-    for known in ["s%2Fe+c%2Bret%401", ":s%2Fe%20c%2Bret%401", "default:s%2Fe+c%2Bret%401"] {
+    for known in [
+        "s%2Fcanary-in-a-coal-mine+c%2B%401",
+        ":s%2Fcanary-in-a-coal-mine%20c%2B%401",
+        "default:s%2Fcanary-in-a-coal-mine+c%2B%401",
+    ] {
         RedissonConfig::parse(&file(known)).unwrap().connect().await.unwrap();
     }
-    let wrong = RedissonConfig::parse(&file("s%2Fe+c+ret%401")).unwrap().connect().await;
+    let wrong = RedissonConfig::parse(&file("s%2Fcanary-in-a-coal-mine+c+%401")).unwrap().connect().await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
 }
 

@@ -4,8 +4,9 @@
 use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::kind::{Kind, nothing_is_left};
-use crate::support::{Server, eventually, subscribers};
+use crate::support::{CANARY, Server, eventually, shows_no_canary, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -46,8 +47,8 @@ fn builder() -> ClientBuilder {
 
 /// A user with these rules, and the URL for it.
 fn user(server: &Server, rules: &str) -> String {
-    run(server, &format!("ACL SETUSER app reset on >secret {rules}"));
-    format!("redis://app:secret@{}", server.address())
+    run(server, &format!("ACL SETUSER app reset on >canary-in-a-coal-mine {rules}"));
+    format!("redis://app:canary-in-a-coal-mine@{}", server.address())
 }
 
 /// The error, which came in time.
@@ -61,6 +62,7 @@ async fn refused<T: std::fmt::Debug>(
     let error = tokio::time::timeout(limit, call).await.expect("in time").unwrap_err();
     assert_eq!(error.code(), Some(code), "{error:?} in {:?} of {limit:?}", began.elapsed());
     assert!(error.to_string().contains(advice), "{error}");
+    shows_no_canary(&error);
     error
 }
 
@@ -68,8 +70,8 @@ async fn refused<T: std::fmt::Debug>(
 async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
     let server = Server::start();
     let _replica = Server::replica_of(&server);
-    run(&server, "ACL SETUSER app on >first +@all ~* &*");
-    let password = Password::new("first");
+    run(&server, "ACL SETUSER app on >canary-in-a-coal-mine-first +@all ~* &*");
+    let password = Password::new("canary-in-a-coal-mine-first");
     let client = builder()
         .watchdog_timeout(Duration::from_secs(6))
         // By a connection of its own.
@@ -80,7 +82,7 @@ async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
         .unwrap();
     let other = Client::connect(server.url()).await.unwrap();
     let guard = client.lock("held").lock().await.unwrap();
-    for next in ["second", "third"] {
+    for next in ["canary-in-a-coal-mine-second", "canary-in-a-coal-mine-third"] {
         let theirs = other.lock("n").lock().await.unwrap();
         let waiting = tokio::spawn({
             let lock = client.lock("n");
@@ -102,24 +104,70 @@ async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
 #[tokio::test]
 async fn a_password_that_nobody_changed_here_is_told_until_somebody_does() {
     let server = Server::start();
-    run(&server, "ACL SETUSER app on >first +@all ~* &*");
-    let password = Password::new("first");
+    run(&server, "ACL SETUSER app on >canary-in-a-coal-mine-first +@all ~* &*");
+    let password = Password::new("canary-in-a-coal-mine-first");
     let client = builder().credentials(password.credentials()).connect(server.url()).await.unwrap();
-    password.change(&server, "second");
-    *password.0.lock().unwrap() = "first";
+    password.change(&server, "canary-in-a-coal-mine-second");
+    *password.0.lock().unwrap() = "canary-in-a-coal-mine-first";
     let told = |error: Error| assert!(error.to_string().contains("ClientBuilder::credentials"), "{error}");
     told(client.lock("n").try_lock().await.unwrap_err());
     told(builder().credentials(password.credentials()).connect(server.url()).await.unwrap_err());
-    *password.0.lock().unwrap() = "second";
+    *password.0.lock().unwrap() = "canary-in-a-coal-mine-second";
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
-    let shown =
-        format!("{:?} {:?}", Credentials::new("app", "first"), builder().credentials(password.credentials()));
-    assert!(!shown.contains("first") && !shown.contains("second"), "{shown}");
+    let shown = format!(
+        "{:?} {:?}",
+        Credentials::new("app", "canary-in-a-coal-mine-first"),
+        builder().credentials(password.credentials())
+    );
+    assert!(!shown.contains(CANARY), "{shown}");
+}
+
+/// It fails that one connection, which is tried again like any other.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_callback_for_credentials_that_panics_fails_an_attempt_and_no_more() {
+    let server = Server::start();
+    run(&server, &format!("ACL SETUSER app on >{CANARY} +@all ~* &*"));
+    let panics = Arc::new(AtomicBool::new(true));
+    let asked = panics.clone();
+    let builder = builder().credentials(move || match asked.load(Ordering::SeqCst) {
+        true => panic!("no credentials, and not {CANARY}"),
+        false => Credentials::new("app", CANARY),
+    });
+    let error = builder.clone().connect(server.url()).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Misuse { message } if message.contains("ClientBuilder::credentials")),
+        "{error:?}"
+    );
+    shows_no_canary(&error);
+
+    panics.store(false, Ordering::SeqCst);
+    let client = builder.connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    panics.store(true, Ordering::SeqCst);
+    run(&server, "CLIENT KILL USER app");
+    // Whoever does not wait without a limit hears why.
+    let limit = TIMEOUT * 2;
+    let error = tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("in time").unwrap_err();
+    assert!(error.to_string().contains("ClientBuilder::credentials"), "{error:?}");
+    shows_no_canary(&error);
+    panics.store(false, Ordering::SeqCst);
+    held.unlock().await.unwrap();
+    let served = tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap();
+    served.unlock().await.unwrap();
 }
 
 #[tokio::test]
 async fn credentials_in_two_places_are_misuse() {
-    let both = builder().credentials(|| Credentials::password("a")).connect("redis://:b@127.0.0.1:1").await;
+    let both = builder()
+        .credentials(|| Credentials::password("canary-in-a-coal-mine"))
+        .connect("redis://:canary-in-a-coal-mine@127.0.0.1:1")
+        .await;
     assert!(
         matches!(&both, Err(Error::Misuse { message }) if message.contains("leave one of them away")),
         "{both:?}"
@@ -204,7 +252,7 @@ async fn a_replica_is_refused_with_its_masters_address() {
     for server in [&master, &replica] {
         user(server, "+@all -info ~* &*");
     }
-    let url = format!("redis://app:secret@{}", replica.address());
+    let url = format!("redis://app:canary-in-a-coal-mine@{}", replica.address());
     refused(TIMEOUT, builder().connect(url), "READONLY", "name the master").await;
 }
 
@@ -318,8 +366,11 @@ async fn what_a_client_of_the_redis_crate_is_made_of_is_enough() {
         assert!(other.lock(&key).try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();
     }
-    let bad: [Vec<&str>; 3] =
-        [vec![], vec!["redis://:a@127.0.0.1:1", "redis://:b@127.0.0.1:2"], vec!["redis://127.0.0.1:1/1"]];
+    let bad: [Vec<&str>; 3] = [
+        vec![],
+        vec!["redis://:canary-in-a-coal-mine-a@127.0.0.1:1", "redis://:canary-in-a-coal-mine-b@127.0.0.1:2"],
+        vec!["redis://127.0.0.1:1/1"],
+    ];
     for nodes in bad {
         let misuse = builder().connect_to_cluster(nodes).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
@@ -335,32 +386,48 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
     }
     // As docs/deployment.md has it.
     user(sentinel, "+sentinel|master");
-    run(sentinel, "ACL SETUSER default resetpass >first");
+    run(sentinel, "ACL SETUSER default resetpass >canary-in-a-coal-mine-first");
     let url = group.url();
     let error = builder().connect(&url).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
     assert!(error.to_string().contains("sentinel_credentials"), "{error}");
-    let wrong = builder().sentinel_credentials(|| Credentials::password("wrong")).connect(&url).await;
+    let wrong = builder()
+        .sentinel_credentials(|| Credentials::password("canary-in-a-coal-mine-wrong"))
+        .connect(&url)
+        .await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
-    // In the place of their own, the master's.
-    let masters = url.replace("://", "://app:secret@");
-    builder().connect(&masters).await.unwrap();
-    let theirs = ["redis://:first@".to_owned() + &sentinel.address()];
-    builder().connect_by_sentinels(theirs, "orders", "redis://app:secret@master/1").await.unwrap();
+    // In the place of their own, the master's, if their user says so.
+    let masters = url.replace("://", "://app:canary-in-a-coal-mine@");
+    assert_eq!(builder().connect(&masters).await.unwrap_err().code(), Some("NOAUTH"));
+    builder().share_credentials_with_sentinels().connect(&masters).await.unwrap();
+    let both = builder().share_credentials_with_sentinels();
+    let both = both
+        .sentinel_credentials(|| Credentials::password("canary-in-a-coal-mine-first"))
+        .connect(&masters)
+        .await;
+    assert!(matches!(both, Err(Error::Misuse { .. })), "{both:?}");
+    let theirs = ["redis://:canary-in-a-coal-mine-first@".to_owned() + &sentinel.address()];
+    builder()
+        .connect_by_sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1")
+        .await
+        .unwrap();
 
-    let password = Password::new("first");
+    let password = Password::new("canary-in-a-coal-mine-first");
     let asked = password.clone();
     let client = builder()
         .sentinel_credentials(move || Credentials::password(*asked.0.lock().unwrap()))
         .connect(&masters)
         .await
         .unwrap();
-    let mut cli = redis::Client::open(format!("redis://:first@{}", sentinel.address()))
+    let mut cli = redis::Client::open(format!("redis://:canary-in-a-coal-mine-first@{}", sentinel.address()))
         .unwrap()
         .get_connection()
         .unwrap();
-    redis::cmd("ACL").arg(&["SETUSER", "default", "resetpass", ">second"]).exec(&mut cli).unwrap();
-    *password.0.lock().unwrap() = "second";
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "default", "resetpass", ">canary-in-a-coal-mine-second"])
+        .exec(&mut cli)
+        .unwrap();
+    *password.0.lock().unwrap() = "canary-in-a-coal-mine-second";
     let guard = client.lock("n").lock().await.unwrap();
     // It has to know its replica well enough.
     eventually(|| redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut cli).is_ok()).await;

@@ -341,8 +341,8 @@ async fn a_jump_of_the_time_of_day_changes_no_hold() {
 async fn a_thousand_killed_connections_leave_nothing_behind() {
     let kills = std::env::var("REDISSON_LOCK_KILLS").map_or(1_000, |kills| kills.parse().unwrap());
     let server = Server::start();
-    run(&server, "ACL SETUSER app on >secret +@all ~* &*");
-    let url = format!("redis://app:secret@{}", server.address());
+    run(&server, "ACL SETUSER app on >canary-in-a-coal-mine +@all ~* &*");
+    let url = format!("redis://app:canary-in-a-coal-mine@{}", server.address());
     let mut worker = Worker::start(&["serve", &url, "n", "8"]);
     let mut admin = server.cli();
     let mut kill = |n: u32| {

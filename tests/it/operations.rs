@@ -38,9 +38,9 @@ async fn what_breaks_locks_is_told_at_connect() {
         let words: Vec<&str> = command.split_whitespace().collect();
         redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
     };
-    let user = |rules: &str| run(&format!("ACL SETUSER app reset on >secret {rules}"));
+    let user = |rules: &str| run(&format!("ACL SETUSER app reset on >canary-in-a-coal-mine {rules}"));
     let told = async || {
-        let url = format!("redis://app:secret@{}/", server.address());
+        let url = format!("redis://app:canary-in-a-coal-mine@{}/", server.address());
         let mut worker = Worker::start(&["connect", &url]);
         let mut lines = vec![worker.line().await];
         while lines.last().is_some_and(|line| line.contains("WARN")) {
@@ -91,7 +91,7 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
         .arg("reset")
         .arg("resetchannels")
         .arg("on")
-        .arg(">secret")
+        .arg(">canary-in-a-coal-mine")
         .arg("~n")
         .arg(format!("&{CHANNEL}"));
     for rule in granted.split_whitespace() {
@@ -99,7 +99,7 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     }
     user.exec(&mut cli)?;
     redis::cmd("DEL").arg("n").exec(&mut cli)?;
-    let url = format!("redis://app:secret@{}/0", server.address());
+    let url = format!("redis://app:canary-in-a-coal-mine@{}/0", server.address());
     // Database 1 needs SELECT.
     let elsewhere = Client::connect(url.replace("/0", "/1")).await?;
     elsewhere.close().await;
@@ -158,8 +158,8 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
 /// In a process of its own: a subscriber is the process's.
 #[tokio::test]
 async fn traces_tell_what_happens_and_no_secret() {
-    let server = Server::with_args(&["--requirepass", "canary"]);
-    let url = format!("redis://:canary@{}", server.address());
+    let server = Server::with_args(&["--requirepass", "canary-in-a-coal-mine"]);
+    let url = format!("redis://:canary-in-a-coal-mine@{}", server.address());
     let mut cli = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
     let mut worker = Worker::start(&["trace", &url, "line\nbreak"]);
     let mut text = String::new();
@@ -191,6 +191,6 @@ async fn traces_tell_what_happens_and_no_secret() {
     ] {
         assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
-    assert!(!text.contains("canary"), "a password was written:\n{text}");
+    assert!(!text.contains("canary-in-a-coal-mine"), "a password was written:\n{text}");
     assert!(!text.contains("line\nbreak"), "a name was written unescaped");
 }

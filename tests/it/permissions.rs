@@ -62,12 +62,12 @@ async fn the_documented_permissions_of_each_kind_are_enough_and_all_are_used() {
 async fn suffices(name: &str, rules: &[String]) {
     let server = Server::start();
     let mut user = redis::cmd("ACL");
-    user.arg("SETUSER").arg("app").arg("reset").arg("resetchannels").arg("on").arg(">secret");
+    user.arg("SETUSER").arg("app").arg("reset").arg("resetchannels").arg("on").arg(">canary-in-a-coal-mine");
     for rule in COMMON.split_whitespace().chain(rules.iter().map(String::as_str)) {
         user.arg(rule);
     }
     user.exec(&mut server.cli()).unwrap();
-    let url = format!("redis://app:secret@{}", server.address());
+    let url = format!("redis://app:canary-in-a-coal-mine@{}", server.address());
     let builder = || Client::builder().watchdog_timeout(Duration::from_millis(900));
     let (one, other) = (builder().connect(&url).await.unwrap(), builder().connect(&url).await.unwrap());
     use_all(name, &server, &one, &other).await.unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -229,12 +229,13 @@ fn closing_ends_on_time_also_if_the_clients_runtime_stands_still() {
 async fn a_forbidden_channel_is_told_apart_from_a_broken_connection() {
     let server = Server::start();
     redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "on", ">secret", "~*", "+@all", "resetchannels"])
+        .arg(&["SETUSER", "app", "on", ">canary-in-a-coal-mine", "~*", "+@all", "resetchannels"])
         .arg(format!("&{CHANNEL}"))
         .exec(&mut server.cli())
         .unwrap();
     let other = Client::connect(server.url()).await.unwrap();
-    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    let client =
+        Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
     let (heard, unheard) = (other.lock("n").lock().await.unwrap(), other.lock("m").lock().await.unwrap());
     let waiting = ["m", "n"].map(|name| {
         let lock = client.lock(name);
@@ -261,10 +262,11 @@ async fn a_forbidden_channel_is_told_apart_from_a_broken_connection() {
 async fn an_expiry_that_is_refused_leaves_no_record() {
     let server = Server::start();
     redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-restore", "-pexpire"])
+        .arg(&["SETUSER", "app", "on", ">canary-in-a-coal-mine", "~*", "&*", "+@all", "-restore", "-pexpire"])
         .exec(&mut server.cli())
         .unwrap();
-    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    let client =
+        Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
     let error = client.lock("n").lock().await.unwrap_err();
     assert_eq!(error.code(), Some("NOPERM"), "{error:?}");
     assert!(!exists(&server, "n"));

@@ -231,8 +231,18 @@ async fn a_closed_client_gives_up_what_the_server_refuses() {
 async fn a_forbidden_channel_is_told_and_changes_nothing() {
     let server = Server::start();
     let wire = Wire::of(&server);
-    wire.run::<()>(&["ACL", "SETUSER", "app", "on", ">secret", "~*", "resetchannels", "+@all"]);
-    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    wire.run::<()>(&[
+        "ACL",
+        "SETUSER",
+        "app",
+        "on",
+        ">canary-in-a-coal-mine",
+        "~*",
+        "resetchannels",
+        "+@all",
+    ]);
+    let client =
+        Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
     let (semaphore, latch) = (client.semaphore(NAME), client.count_down_latch("latch"));
     wire.run::<()>(&["SET", NAME, "2"]);
     wire.run::<()>(&["SET", "latch", "1"]);

@@ -73,10 +73,11 @@ async fn a_hold_that_nobody_contends_for_runs_no_script() {
 async fn without_permission_the_scripts_do_it() {
     for refused in ["-restore", "-multi", "-exec", "-hdel", "-restore -multi"] {
         let server = Server::unrestricted();
-        let user = format!("ACL SETUSER app on >secret ~* &* +@all {refused}");
+        let user = format!("ACL SETUSER app on >canary-in-a-coal-mine ~* &* +@all {refused}");
         let words: Vec<&str> = user.split(' ').collect();
         redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
-        let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+        let client =
+            Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
         let mut messages = Messages::of(&server);
         let lock = client.lock("n");
         for round in 0..3 {
@@ -104,8 +105,9 @@ async fn a_permission_that_is_withdrawn_costs_no_hold() {
             let words: Vec<&str> = rules.split(' ').collect();
             redis::cmd("ACL").arg("SETUSER").arg("app").arg(&words).exec(&mut server.cli()).unwrap();
         };
-        acl("on >secret ~* &* +@all");
-        let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+        acl("on >canary-in-a-coal-mine ~* &* +@all");
+        let client =
+            Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
         let lock = client.lock("n");
         lock.lock().await.unwrap().unlock().await.unwrap();
         let held = lock.lock().await.unwrap();

@@ -257,6 +257,16 @@ fn nobody_looks_at_the_time_of_day() {
     }
 }
 
+/// What a server says is escaped in one place, so it is taken out of its errors in no other.
+#[test]
+fn text_of_servers_enters_in_one_place() {
+    for (_, file, text) in sources() {
+        let named =
+            code_lines(&text).find(|(_, code)| code.contains(".detail()") || code.contains(".details()"));
+        assert!(named.is_none() || file.ends_with("server_text.rs"), "{file}: {named:?}");
+    }
+}
+
 /// A guarantee without its test is none.
 #[test]
 fn the_tests_that_docs_reliability_names_exist() {

@@ -3,7 +3,7 @@
 
 use crate::support::cluster::add_slots;
 use crate::support::server::Secrets;
-use crate::support::{Java, Server, eventually, subscribers, versions};
+use crate::support::{Hostile, Java, Server, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use redisson_lock::redis::ConnectionAddr;
 use redisson_lock::{Client, Error, HoldState, Owner, Tls};
@@ -230,6 +230,25 @@ async fn one_side_with_tls_and_one_without_is_told_in_time() {
     let error = Client::builder().connect_timeout(TIMEOUT).connect(url.replace("rediss", "redis")).await;
     assert!(matches!(error, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{error:?}");
     assert!(began.elapsed() < 3 * TIMEOUT);
+}
+
+/// What finds the server takes a part of the time, and the hint is given nevertheless.
+#[tokio::test]
+async fn a_master_without_tls_that_a_slow_sentinel_names_is_told_in_time() {
+    let server = Server::start();
+    let sentinel = Hostile::slow_sentinel(TIMEOUT / 10, "127.0.0.1", server.port()).await;
+    let sentinel = format!("redis://{}", sentinel.address());
+    let tls = Authority::new("one").trusted().server_name("redis.example.org");
+    let began = Instant::now();
+    let by = Client::builder().tls(tls).connect_timeout(TIMEOUT);
+    let error = by.connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap_err();
+    assert!(error.to_string().contains("TLS at this port"), "{error:?}");
+    assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
+
+    // So it is with the nodes of a cluster.
+    let cluster = server.url().replace("redis://", "rediss-cluster://");
+    let error = connect(&cluster, Authority::new("one").trusted()).await.unwrap_err();
+    assert!(error.to_string().contains("TLS at this port"), "{error:?}");
 }
 
 #[tokio::test]

@@ -156,9 +156,11 @@ async fn a_release_goes_by_the_servers_own_command_where_there_is_one() {
 
         // Where its user may not use it, the script does it.
         let Some(command) = command else { continue };
-        let rules = ["on", ">secret", "~*", "&*", "+@all", &format!("-{command}")];
+        let rules = ["on", ">canary-in-a-coal-mine", "~*", "&*", "+@all", &format!("-{command}")];
         bench.wire.run::<()>(&[&["ACL", "SETUSER", "app"][..], &rules].concat());
-        let client = Client::connect(format!("redis://app:secret@{}", bench.server.address())).await.unwrap();
+        let client = Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", bench.server.address()))
+            .await
+            .unwrap();
         bench.wire.messages();
         bench.server.commandstats_reset();
         client.value_lock(NAME).lock().await.unwrap().unlock().await.unwrap();

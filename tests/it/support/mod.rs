@@ -3,11 +3,13 @@
 // Not every method has a user at all times.
 #![allow(dead_code)]
 
+pub mod canary;
 pub mod clock;
 pub mod cluster;
 pub mod contender;
 pub mod crossing;
 pub mod group;
+pub mod hostile;
 pub mod java;
 pub mod keyspace;
 pub mod kind;
@@ -26,6 +28,8 @@ pub mod worker;
 use std::env;
 use std::time::{Duration, Instant};
 
+pub use canary::{CANARY, shows_no_canary};
+pub use hostile::Hostile;
 pub use java::Java;
 pub use messages::Messages;
 pub use monitor::Monitor;

@@ -151,6 +151,7 @@ impl Server {
     }
 
     fn launch(program: Vec<String>, arguments: &[&str]) -> Self {
+        super::canary::watch();
         let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         for _ in 0..ATTEMPTS {
             let port = free_port();

@@ -38,7 +38,9 @@ impl Worker {
     }
 
     pub async fn line(&mut self) -> String {
-        self.lines.next_line().await.expect("utf-8").expect("the worker ended without a word")
+        let line = self.lines.next_line().await.expect("utf-8").expect("the worker ended without a word");
+        super::canary::search("the output of a worker", &line);
+        line
     }
 
     /// Adds lines to `text` up to one that contains `mark`, and returns what stands behind that.

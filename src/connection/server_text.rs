@@ -1,0 +1,87 @@
+//! The one place where text that a server wrote enters errors, logs and addresses. A server may be hostile, or just careless:
+//! it repeats a password, ends a line, or sends escapes to a terminal. No other file takes the text out of an error of the
+//! redis crate.
+
+use redis::{RedisError, ServerError};
+
+/// What follows repeats the arguments of a command that the server does not know. One of those of `AUTH` and `HELLO` is a
+/// password.
+const REPEATED: &str = ", with args beginning with";
+/// Bytes of a text that are shown.
+const SHOWN: usize = 1000;
+
+/// A server's text as errors and logs have it: on one line, with every sign that is not printable escaped, without arguments that
+/// it repeats, and not longer than anybody reads.
+pub(crate) fn plain(text: &str) -> String {
+    let text = text.split(REPEATED).next().unwrap_or_default();
+    let mut plain = String::with_capacity(text.len().min(SHOWN));
+    for sign in text.chars() {
+        if plain.len() >= SHOWN {
+            plain.push_str(" ..");
+            break;
+        }
+        match sign {
+            '\'' | '"' | '\\' => plain.push(sign),
+            _ => plain.extend(sign.escape_debug()),
+        }
+    }
+    plain
+}
+
+/// The error as a whole.
+pub(super) fn of_error(error: &RedisError) -> String {
+    plain(&error.to_string())
+}
+
+/// The server's error code.
+pub(super) fn code(error: &RedisError) -> Option<String> {
+    error.code().map(plain)
+}
+
+/// What stands behind the code.
+pub(super) fn detail(error: &RedisError) -> Option<String> {
+    error.detail().map(plain)
+}
+
+/// The same of an error that came in the place of a value.
+pub(super) fn details(error: &ServerError) -> String {
+    error.details().map(plain).unwrap_or_default()
+}
+
+/// A host that a server named, if it is one: a name or an IP address, neither of which has spaces, control characters or
+/// quotes. Empty where the server named none.
+pub(super) fn host(text: &str) -> Option<String> {
+    let is_plain = |sign: char| !sign.is_whitespace() && sign.escape_debug().len() == 1;
+    text.chars().all(is_plain).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_on_one_line_and_repeats_no_argument() {
+        for (said, shown) in [
+            ("unknown command 'x'", "unknown command 'x'"),
+            (
+                "unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'canary'",
+                "unknown command 'HELLO'",
+            ),
+            ("unknown command `HELLO`, with args beginning with: `3`, `canary`, ", "unknown command `HELLO`"),
+            ("one\ntwo\u{1b}[31m\u{202e}", "one\\ntwo\\u{1b}[31m\\u{202e}"),
+        ] {
+            assert_eq!(plain(said), shown);
+        }
+        assert!(plain(&"x".repeat(1 << 20)).len() < SHOWN + 10);
+    }
+
+    #[test]
+    fn a_host_is_a_name_or_an_address() {
+        for good in ["redis-1.example.org", "10.0.0.1", "2001:db8::1", "fe80::1%eth0", "a_b", ""] {
+            assert_eq!(host(good).as_deref(), Some(good));
+        }
+        for bad in ["a b", "a\nb", "a\u{1b}[31m", "a\u{0}", "\"a\"", "a\u{a0}b", "a\u{202e}b"] {
+            assert_eq!(host(bad), None, "{bad:?}");
+        }
+    }
+}
