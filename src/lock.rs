@@ -19,7 +19,8 @@ use std::time::Duration;
 /// A lock that has an owner: Redisson's `RLock`, of the kind that the method of [`Client`](crate::Client) says which made
 /// it. A handle: cheap to make and to clone, no I/O, no state of a hold.
 ///
-/// The owner is the current tokio task (the thread at the root of a `block_on`), or the one given by
+/// The owner is the current tokio task (the thread at the root of a `block_on`), the guard (of a
+/// [`mutex`](crate::Client::mutex)), or the one given by
 /// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times (but
 /// for the non-reentrant kinds, which say [`Error::WouldDeadlock`]); it is free when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
 /// exclude each other. Give each its own [`Owner`] where they must.
@@ -43,6 +44,8 @@ enum Who {
     #[cfg_attr(not(feature = "blocking"), allow(dead_code))]
     Thread,
     Explicit(Owner),
+    /// Each acquire is an owner of its own: the lock is a mutex.
+    Guard,
 }
 
 impl Lock {
@@ -57,6 +60,11 @@ impl Lock {
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }
 
+    /// The same record, held by the guard of each acquire.
+    pub(crate) fn into_mutex(self) -> Self {
+        Self { owner: Who::Guard, ..self }
+    }
+
     /// The same lock with a fixed lease: the hold ends after `lease` unless it is unlocked before, and the watchdog
     /// does not renew it. Without one, the client's lease (by default 30 s) is renewed while the guard lives.
     ///
@@ -67,7 +75,16 @@ impl Lock {
     }
 
     /// The same lock, held by `owner` instead of the current task.
+    ///
+    /// A [mutex](crate::Client::mutex) takes no owner: each call that uses the returned handle fails with
+    /// [`Error::Misuse`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
+        if self.is_mutex() {
+            let message =
+                "a mutex is held by its guard, not by an owner: use `Client::lock` with `with_owner`";
+            let refused = |kind: &Arc<dyn Contend>| Err(misuse(&**kind, message));
+            return Self { kind: self.kind().and_then(refused), ..self.clone() };
+        }
         Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
     }
 
@@ -177,7 +194,8 @@ impl Lock {
     /// Whether the current owner holds the lock, as the record says.
     ///
     /// # Errors
-    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock).
+    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock). [`Error::Misuse`] for a
+    /// [mutex](crate::Client::mutex), which no task holds: ask its guard.
     pub async fn is_held(&self) -> Result<bool> {
         Ok(self.hold_count().await? > 0)
     }
@@ -188,6 +206,11 @@ impl Lock {
     /// As for [`is_held`](Self::is_held).
     pub async fn hold_count(&self) -> Result<u64> {
         let kind = self.kind()?;
+        if self.is_mutex() {
+            let message =
+                "a mutex is held by its guard, not by a task: use `state` of the guard, or `is_locked`";
+            return Err(misuse(&**kind, message));
+        }
         let owner = self.owner()?;
         let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
             let work = lane.work();
@@ -271,6 +294,10 @@ impl Lock {
         self.owner == other.owner
     }
 
+    pub(crate) fn is_mutex(&self) -> bool {
+        self.owner == Who::Guard
+    }
+
     pub(crate) fn kind(&self) -> Result<&Arc<dyn Contend>> {
         self.kind.as_ref().map_err(Error::clone)
     }
@@ -280,6 +307,7 @@ impl Lock {
             Who::Current => OwnerId::current(),
             Who::Thread => Ok(OwnerId::thread()),
             Who::Explicit(owner) => OwnerId::explicit(owner),
+            Who::Guard => OwnerId::guard(),
         }
     }
 }
@@ -310,6 +338,10 @@ impl ReadWriteLock {
     pub fn write(&self) -> &Lock {
         &self.write
     }
+}
+
+fn misuse(kind: &dyn Contend, message: &str) -> Error {
+    Error::misuse(format!("`{}`: {message}", kind.record().escape_debug()))
 }
 
 fn guard_name(holding: &Holding) -> String {

@@ -99,7 +99,8 @@ impl RedLock {
         Self { members: Arc::new(self.members.with_lease(lease)), ..self.clone() }
     }
 
-    /// The same locks, held by `owner` instead of the current task.
+    /// The same locks, held by `owner` instead of the current task. An acquire fails with [`Error::Misuse`] if there is a
+    /// [mutex](crate::Client::mutex) among them.
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { members: Arc::new(self.members.with_owner(owner)), ..self.clone() }
     }
@@ -181,14 +182,14 @@ impl RedLock {
                 "a red lock's lease must be longer than its minimum validity and the drift, 2 ms and 1 %",
             ));
         }
-        Ok(AllAtOnce { lock: self.clone(), owner: self.members.owner()? })
+        Ok(AllAtOnce { lock: self.clone(), owners: self.members.owners()? })
     }
 }
 
 /// Asks all servers at once.
 struct AllAtOnce {
     lock: RedLock,
-    owner: OwnerId,
+    owners: Vec<OwnerId>,
 }
 
 impl Round for AllAtOnce {
@@ -197,7 +198,8 @@ impl Round for AllAtOnce {
         let locks = members.locks();
         let (needed, started) = (locks.len() / 2 + 1, Moment::now());
         let limit = left.map_or(*node_timeout, |left| left.min(*node_timeout));
-        let asked = gather(locks.iter().map(|lock| ask(lock, self.owner.clone(), limit)), |_| false).await;
+        let each = locks.iter().zip(&self.owners);
+        let asked = gather(each.map(|(lock, owner)| ask(lock, owner.clone(), limit)), |_| false).await;
 
         let (mut guards, mut errors, mut hopeless, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
