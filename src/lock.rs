@@ -9,6 +9,7 @@ use crate::keys::LockKeys;
 use crate::lane::Terms;
 use crate::options::Lease;
 use crate::owner::{Owner, OwnerId};
+use crate::pending::UnderWay;
 use crate::script::{self, TimeToLive};
 use crate::session::Session;
 use crate::sync::select;
@@ -19,11 +20,24 @@ use std::time::Duration;
 /// A lock that has an owner: Redisson's `RLock`, of the kind that the method of [`Client`](crate::Client) says which made
 /// it. A handle: cheap to make and to clone, no I/O, no state of a hold.
 ///
-/// The owner is the current tokio task (the thread at the root of a `block_on`), the guard (of a
-/// [`mutex`](crate::Client::mutex)), or the one given by
-/// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times (but
-/// for the non-reentrant kinds, which say [`Error::WouldDeadlock`]); it is free when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
-/// exclude each other. Give each its own [`Owner`] where they must.
+/// # The owner is the task
+///
+/// In Java a thread owns a lock. Here the current tokio task does (the thread at the root of a `block_on`). An owner who holds
+/// the lock may take it again, any number of times; the lock is free when every guard is gone. So users of a lock that share a
+/// task do not exclude each other:
+///
+/// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
+///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
+///   [`Error::Misuse`]. A branch that asks while another branch holds the lock is let in, because that is a re-entry.
+/// - **Requests of one HTTP connection.** hyper, and so axum, serves a keep-alive connection in one task. A handler may spawn
+///   work with the guard and answer at once; then the next request of that connection is let in while the work runs.
+///
+/// Use [`Client::mutex`](crate::Client::mutex) in these cases. It has the same record, but each acquire has an owner of its own,
+/// the guard. Or name the owner of each branch or request by [`with_owner`](Self::with_owner).
+///
+/// The non-reentrant kinds let no owner in twice: they say [`Error::WouldDeadlock`].
+///
+/// # An acquire under way
 ///
 /// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and what it is granted, until
 /// it is dropped or polled again; a grant that nobody takes ends with one lease. Don't leave one lying about unpolled.
@@ -36,6 +50,12 @@ pub struct Lock {
     owner: Who,
     /// Where it is another than the client's.
     pipelined: Option<bool>,
+}
+
+/// Who acquires; and that the acquire is under way, until it is dropped.
+pub(crate) struct Claim {
+    owner: OwnerId,
+    _under_way: Option<UnderWay>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -104,7 +124,8 @@ impl Lock {
     /// its message.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
+    /// [`Error::Misuse`] before anything is sent, also where another branch of the task is acquiring the lock;
+    /// [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
     /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost;
     /// [`Error::WouldDeadlock`] where the owner would wait for itself.
     ///
@@ -267,12 +288,19 @@ impl Lock {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
-        self.acquire_for(self.owner()?, wait).await
+        let claim = self.claim()?;
+        self.acquire_for(&claim, wait).await
     }
 
-    /// Acquires it for an owner who may take others with it.
-    pub(crate) async fn acquire_for(&self, owner: OwnerId, wait: Wait) -> Result<Option<LockGuard>> {
-        let kind = self.kind()?;
+    /// An acquire begins, by an owner who may take others with it.
+    pub(crate) fn claim(&self) -> Result<Claim> {
+        let (kind, owner) = (self.kind()?, self.owner()?);
+        let under_way = self.session.pending.begin(&**kind, &owner)?;
+        Ok(Claim { owner, _under_way: under_way })
+    }
+
+    pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
+        let (kind, owner) = (self.kind()?, claim.owner.clone());
         self.lease.check()?;
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.manner().pipelined;
@@ -302,7 +330,7 @@ impl Lock {
         self.kind.as_ref().map_err(Error::clone)
     }
 
-    pub(crate) fn owner(&self) -> Result<OwnerId> {
+    fn owner(&self) -> Result<OwnerId> {
         match &self.owner {
             Who::Current => OwnerId::current(),
             Who::Thread => Ok(OwnerId::thread()),

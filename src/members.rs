@@ -6,10 +6,10 @@ use crate::clock::Moment;
 use crate::connection::Backoff;
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::multi_guard::MultiLockGuard;
 use crate::options::check_wait;
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
 use crate::sync::time;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -72,9 +72,9 @@ impl Members {
         &self.0
     }
 
-    /// Who takes each of them in one acquire.
-    pub(crate) fn owners(&self) -> Result<Vec<OwnerId>> {
-        self.0.iter().map(|lock| lock.kind().and_then(|_| lock.owner())).collect()
+    /// One acquire of all begins. It is under way until it is over, also while it has none of them in hand.
+    pub(crate) fn claims(&self) -> Result<Vec<Claim>> {
+        self.0.iter().map(Lock::claim).collect()
     }
 
     /// The shortest lease of all.

@@ -10,10 +10,10 @@ use crate::acquire::Wait;
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::members::{Members, Outcome, Round, acquire, acquire_within, give_back};
 use crate::multi_guard::{Member, MultiHolding, MultiLockGuard};
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,15 +137,15 @@ impl MultiLock {
     }
 
     fn round(&self) -> Result<InOrder> {
-        let (members, owners) = (self.members.clone(), self.members.owners()?);
-        Ok(InOrder { members, owners, first: 0, began: Moment::now() })
+        let (members, claims) = (self.members.clone(), self.members.claims()?);
+        Ok(InOrder { members, claims, first: 0, began: Moment::now() })
     }
 }
 
 /// Takes the locks one after the other.
 struct InOrder {
     members: Arc<Members>,
-    owners: Vec<OwnerId>,
+    claims: Vec<Claim>,
     /// The one that was missing last.
     first: usize,
     began: Moment,
@@ -203,7 +203,7 @@ impl Round for InOrder {
 
 impl InOrder {
     async fn ask(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
-        self.members.locks()[at].acquire_for(self.owners[at].clone(), wait).await
+        self.members.locks()[at].acquire_for(&self.claims[at], wait).await
     }
 
     /// With some in hand since then. An answer is waited for however far away the server is; a lock that is busy, only for as

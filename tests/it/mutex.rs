@@ -51,6 +51,20 @@ impl Room {
     }
 }
 
+/// The first branch gets in, and the others are refused, with the remedies.
+fn one_is_let_in(outcomes: Vec<Result<()>>, room: &Room) {
+    assert_eq!(outcomes.len(), BRANCHES);
+    room.was_entered_by(1);
+    for outcome in outcomes.into_iter().filter(Result::is_err) {
+        names_the_remedies(outcome);
+    }
+}
+
+fn names_the_remedies<T: std::fmt::Debug>(outcome: Result<T>) {
+    let Err(Error::Misuse { message }) = outcome else { panic!("{outcome:?}") };
+    assert!(["`n`", "mutex", "with_owner"].iter().all(|part| message.contains(part)), "{message}");
+}
+
 fn misuse<T: std::fmt::Debug>(outcome: Result<T>) {
     assert!(matches!(outcome, Err(Error::Misuse { .. })), "{outcome:?}");
 }
@@ -346,4 +360,151 @@ async fn questions_about_a_tasks_hold_are_misuse() {
     misuse(MultiLock::new([owned]));
     misuse(client.mutex("").lock().await);
     assert_eq!(server.scripts(), 0);
+}
+
+#[tokio::test]
+async fn join_all_with_a_lock_refuses_all_branches_but_one() {
+    let (server, client) = start().await;
+    let (lock, room) = (client.lock("n"), Room::default());
+    let outcomes = join_all((0..BRANCHES).map(|_| room.visit(&lock))).await;
+    one_is_let_in(outcomes, &room);
+    nothing_is_left(&server, &client).await;
+}
+
+#[tokio::test]
+async fn futures_unordered_with_a_lock_refuses_all_branches_but_one() {
+    let (server, client) = start().await;
+    let (lock, room) = (client.lock("n"), Room::default());
+    let branches: FuturesUnordered<_> = (0..BRANCHES).map(|_| room.visit(&lock)).collect();
+    one_is_let_in(branches.collect().await, &room);
+    nothing_is_left(&server, &client).await;
+}
+
+#[tokio::test]
+async fn buffer_unordered_with_a_lock_refuses_all_branches_but_one() {
+    let (server, client) = start().await;
+    let (lock, room) = (client.lock("n"), Room::default());
+    let branches = stream::iter(0..BRANCHES).map(|_| room.visit(&lock)).buffer_unordered(BRANCHES);
+    one_is_let_in(branches.collect().await, &room);
+    nothing_is_left(&server, &client).await;
+}
+
+/// Whatever the other branch asks for, and nothing is sent for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_branch_is_refused_while_the_first_waits() {
+    let (server, client) = start().await;
+    let lock = client.lock("n");
+    let holder = client.mutex("n").lock().await.unwrap();
+    let mut first = Box::pin(lock.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    server.commandstats_reset();
+    names_the_remedies(in_time("it is refused", lock.lock()).await);
+    names_the_remedies(lock.try_lock().await);
+    names_the_remedies(lock.try_lock_for(Duration::from_secs(1)).await);
+    let sides = client.read_write_lock("n");
+    names_the_remedies(in_time("it is refused", sides.write().lock()).await);
+    let both = MultiLock::new([lock.clone(), client.lock("m")]).unwrap();
+    names_the_remedies(in_time("it is refused", both.lock()).await);
+    assert_eq!(server.scripts(), 0);
+    // Owners that somebody named, other tasks and other locks are not concerned.
+    let owner = Owner::unique();
+    let named = lock.with_owner(&owner);
+    let (one, two) = (named.try_lock_for(Duration::from_millis(30)), named.try_lock());
+    let (one, two) = tokio::join!(one, two);
+    assert!(one.unwrap().is_none() && two.unwrap().is_none());
+    let other = lock.clone();
+    assert!(tokio::spawn(async move { other.try_lock().await }).await.unwrap().unwrap().is_none());
+    client.lock("m").lock().await.unwrap().unlock().await.unwrap();
+    holder.unlock().await.unwrap();
+    in_time("the first is served", first).await.unwrap().unlock().await.unwrap();
+    nothing_is_left(&server, &client).await;
+}
+
+/// It holds the lock by then, and would share it with the second.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_branch_is_refused_while_the_first_is_granted_and_not_polled() {
+    let (server, client) = start().await;
+    let lock = client.lock("n");
+    let holder = client.mutex("n").lock().await.unwrap();
+    let mut first = Box::pin(lock.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    let before = holder.owner().to_owned();
+    holder.unlock().await.unwrap();
+    let granted = || client_holds(&server).is_some_and(|owner| owner != before);
+    eventually(granted).await;
+    names_the_remedies(lock.lock().await);
+    let guard = first.await.unwrap();
+    // While it is held, a re-entry is what an owner may do.
+    let inner = lock.lock().await.unwrap();
+    inner.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+    nothing_is_left(&server, &client).await;
+}
+
+fn client_holds(server: &Server) -> Option<String> {
+    let fields: Vec<String> = redis::cmd("HKEYS").arg("n").query(&mut server.cli()).unwrap();
+    fields.into_iter().next()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acquire_that_is_over_or_dropped_is_no_branch() {
+    let (server, client) = start().await;
+    let lock = client.lock("n");
+    for round in 0..200 {
+        let holder = client.mutex("n").lock().await.unwrap();
+        assert!(lock.try_lock().await.unwrap().is_none());
+        {
+            let mut first = pin!(lock.lock());
+            assert!(poll_once(first.as_mut()).await.is_pending());
+            if round % 2 == 0 {
+                // It is dropped when it may be granted.
+                holder.unlock().await.unwrap();
+            }
+        }
+        let short = Duration::from_millis(1);
+        drop(lock.try_lock_for(short).await.or_else(timed_out).unwrap());
+    }
+    let guard = in_time("it is free", lock.lock()).await.unwrap();
+    guard.unlock().await.unwrap();
+    nothing_is_left(&server, &client).await;
+}
+
+/// In so short a time the server may not answer.
+fn timed_out<T>(error: Error) -> Result<Option<T>> {
+    if let Error::TimedOut { .. } = error { Ok(None) } else { Err(error) }
+}
+
+/// Between its tries a multi lock holds nothing, and is under way all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_branch_is_refused_while_several_locks_are_under_way() {
+    let (server, client) = start().await;
+    let both = MultiLock::new(["n", "m"].map(|name| client.lock(name))).unwrap();
+    let holder = client.mutex("m").lock().await.unwrap();
+    let mut first = Box::pin(both.lock());
+    assert!(poll_once(first.as_mut()).await.is_pending());
+    for _ in 0..3 {
+        names_the_remedies(client.lock("n").lock().await);
+        misuse(in_time("it is refused", both.lock()).await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(poll_once(first.as_mut()).await.is_pending());
+    }
+    holder.unlock().await.unwrap();
+    in_time("the first is served", first).await.unwrap().unlock().await.unwrap();
+    nothing_is_left(&server, &client).await;
+}
+
+/// Branches that lock other values do not meet.
+#[tokio::test]
+async fn a_second_branch_may_take_other_values_of_a_group() {
+    let (server, client) = start().await;
+    let [one, two] = ["a", "b"].map(|value| client.group_lock("n", [value]));
+    let (one_guard, two_guard) = tokio::join!(one.lock(), two.lock());
+    let (one_guard, two_guard) = (one_guard.unwrap(), two_guard.unwrap());
+    one_guard.unlock().await.unwrap();
+    two_guard.unlock().await.unwrap();
+    let outcomes = tokio::join!(one.lock(), one.lock());
+    drop(outcomes.0.unwrap());
+    names_the_remedies(outcomes.1);
+    nothing_is_left(&server, &client).await;
 }
