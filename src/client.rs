@@ -60,10 +60,31 @@ impl Client {
         ClientBuilder { options: Options::default(), id: None }
     }
 
-    /// The reentrant lock of that name. No I/O; a bad name is an [`Error::Misuse`](crate::Error::Misuse) of the calls
-    /// that need it.
+    /// The reentrant lock of that name, held by the current task: see [`Lock`] for when that is a trap, and
+    /// [`mutex`](Self::mutex). No I/O; a bad name is an [`Error::Misuse`](crate::Error::Misuse) of the calls that need it.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.make(name, |keys| Ok(Reentrant::new(keys)))
+    }
+
+    /// The [`lock`](Self::lock) of that name, held by its guard: the lock for services. It has the same record and channel,
+    /// so it excludes every `lock` and every Java `RLock` of that name.
+    ///
+    /// Each acquire has an owner of its own, so it is never a re-entry. It waits behind every other hold, also of the same
+    /// task, as [`tokio::sync::Mutex`] does; `try_lock` returns `None` meanwhile. The guard may go to any task.
+    /// [`Lock::is_held`] and [`Lock::hold_count`] ask about a task's hold, so they fail with
+    /// [`Error::Misuse`](crate::Error::Misuse) here, and so does an acquire after [`Lock::with_owner`].
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// let guard = client.mutex("orders:42").lock().await?;
+    /// tokio::spawn(async move {
+    ///     // The work, which may outlive the request that began it.
+    ///     guard.unlock().await
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(name).into_mutex()
     }
 
     /// Redisson's fair lock: whoever came first, of all clients, gets it next. The order is kept in Redis; a waiter that is

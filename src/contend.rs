@@ -18,6 +18,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn lane(&self, _owner: &OwnerId) -> Arc<str> {
         self.record().clone()
     }
+    /// The part of the record that it takes, of a kind that does not take the whole.
+    fn part(&self) -> Option<Arc<str>> {
+        None
+    }
     /// The lane of the owner whom a text found in the record names.
     fn lane_of(&self, _text: &str) -> Arc<str> {
         self.record().clone()

@@ -84,8 +84,8 @@ impl Holder {
         Self { owner, count }
     }
 
-    /// The owner as the record has it: `<client uuid>:<task or thread>`. For a Java holder the second part is
-    /// the Java thread's id.
+    /// The owner as the record has it: `<client uuid>:<id>`. The id is that of a task, a thread, an explicit owner or the
+    /// guard of a mutex. For a Java holder it is the Java thread's id.
     pub fn owner(&self) -> &str {
         &self.owner
     }

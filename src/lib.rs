@@ -36,6 +36,7 @@ mod multi_lock;
 mod options;
 mod others;
 mod owner;
+mod pending;
 mod permissions;
 mod pipelined;
 mod pubsub;

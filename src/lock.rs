@@ -9,6 +9,7 @@ use crate::keys::LockKeys;
 use crate::lane::Terms;
 use crate::options::Lease;
 use crate::owner::{Owner, OwnerId};
+use crate::pending::UnderWay;
 use crate::script::{self, TimeToLive};
 use crate::session::Session;
 use crate::sync::select;
@@ -19,10 +20,24 @@ use std::time::Duration;
 /// A lock that has an owner: Redisson's `RLock`, of the kind that the method of [`Client`](crate::Client) says which made
 /// it. A handle: cheap to make and to clone, no I/O, no state of a hold.
 ///
-/// The owner is the current tokio task (the thread at the root of a `block_on`), or the one given by
-/// [`with_owner`](Self::with_owner). An owner who holds the lock may take it again, any number of times (but
-/// for the non-reentrant kinds, which say [`Error::WouldDeadlock`]); it is free when every guard is gone. The branches of one `join!` or `select!` are one task and so one owner: they do not
-/// exclude each other. Give each its own [`Owner`] where they must.
+/// # The owner is the task
+///
+/// In Java a thread owns a lock. Here the current tokio task does (the thread at the root of a `block_on`). An owner who holds
+/// the lock may take it again, any number of times; the lock is free when every guard is gone. So users of a lock that share a
+/// task do not exclude each other:
+///
+/// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
+///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
+///   [`Error::Misuse`]. A branch that asks while another branch holds the lock is let in, because that is a re-entry.
+/// - **Requests of one HTTP connection.** hyper, and so axum, serves a keep-alive connection in one task. A handler may spawn
+///   work with the guard and answer at once; then the next request of that connection is let in while the work runs.
+///
+/// Use [`Client::mutex`](crate::Client::mutex) in these cases. It has the same record, but each acquire has an owner of its own,
+/// the guard. Or name the owner of each branch or request by [`with_owner`](Self::with_owner).
+///
+/// The non-reentrant kinds let no owner in twice: they say [`Error::WouldDeadlock`].
+///
+/// # An acquire under way
 ///
 /// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and what it is granted, until
 /// it is dropped or polled again; a grant that nobody takes ends with one lease. Don't leave one lying about unpolled.
@@ -37,12 +52,20 @@ pub struct Lock {
     pipelined: Option<bool>,
 }
 
+/// Who acquires; and that the acquire is under way, until it is dropped.
+pub(crate) struct Claim {
+    owner: OwnerId,
+    _under_way: Option<UnderWay>,
+}
+
 #[derive(Clone, PartialEq)]
 enum Who {
     Current,
     #[cfg_attr(not(feature = "blocking"), allow(dead_code))]
     Thread,
     Explicit(Owner),
+    /// Each acquire is an owner of its own: the lock is a mutex.
+    Guard,
 }
 
 impl Lock {
@@ -57,6 +80,11 @@ impl Lock {
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }
 
+    /// The same record, held by the guard of each acquire.
+    pub(crate) fn into_mutex(self) -> Self {
+        Self { owner: Who::Guard, ..self }
+    }
+
     /// The same lock with a fixed lease: the hold ends after `lease` unless it is unlocked before, and the watchdog
     /// does not renew it. Without one, the client's lease (by default 30 s) is renewed while the guard lives.
     ///
@@ -67,7 +95,16 @@ impl Lock {
     }
 
     /// The same lock, held by `owner` instead of the current task.
+    ///
+    /// A [mutex](crate::Client::mutex) takes no owner: each call that uses the returned handle fails with
+    /// [`Error::Misuse`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
+        if self.is_mutex() {
+            let message =
+                "a mutex is held by its guard, not by an owner: use `Client::lock` with `with_owner`";
+            let refused = |kind: &Arc<dyn Contend>| Err(misuse(&**kind, message));
+            return Self { kind: self.kind().and_then(refused), ..self.clone() };
+        }
         Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
     }
 
@@ -87,7 +124,8 @@ impl Lock {
     /// none, so the client also looks at the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on: one read for all waiters.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
+    /// [`Error::Misuse`] before anything is sent, also where another branch of the task is acquiring the lock;
+    /// [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
     /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost;
     /// [`Error::WouldDeadlock`] where the owner would wait for itself.
     ///
@@ -177,7 +215,8 @@ impl Lock {
     /// Whether the current owner holds the lock, as the record says.
     ///
     /// # Errors
-    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock).
+    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock). [`Error::Misuse`] for a
+    /// [mutex](crate::Client::mutex), which no task holds: ask its guard.
     pub async fn is_held(&self) -> Result<bool> {
         Ok(self.hold_count().await? > 0)
     }
@@ -188,6 +227,11 @@ impl Lock {
     /// As for [`is_held`](Self::is_held).
     pub async fn hold_count(&self) -> Result<u64> {
         let kind = self.kind()?;
+        if self.is_mutex() {
+            let message =
+                "a mutex is held by its guard, not by a task: use `state` of the guard, or `is_locked`";
+            return Err(misuse(&**kind, message));
+        }
         let owner = self.owner()?;
         let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
             let work = lane.work();
@@ -244,12 +288,19 @@ impl Lock {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
-        self.acquire_for(self.owner()?, wait).await
+        let claim = self.claim()?;
+        self.acquire_for(&claim, wait).await
     }
 
-    /// Acquires it for an owner who may take others with it.
-    pub(crate) async fn acquire_for(&self, owner: OwnerId, wait: Wait) -> Result<Option<LockGuard>> {
-        let kind = self.kind()?;
+    /// An acquire begins, by an owner who may take others with it.
+    pub(crate) fn claim(&self) -> Result<Claim> {
+        let (kind, owner) = (self.kind()?, self.owner()?);
+        let under_way = self.session.pending.begin(&**kind, &owner)?;
+        Ok(Claim { owner, _under_way: under_way })
+    }
+
+    pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
+        let (kind, owner) = (self.kind()?, claim.owner.clone());
         self.lease.check()?;
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.manner().pipelined;
@@ -271,15 +322,20 @@ impl Lock {
         self.owner == other.owner
     }
 
+    pub(crate) fn is_mutex(&self) -> bool {
+        self.owner == Who::Guard
+    }
+
     pub(crate) fn kind(&self) -> Result<&Arc<dyn Contend>> {
         self.kind.as_ref().map_err(Error::clone)
     }
 
-    pub(crate) fn owner(&self) -> Result<OwnerId> {
+    fn owner(&self) -> Result<OwnerId> {
         match &self.owner {
             Who::Current => OwnerId::current(),
             Who::Thread => Ok(OwnerId::thread()),
             Who::Explicit(owner) => OwnerId::explicit(owner),
+            Who::Guard => OwnerId::guard(),
         }
     }
 }
@@ -322,6 +378,10 @@ impl ReadWriteLock {
     pub fn write(&self) -> &Lock {
         &self.write
     }
+}
+
+fn misuse(kind: &dyn Contend, message: &str) -> Error {
+    Error::misuse(format!("`{}`: {message}", kind.record().escape_debug()))
 }
 
 fn guard_name(holding: &Holding) -> String {

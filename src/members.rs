@@ -6,10 +6,10 @@ use crate::clock::Moment;
 use crate::connection::Backoff;
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::multi_guard::MultiLockGuard;
 use crate::options::check_wait;
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
 use crate::sync::time;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// At least one lock, all for one owner.
+/// At least one lock: the mutexes among them for an owner each, the others for one.
 #[derive(Clone, Debug)]
 pub(crate) struct Members(Vec<Lock>);
 
@@ -31,10 +31,13 @@ impl Members {
     pub(crate) fn new(locks: impl IntoIterator<Item = Lock>, same: fn(&Lock, &Lock) -> bool) -> Result<Self> {
         // A hold of several is for those who wait for its end.
         let mut locks: Vec<_> = locks.into_iter().map(|lock| lock.with_pipelined_hand_off(false)).collect();
-        let Some(first) = locks.first() else {
+        if locks.is_empty() {
             return Err(Error::misuse("a lock of several locks needs at least one"));
-        };
-        if !locks.iter().all(|lock| lock.has_owner_of(first)) {
+        }
+        let mut owned = locks.iter().filter(|lock| !lock.is_mutex());
+        if let Some(first) = owned.next()
+            && !owned.all(|lock| lock.has_owner_of(first))
+        {
             return Err(Error::misuse(
                 "the locks have different owners: give the lock that is made of them one by `with_owner`",
             ));
@@ -69,8 +72,9 @@ impl Members {
         &self.0
     }
 
-    pub(crate) fn owner(&self) -> Result<OwnerId> {
-        self.0[0].owner()
+    /// One acquire of all begins. It is under way until it is over, also while it has none of them in hand.
+    pub(crate) fn claims(&self) -> Result<Vec<Claim>> {
+        self.0.iter().map(Lock::claim).collect()
     }
 
     /// The shortest lease of all.

@@ -10,10 +10,10 @@ use crate::acquire::Wait;
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::members::{Members, Outcome, Round, acquire, acquire_within, give_back};
 use crate::multi_guard::{Member, MultiHolding, MultiLockGuard};
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,8 @@ const LONGEST: Duration = Duration::from_millis(500);
 ///
 /// It has no record of its own: each lock's is as if that had been taken by itself, and excludes whoever takes it alone
 /// or in another multi lock, in Rust or in Java. All are held by one owner, the current task or
-/// [`with_owner`](Self::with_owner)'s.
+/// [`with_owner`](Self::with_owner)'s; a [mutex](crate::Client::mutex) among them is held by the guard. A multi lock of
+/// mutexes alone is itself a mutex.
 ///
 /// All or none, but not at one instant: while others are waited for, some are held already, in the order of their servers
 /// (as their URLs name them) and names. That is for 10 ms for each of the others (for half a second at most, where it has
@@ -76,7 +77,8 @@ impl MultiLock {
         Self { members: Arc::new(self.members.with_lease(lease)) }
     }
 
-    /// The same locks, held by `owner` instead of the current task.
+    /// The same locks, held by `owner` instead of the current task. An acquire fails with [`Error::Misuse`] if there is a
+    /// [mutex](crate::Client::mutex) among them: give the others their owner before.
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { members: Arc::new(self.members.with_owner(owner)) }
     }
@@ -135,15 +137,15 @@ impl MultiLock {
     }
 
     fn round(&self) -> Result<InOrder> {
-        let (members, owner) = (self.members.clone(), self.members.owner()?);
-        Ok(InOrder { members, owner, first: 0, began: Moment::now() })
+        let (members, claims) = (self.members.clone(), self.members.claims()?);
+        Ok(InOrder { members, claims, first: 0, began: Moment::now() })
     }
 }
 
 /// Takes the locks one after the other.
 struct InOrder {
     members: Arc<Members>,
-    owner: OwnerId,
+    claims: Vec<Claim>,
     /// The one that was missing last.
     first: usize,
     began: Moment,
@@ -201,7 +203,7 @@ impl Round for InOrder {
 
 impl InOrder {
     async fn ask(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
-        self.members.locks()[at].acquire_for(self.owner.clone(), wait).await
+        self.members.locks()[at].acquire_for(&self.claims[at], wait).await
     }
 
     /// With some in hand since then. An answer is waited for however far away the server is; a lock that is busy, only for as

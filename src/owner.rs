@@ -1,7 +1,8 @@
-//! Who holds: the current task, the current thread, or an explicit [`Owner`]; and the text that says so in a record.
+//! Who holds: the current task, the current thread, an explicit [`Owner`], or the guard of one acquire; and the text that
+//! says so in a record.
 //!
 //! The text is `<client uuid>:<id>`. A task's id is a bare number, a thread's starts with `thread-`, an explicit
-//! owner's with `owner-`, so the three kinds never meet. From the second era of a client on (see `session`) the text
+//! owner's with `owner-`, a guard's with `guard-`, so the four kinds never meet. From the second era of a client on (see `session`) the text
 //! ends in `~<era>`: a text that a dead connection might still deliver something for is never used again.
 //! Ids hold no `:` and no `~`.
 
@@ -61,6 +62,8 @@ pub(crate) enum OwnerId {
     Task(tokio::task::Id),
     Thread(u64),
     Explicit(Owner),
+    /// The guard of one acquire: no other acquire of the process has it.
+    Guard(u64),
 }
 
 impl OwnerId {
@@ -95,6 +98,13 @@ impl OwnerId {
         Ok(Self::Explicit(owner.clone()))
     }
 
+    /// The owner of one acquire.
+    pub(crate) fn guard() -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        entered()?;
+        Ok(Self::Guard(NEXT.fetch_add(1, Ordering::Relaxed)))
+    }
+
     /// The text of this owner in a record.
     pub(crate) fn text(&self, client: &str, era: u32) -> Arc<str> {
         let mut text = String::with_capacity(client.len() + 24);
@@ -103,6 +113,7 @@ impl OwnerId {
             Self::Task(id) => write!(text, ":{id}"),
             Self::Thread(id) => write!(text, ":thread-{id}"),
             Self::Explicit(owner) => write!(text, ":owner-{}", owner.0),
+            Self::Guard(id) => write!(text, ":guard-{id}"),
         };
         debug_assert!(written.is_ok());
         if era > 0 {
@@ -146,15 +157,32 @@ mod tests {
 
     #[test]
     fn the_kinds_of_owner_never_share_a_text() {
-        let texts: Vec<_> = ["1", "thread-1", "owner-1"]
+        let texts: Vec<_> = ["1", "thread-1", "owner-1", "guard-1"]
             .iter()
             .map(|t| OwnerId::Explicit(Owner::new(t).unwrap()).text("u", 0))
             .chain([OwnerId::Thread(1).text("u", 0), OwnerId::Thread(1).text("u", 1)])
+            .chain([OwnerId::Guard(1).text("u", 0), OwnerId::Guard(1).text("u", 1)])
             .collect();
         assert_eq!(
             texts.iter().map(|t| &**t).collect::<Vec<_>>(),
-            ["u:owner-1", "u:owner-thread-1", "u:owner-owner-1", "u:thread-1", "u:thread-1~1"]
+            [
+                "u:owner-1",
+                "u:owner-thread-1",
+                "u:owner-owner-1",
+                "u:owner-guard-1",
+                "u:thread-1",
+                "u:thread-1~1",
+                "u:guard-1",
+                "u:guard-1~1"
+            ]
         );
+    }
+
+    #[tokio::test]
+    async fn each_acquire_of_a_mutex_has_an_owner_of_its_own() {
+        let ids = [OwnerId::guard().unwrap(), OwnerId::guard().unwrap()];
+        assert_ne!(ids[0], ids[1]);
+        assert!(ids.iter().all(|id| is_retired(&id.text("u", 0), "u", 1)));
     }
 
     #[test]

@@ -15,10 +15,10 @@ use crate::acquire::Wait;
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
-use crate::lock::Lock;
+use crate::lock::{Claim, Lock};
 use crate::members::{Members, Outcome, Round, acquire, acquire_within, gather, give_back};
 use crate::multi_guard::{Member, MultiHolding, MultiLockGuard};
-use crate::owner::{Owner, OwnerId};
+use crate::owner::Owner;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -99,7 +99,8 @@ impl RedLock {
         Self { members: Arc::new(self.members.with_lease(lease)), ..self.clone() }
     }
 
-    /// The same locks, held by `owner` instead of the current task.
+    /// The same locks, held by `owner` instead of the current task. An acquire fails with [`Error::Misuse`] if there is a
+    /// [mutex](crate::Client::mutex) among them.
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { members: Arc::new(self.members.with_owner(owner)), ..self.clone() }
     }
@@ -181,14 +182,14 @@ impl RedLock {
                 "a red lock's lease must be longer than its minimum validity and the drift, 2 ms and 1 %",
             ));
         }
-        Ok(AllAtOnce { lock: self.clone(), owner: self.members.owner()? })
+        Ok(AllAtOnce { lock: self.clone(), claims: self.members.claims()? })
     }
 }
 
 /// Asks all servers at once.
 struct AllAtOnce {
     lock: RedLock,
-    owner: OwnerId,
+    claims: Vec<Claim>,
 }
 
 impl Round for AllAtOnce {
@@ -197,7 +198,8 @@ impl Round for AllAtOnce {
         let locks = members.locks();
         let (needed, started) = (locks.len() / 2 + 1, Moment::now());
         let limit = left.map_or(*node_timeout, |left| left.min(*node_timeout));
-        let asked = gather(locks.iter().map(|lock| ask(lock, self.owner.clone(), limit)), |_| false).await;
+        let each = locks.iter().zip(&self.claims);
+        let asked = gather(each.map(|(lock, claim)| ask(lock, claim, limit)), |_| false).await;
 
         let (mut guards, mut errors, mut hopeless, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
@@ -242,12 +244,12 @@ impl Round for AllAtOnce {
 }
 
 /// One server's answer.
-async fn ask(lock: &Lock, owner: OwnerId, limit: Duration) -> Result<Option<LockGuard>> {
+async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
     let connection = &lock.session().connection;
     if let Some(error) = connection.trouble(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
         return Err(error);
     }
-    lock.acquire_for(owner, Wait::Once(limit)).await
+    lock.acquire_for(claim, Wait::Once(limit)).await
 }
 
 /// Whether the server has lost nothing for as long as what it granted before may have been relied on.

@@ -12,6 +12,7 @@ use crate::keys::LockKeys;
 use crate::lane::{Lane, Work};
 use crate::options::{ENDLESS, Lease, Options};
 use crate::owner::{OwnerId, entered};
+use crate::pending::Pending;
 use crate::pubsub::PubSub;
 use crate::script::{Reply, Request, Undecodable};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -39,6 +40,7 @@ pub(crate) struct Session {
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
+    pub pending: Pending,
     lanes: DashMap<Arc<str>, Arc<Lane>>,
     era: AtomicU32,
     closed: AtomicBool,
@@ -57,6 +59,7 @@ impl Session {
             mark: Uuid::new_v4(),
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
+            pending: Pending::default(),
             lanes: DashMap::new(),
             era: AtomicU32::new(0),
             closed: AtomicBool::new(false),

@@ -77,6 +77,11 @@ impl Client {
         self.of_thread(&self.client.lock(name))
     }
 
+    /// See [`crate::Client::mutex`]. It excludes the thread that holds it, too.
+    pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
+        Lock { lock: self.client.mutex(name), runtime: self.runtime.clone() }
+    }
+
     /// See [`crate::Client::fair_lock`].
     pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
         self.of_thread(&self.client.fair_lock(name))
@@ -163,7 +168,7 @@ impl Client {
     }
 }
 
-/// [`crate::Lock`] for threads. The owner is the calling thread.
+/// [`crate::Lock`] for threads. The owner is the calling thread; of a [mutex](Client::mutex) the guard.
 #[derive(Clone, Debug)]
 pub struct Lock {
     lock: crate::Lock,

@@ -39,6 +39,10 @@ impl Contend for Group {
         &self.0.record
     }
 
+    fn part(&self) -> Option<Arc<str>> {
+        Some(self.0.values.clone())
+    }
+
     /// The values that one owner waits for are nothing to another.
     fn lane(&self, owner: &OwnerId) -> Arc<str> {
         format!("{}\0{}", self.0.record, owner.text("group", 0)).into()

@@ -25,6 +25,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("group", &["bob and carol: false", "carol and dave: true", "bob and carol, then"]),
     ("latch", &["worker 3 is ready", "all are ready"]),
     ("map_entry", &["holds {orders}:UAtNwcfhLzLiIyViPu3ySw:lock"]),
+    (
+        "mutex",
+        &["accepted", "busy for the next request: true", "shipped", "branch 1", "branch 2", "branch 3"],
+    ),
     ("non_reentrant", &["refused: a non-reentrant lock on `boiler`"]),
     (
         "multi_lock",

@@ -29,6 +29,7 @@ mod lost_replies;
 mod model;
 mod model_api;
 mod multi_lock;
+mod mutex;
 mod operations;
 mod peer_kinds;
 mod peer_smoke;

@@ -18,6 +18,7 @@ const RULE: &[(&str, &[&str])] = &[
     ("in_place", &["sync"]),
     ("script", &["error", "keys"]),
     ("contend", &["error", "options", "owner", "script"]),
+    ("pending", &["contend", "error", "owner"]),
     ("entry", &["error", "keys", "latch", "lock", "semaphore"]),
     ("kinds", &["contend", "error", "keys", "options", "owner", "script", "sync"]),
     (
@@ -59,6 +60,7 @@ const RULE: &[(&str, &[&str])] = &[
             "lane",
             "options",
             "owner",
+            "pending",
             "pubsub",
             "script",
             "sync",
@@ -128,8 +130,8 @@ const RULE: &[(&str, &[&str])] = &[
     (
         "lock",
         &[
-            "acquire", "contend", "error", "guard", "hold", "keys", "lane", "options", "owner", "script",
-            "session", "sync",
+            "acquire", "contend", "error", "guard", "hold", "keys", "lane", "options", "owner", "pending",
+            "script", "session", "sync",
         ],
     ),
     (
