@@ -13,7 +13,7 @@ use crate::contend::{Access, Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
-use crate::lane::{Busy, Current, Level, Outcome, Release, Run, Waiter};
+use crate::lane::{Busy, Current, Level, Outcome, Run, Waiter};
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
 use crate::script::{self, Acquired, Recounted};
@@ -63,16 +63,14 @@ impl Driver {
                     let in_vain = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
                     if in_vain && request.repeated && kind.manner().access == Access::Shared {
                         // An earlier send may still come, and find it free; and no record tells whose that would be.
-                        let release = Release::Text(kind.clone(), text.clone(), Moment::now() + length);
-                        lane.work().releases.push_back(release);
+                        lane.work().undo(kind, text.clone(), Moment::now() + length);
                     }
                     if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
                         && kind.manner().access != Access::Gate
                         && let Err(error) = session.connection.check_replicas(&lane.record, answer.life).await
                     {
                         debug!(lock = ?lane.record, owner = %text, %error, "taken, and given back");
-                        let release = Release::Text(kind.clone(), text, Moment::now() + length);
-                        lane.work().releases.push_back(release);
+                        lane.work().undo(kind, text, Moment::now() + length);
                         return self.tell(ticket, Outcome::Failed(error));
                     }
                     return self.attempted(attempt, &answer, before, text, length);
@@ -88,8 +86,7 @@ impl Driver {
                     debug!(lock = ?lane.record, "an acquire went unanswered, asking again");
                     continue;
                 }
-                let until = Moment::now() + length;
-                lane.work().releases.push_back(Release::Text(kind.clone(), text, until));
+                lane.work().undo(kind, text, Moment::now() + length);
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);

@@ -236,6 +236,12 @@ impl Work {
         ticket
     }
 
+    /// Undoes the acquire that was just sent, before anything else is given back. A numbered undo has an effect only while
+    /// its acquire is the last request of the client that took effect, so a release must not come in between.
+    pub(crate) fn undo(&mut self, kind: &Arc<dyn Contend>, text: Arc<str>, until: Moment) {
+        self.releases.push_front(Release::Text(kind.clone(), text, until));
+    }
+
     /// Takes what is to be given back next.
     pub(crate) fn next_release(&mut self) -> Option<Release> {
         let release = self.releases.pop_front();

@@ -26,6 +26,7 @@ mod lost_replies;
 mod model;
 mod model_api;
 mod multi_lock;
+mod numbered_requests;
 mod operations;
 mod peer_kinds;
 mod peer_smoke;
