@@ -111,9 +111,19 @@ impl Driver {
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
+    /// A hold of the owner, where its holds stand beside each other. A new one takes the same text: under another text the
+    /// owner would wait for itself.
+    fn beside(&self, owner: &OwnerId) -> Option<Arc<Hold>> {
+        // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
+        let holds = self.lane.work().beside.clone();
+        holds.into_iter().find(|hold| hold.owner == *owner && hold.state().is_live())
+    }
+
     /// The text under which the lock is asked for, and what Redis knows of it.
     fn present(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
-        let text = || kind.text(owner.text(&self.session.id, self.session.era()));
+        let beside = self.beside(owner);
+        let fresh = || owner.text(&self.session.id, self.session.era());
+        let text = || kind.text(beside.map_or_else(fresh, |hold| kind.owner(&hold.text).into()));
         let mut work = self.lane.work();
         let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) else {
             return (text(), Waiting::No);
@@ -153,6 +163,9 @@ impl Driver {
                 }
                 let hold = Hold::new(begun, self.lane.observer());
                 if access == Access::Shared {
+                    if hold.kind.manner().owned {
+                        self.lane.work().keep_beside(&hold);
+                    }
                     return self.grant(&hold, &[ticket]);
                 }
                 let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();

@@ -157,6 +157,8 @@ pub(crate) struct Manner {
     /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
     pub glances: bool,
     pub access: Access,
+    /// The record names an owner.
+    pub owned: bool,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
     /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
@@ -190,6 +192,7 @@ impl Manner {
         queued: false,
         glances: true,
         access: Access::Exclusive,
+        owned: true,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,

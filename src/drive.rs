@@ -256,7 +256,8 @@ impl Driver {
         work.place = None;
         // What they had room for is not needed while the lock is only held.
         (work.waiters, work.releases) = Default::default();
-        if work.current.is_none() {
+        work.beside.retain(|hold| !hold.is_over());
+        if work.current.is_none() && work.beside.is_empty() {
             work.removed = true;
             drop(work);
             self.session.remove(&self.lane);

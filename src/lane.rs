@@ -45,6 +45,8 @@ pub(crate) struct Work {
     pub waiters: VecDeque<Waiter>,
     pub releases: VecDeque<Release>,
     pub current: Option<Current>,
+    /// Holds that have an owner and stand beside each other, none of them current.
+    pub beside: Vec<Arc<Hold>>,
     /// A release has been taken and is not done yet.
     pub releasing: bool,
     /// Somebody drives the lane.
@@ -252,6 +254,19 @@ impl Work {
     /// Whether anything is still to be given back.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing || !self.releases.is_empty()
+    }
+
+    /// Keeps a hold in mind until it is over.
+    pub(crate) fn keep_beside(&mut self, hold: &Arc<Hold>) {
+        self.beside.retain(|other| !other.is_over());
+        self.beside.push(hold.clone());
+    }
+
+    /// The text by which the record names the holds of `owner`, if it has any here.
+    pub(crate) fn text_of(&self, owner: &OwnerId) -> Option<Arc<str>> {
+        let current = self.current.iter().map(|current| &current.hold);
+        let live = self.beside.iter().filter(|hold| !hold.is_over());
+        current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.text.clone())
     }
 
     /// The hold that somebody has a level of which is not on its way back.
