@@ -13,7 +13,7 @@ use crate::contend::{Access, Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
-use crate::lane::{Busy, Current, Level, Outcome, Run, Waiter};
+use crate::lane::{Busy, Current, Level, Outcome, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
 use crate::script::{self, Acquired, Recounted};
@@ -29,12 +29,16 @@ pub(crate) struct Attempt {
     pub owner: OwnerId,
     pub lease: Lease,
     pub once: bool,
+    /// The last of those who waited when it was made. The answer may be out of date for whoever comes later.
+    newest: u64,
 }
 
 impl Attempt {
-    pub(crate) fn of(waiter: &Waiter) -> Self {
+    /// Of a waiter of `work`.
+    pub(crate) fn of(waiter: &Waiter, work: &Work) -> Self {
         let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
-        Self { ticket: *ticket, kind: kind.clone(), owner: owner.clone(), lease: *lease, once: *once }
+        let (kind, owner, newest) = (kind.clone(), owner.clone(), work.newest());
+        Self { ticket: *ticket, kind, owner, lease: *lease, once: *once, newest }
     }
 }
 
@@ -145,7 +149,7 @@ impl Driver {
         text: Arc<str>,
         length: Duration,
     ) {
-        let Attempt { ticket, kind, owner, .. } = attempt;
+        let Attempt { ticket, kind, owner, newest, .. } = attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => {
                 self.told = None;
@@ -168,7 +172,10 @@ impl Driver {
                     }
                     return self.grant(&hold, &[ticket]);
                 }
-                let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
+                let tickets: Vec<_> = {
+                    let work = self.lane.work();
+                    work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
+                };
                 return self.grant(&hold, &tickets);
             }
             Ok(Acquired::Busy(ttl)) => {

@@ -178,7 +178,7 @@ pub(crate) enum Access {
     /// record tells whose they are, so there is an order among those who wait, and what a request may have done is
     /// undone by its number.
     Shared,
-    /// Everyone who waits. Nothing is held, and nothing given back.
+    /// Everyone who waited when it was asked for. Nothing is held, and nothing given back.
     Gate,
 }
 

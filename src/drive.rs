@@ -185,7 +185,7 @@ impl Driver {
                 self.tell(ticket, Outcome::Busy);
                 return Step::Again;
             }
-            return Step::Do(Action::Attempt(Attempt::of(waiter)));
+            return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
         }
         self.returns |= away.is_some() && !work.waiters.is_empty();
         let Some(first) = work.waiters.front() else {
@@ -244,7 +244,7 @@ impl Driver {
                     Step::Wait(told.attempt_at.min(glance_at))
                 }
             }
-            _ => Step::Do(Action::Attempt(Attempt::of(first))),
+            _ => Step::Do(Action::Attempt(Attempt::of(first, &work))),
         }
     }
 
