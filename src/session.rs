@@ -10,7 +10,7 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
 use crate::keys::LockKeys;
 use crate::lane::{Lane, Work};
-use crate::options::{ENDLESS, Lease, Options};
+use crate::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::owner::{OwnerId, entered};
 use crate::pubsub::PubSub;
 use crate::script::{Reply, Request, Undecodable};
@@ -208,7 +208,7 @@ impl Session {
     pub(crate) fn length(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watchdog => self.options.lease,
-            Lease::Fixed(lease) => lease,
+            Lease::Fixed(lease) => whole_millis(lease),
             Lease::Endless => ENDLESS,
         }
     }

@@ -8,6 +8,7 @@ mod cancelled_tasks;
 mod cluster;
 mod configuration;
 mod connecting;
+mod deadlines;
 mod examples;
 mod expirable_semaphores;
 mod faults;
