@@ -420,8 +420,9 @@ impl Level {
             return Ok(None);
         }
         let (reply, outcome) = oneshot::channel();
-        match self.send(Some(reply)) {
-            Ok(turn) => Ok(Some((outcome, turn))),
+        let release = self.returned(Some(reply));
+        match self.session.submit_to(&self.lane, |work| work.releases.push_back(release)) {
+            Ok(((), turn)) => Ok(Some((outcome, turn))),
             Err(fork @ Error::Misuse { .. }) => Err(fork),
             Err(_) => Err(self.session.closed_error(Phase::Release)),
         }
@@ -432,13 +433,10 @@ impl Level {
         self.released
     }
 
-    fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<Turn> {
+    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Release {
         self.released = true;
         let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        let returned = Returned { hold, renewing, pipelined, reply };
-        self.session
-            .submit_to(&self.lane, |work| work.releases.push_back(Release::Level(returned)))
-            .map(|((), turn)| turn)
+        Release::Level(Returned { hold, renewing, pipelined, reply })
     }
 }
 
@@ -446,7 +444,8 @@ impl Drop for Level {
     fn drop(&mut self) {
         // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
         if !self.released && self.hold.state().is_live() && !self.pass_on() {
-            let _ = self.send(None);
+            let release = self.returned(None);
+            let _ = self.session.release_later(&self.lane, release);
         }
     }
 }
@@ -465,9 +464,8 @@ impl Observer for Lane {
         if !hold.state().is_live() {
             tracing::warn!(lock = ?hold.record(), owner = %hold.text, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
-            let _ = session.submit_to(&lane, |work| {
-                work.releases.push_back(Release::Text(hold.kind.clone(), hold.text.clone(), until));
-            });
+            let release = Release::Text(hold.kind.clone(), hold.text.clone(), until);
+            let _ = session.release_later(&lane, release);
         }
         self.signal.look_again();
     }

@@ -9,6 +9,7 @@ mod cluster;
 mod configuration;
 mod connecting;
 mod deadlines;
+mod dropped_guards;
 mod examples;
 mod expirable_semaphores;
 mod faults;
