@@ -37,7 +37,7 @@ for at = 1, #ARGV[5], 22 do
         local lapsed = value .. ':' .. owner
         redis.call('hdel', KEYS[1], lapsed .. ':expire_time', lapsed .. ':lock_count')
     end
-    ends = string.format('%.0f', math.max(ends, now + ARGV[4]))
+    ends = string.format('%.0f', math.max(ends, now + 1 + ARGV[4])) -- 'now' was rounded down
     redis.call('hset', KEYS[1], value, ARGV[3], mine .. ':expire_time', ends)
     redis.call('hincrby', KEYS[1], mine .. ':lock_count', 1)
 end

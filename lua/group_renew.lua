@@ -15,8 +15,9 @@ local function renew(key, values, owner, lease)
         if ends <= now or redis.call('hget', key, value) ~= owner then
             return redis.call('exists', key) == 1 and -3 or 0
         end
-        if lease > 0 and ends < now + lease then
-            redis.call('hset', key, field, string.format('%.0f', now + lease))
+        if lease > 0 and ends <= now + lease then
+            -- 'now' was rounded down.
+            redis.call('hset', key, field, string.format('%.0f', now + 1 + lease))
         end
     end
     if lease > 0 and redis.call('pttl', key) < lease then

@@ -38,7 +38,8 @@ if not free or tonumber(free) < permits then
 end
 redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
 redis.call('decrby', KEYS[1], permits)
-local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + ARGV[3])
+-- 'now' was rounded down.
+local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + 1 + ARGV[3])
 for at = 1, #ARGV[5], 16 do
     redis.call('zadd', KEYS[2], score, string.sub(ARGV[5], at, at + 15))
 end

@@ -18,8 +18,9 @@ for i, key in ipairs(KEYS) do
             local ends = tonumber(answer or 0)
             if ends <= now then
                 held = math.min(held, 0)
-            elseif lease > 0 and ends < now + lease then
-                local score = string.format('%.0f', now + lease)
+            elseif lease > 0 and ends <= now + lease then
+                -- 'now' was rounded down.
+                local score = string.format('%.0f', now + 1 + lease)
                 answer = redis.pcall('zadd', key, score, id)
                 if type(answer) == 'table' and string.find(answer.err, 'OOM', 1, true) then
                     -- It makes nothing larger, and may follow what writes and is let pass.

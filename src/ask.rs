@@ -13,7 +13,7 @@ use crate::contend::{Access, Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
-use crate::lane::{Busy, Current, Level, Outcome, Release, Run, Waiter};
+use crate::lane::{Busy, Current, Level, Outcome, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
 use crate::script::{self, Acquired, Recounted};
@@ -29,12 +29,16 @@ pub(crate) struct Attempt {
     pub owner: OwnerId,
     pub lease: Lease,
     pub once: bool,
+    /// The last of those who waited when it was made. The answer may be out of date for whoever comes later.
+    newest: u64,
 }
 
 impl Attempt {
-    pub(crate) fn of(waiter: &Waiter) -> Self {
+    /// Of a waiter of `work`.
+    pub(crate) fn of(waiter: &Waiter, work: &Work) -> Self {
         let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
-        Self { ticket: *ticket, kind: kind.clone(), owner: owner.clone(), lease: *lease, once: *once }
+        let (kind, owner, newest) = (kind.clone(), owner.clone(), work.newest());
+        Self { ticket: *ticket, kind, owner, lease: *lease, once: *once, newest }
     }
 }
 
@@ -63,16 +67,14 @@ impl Driver {
                     let in_vain = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
                     if in_vain && request.repeated && kind.manner().access == Access::Shared {
                         // An earlier send may still come, and find it free; and no record tells whose that would be.
-                        let release = Release::Text(kind.clone(), text.clone(), Moment::now() + length);
-                        lane.work().releases.push_back(release);
+                        lane.work().undo(kind, text.clone(), Moment::now() + length);
                     }
                     if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
                         && kind.manner().access != Access::Gate
                         && let Err(error) = session.connection.check_replicas(&lane.record, answer.life).await
                     {
                         debug!(lock = ?lane.record, owner = %text, %error, "taken, and given back");
-                        let release = Release::Text(kind.clone(), text, Moment::now() + length);
-                        lane.work().releases.push_back(release);
+                        lane.work().undo(kind, text, Moment::now() + length);
                         return self.tell(ticket, Outcome::Failed(error));
                     }
                     return self.attempted(attempt, &answer, before, text, length);
@@ -88,8 +90,7 @@ impl Driver {
                     debug!(lock = ?lane.record, "an acquire went unanswered, asking again");
                     continue;
                 }
-                let until = Moment::now() + length;
-                lane.work().releases.push_back(Release::Text(kind.clone(), text, until));
+                lane.work().undo(kind, text, Moment::now() + length);
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);
@@ -114,9 +115,19 @@ impl Driver {
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
+    /// A hold of the owner, where its holds stand beside each other. A new one takes the same text: under another text the
+    /// owner would wait for itself.
+    fn beside(&self, owner: &OwnerId) -> Option<Arc<Hold>> {
+        // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
+        let holds = self.lane.work().beside.clone();
+        holds.into_iter().find(|hold| hold.owner == *owner && hold.state().is_live())
+    }
+
     /// The text under which the lock is asked for, and what Redis knows of it.
     fn present(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
-        let text = || kind.text(owner.text(&self.session.id, self.session.era()));
+        let beside = self.beside(owner);
+        let fresh = || owner.text(&self.session.id, self.session.era());
+        let text = || kind.text(beside.map_or_else(fresh, |hold| kind.owner(&hold.text).into()));
         let mut work = self.lane.work();
         let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) else {
             return (text(), Waiting::No);
@@ -138,7 +149,7 @@ impl Driver {
         text: Arc<str>,
         length: Duration,
     ) {
-        let Attempt { ticket, kind, owner, .. } = attempt;
+        let Attempt { ticket, kind, owner, newest, .. } = attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => {
                 self.told = None;
@@ -160,9 +171,15 @@ impl Driver {
                 }
                 let hold = Hold::new(begun, self.lane.observer());
                 if access == Access::Shared {
+                    if hold.kind.manner().owned {
+                        self.lane.work().keep_beside(&hold);
+                    }
                     return self.grant(&hold, &[ticket]);
                 }
-                let tickets: Vec<_> = self.lane.work().waiters.iter().map(|w| w.ticket).collect();
+                let tickets: Vec<_> = {
+                    let work = self.lane.work();
+                    work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
+                };
                 return self.grant(&hold, &tickets);
             }
             Ok(Acquired::Busy(ttl)) => {

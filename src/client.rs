@@ -11,7 +11,7 @@ use crate::keys::{self, GroupKeys, LockKeys};
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
-use crate::options::{BackOff, HandOff, NameMapper, Options, Replication};
+use crate::options::{BackOff, HandOff, NameMapper, Options, Replication, whole_millis};
 use crate::owner::entered;
 use crate::permissions;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
@@ -225,9 +225,9 @@ pub struct ClientBuilder {
 
 impl ClientBuilder {
     /// The lease of holds that the watchdog renews, every third of it. Redisson's `lockWatchdogTimeout`.
-    /// Default 30 s.
+    /// Default 30 s. Fractions of a millisecond are cut off.
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
-        self.options.lease = lease;
+        self.options.lease = whole_millis(lease);
         self
     }
 

@@ -161,6 +161,8 @@ pub(crate) struct Manner {
     /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
     pub glances: bool,
     pub access: Access,
+    /// The record names an owner.
+    pub owned: bool,
     /// Each hold has a number of its own, which the acquire and the hand-off answer.
     pub fenced: bool,
     /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
@@ -181,7 +183,7 @@ pub(crate) enum Access {
     /// record tells whose they are, so there is an order among those who wait, and what a request may have done is
     /// undone by its number.
     Shared,
-    /// Everyone who waits. Nothing is held, and nothing given back.
+    /// Everyone who waited when it was asked for. Nothing is held, and nothing given back.
     Gate,
 }
 
@@ -195,6 +197,7 @@ impl Manner {
         queued: false,
         glances: true,
         access: Access::Exclusive,
+        owned: true,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,

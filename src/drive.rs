@@ -185,7 +185,7 @@ impl Driver {
                 self.tell(ticket, Outcome::Busy);
                 return Step::Again;
             }
-            return Step::Do(Action::Attempt(Attempt::of(waiter)));
+            return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
         }
         self.returns |= away.is_some() && !work.waiters.is_empty();
         let Some(first) = work.waiters.front() else {
@@ -244,7 +244,7 @@ impl Driver {
                     Step::Wait(told.attempt_at.min(glance_at))
                 }
             }
-            _ => Step::Do(Action::Attempt(Attempt::of(first))),
+            _ => Step::Do(Action::Attempt(Attempt::of(first, &work))),
         }
     }
 
@@ -256,7 +256,8 @@ impl Driver {
         work.place = None;
         // What they had room for is not needed while the lock is only held.
         (work.waiters, work.releases) = Default::default();
-        if work.current.is_none() {
+        work.beside.retain(|hold| !hold.is_over());
+        if work.current.is_none() && work.beside.is_empty() {
             work.removed = true;
             drop(work);
             self.session.remove(&self.lane);

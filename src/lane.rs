@@ -45,6 +45,8 @@ pub(crate) struct Work {
     pub waiters: VecDeque<Waiter>,
     pub releases: VecDeque<Release>,
     pub current: Option<Current>,
+    /// Holds that have an owner and stand beside each other, none of them current.
+    pub beside: Vec<Arc<Hold>>,
     /// A release has been taken and is not done yet.
     pub releasing: bool,
     /// Somebody drives the lane.
@@ -236,6 +238,12 @@ impl Work {
         ticket
     }
 
+    /// Undoes the acquire that was just sent, before anything else is given back. A numbered undo has an effect only while
+    /// its acquire is the last request of the client that took effect, so a release must not come in between.
+    pub(crate) fn undo(&mut self, kind: &Arc<dyn Contend>, text: Arc<str>, until: Moment) {
+        self.releases.push_front(Release::Text(kind.clone(), text, until));
+    }
+
     /// Takes what is to be given back next.
     pub(crate) fn next_release(&mut self) -> Option<Release> {
         let release = self.releases.pop_front();
@@ -246,6 +254,19 @@ impl Work {
     /// Whether anything is still to be given back.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing || !self.releases.is_empty()
+    }
+
+    /// Keeps a hold in mind until it is over.
+    pub(crate) fn keep_beside(&mut self, hold: &Arc<Hold>) {
+        self.beside.retain(|other| !other.is_over());
+        self.beside.push(hold.clone());
+    }
+
+    /// The text by which the record names the holds of `owner`, if it has any here.
+    pub(crate) fn text_of(&self, owner: &OwnerId) -> Option<Arc<str>> {
+        let current = self.current.iter().map(|current| &current.hold);
+        let live = self.beside.iter().filter(|hold| !hold.is_over());
+        current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.text.clone())
     }
 
     /// The hold that somebody has a level of which is not on its way back.
@@ -399,8 +420,9 @@ impl Level {
             return Ok(None);
         }
         let (reply, outcome) = oneshot::channel();
-        match self.send(Some(reply)) {
-            Ok(turn) => Ok(Some((outcome, turn))),
+        let release = self.returned(Some(reply));
+        match self.session.submit_to(&self.lane, |work| work.releases.push_back(release)) {
+            Ok(((), turn)) => Ok(Some((outcome, turn))),
             Err(fork @ Error::Misuse { .. }) => Err(fork),
             Err(_) => Err(self.session.closed_error(Phase::Release)),
         }
@@ -411,13 +433,10 @@ impl Level {
         self.released
     }
 
-    fn send(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Result<Turn> {
+    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Release {
         self.released = true;
         let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        let returned = Returned { hold, renewing, pipelined, reply };
-        self.session
-            .submit_to(&self.lane, |work| work.releases.push_back(Release::Level(returned)))
-            .map(|((), turn)| turn)
+        Release::Level(Returned { hold, renewing, pipelined, reply })
     }
 }
 
@@ -425,7 +444,8 @@ impl Drop for Level {
     fn drop(&mut self) {
         // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
         if !self.released && self.hold.state().is_live() && !self.pass_on() {
-            let _ = self.send(None);
+            let release = self.returned(None);
+            let _ = self.session.release_later(&self.lane, release);
         }
     }
 }
@@ -444,9 +464,8 @@ impl Observer for Lane {
         if !hold.state().is_live() {
             tracing::warn!(lock = ?hold.record(), owner = %hold.text, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
-            let _ = session.submit_to(&lane, |work| {
-                work.releases.push_back(Release::Text(hold.kind.clone(), hold.text.clone(), until));
-            });
+            let release = Release::Text(hold.kind.clone(), hold.text.clone(), until);
+            let _ = session.release_later(&lane, release);
         }
         self.signal.look_again();
     }

@@ -5,6 +5,7 @@
 mod acquire;
 mod ask;
 mod at_work;
+mod background;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;

@@ -235,8 +235,8 @@ impl Lock {
         let owner = self.owner()?;
         let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
             let work = lane.work();
-            let current = work.current.as_ref()?;
-            (current.hold.owner == owner).then(|| (current.hold.text.clone(), current.levels))
+            let levels = work.current.as_ref().map_or(0, |current| current.levels);
+            work.text_of(&owner).map(|text| (text, levels))
         });
         let fresh = || (kind.text(owner.text(&self.session.id, self.session.era())), 0);
         let (text, levels) = own.unwrap_or_else(fresh);

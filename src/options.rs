@@ -312,6 +312,11 @@ pub(crate) fn millis(lease: Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The part of a lease that Redis counts: whole milliseconds. A deadline that counted more would be later than the server's.
+pub(crate) fn whole_millis(lease: Duration) -> Duration {
+    Duration::from_millis(millis(lease))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

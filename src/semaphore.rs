@@ -235,7 +235,7 @@ impl ExpirableSemaphore {
         Self { session, keys, lease: Lease::Watchdog }
     }
 
-    /// The same semaphore; its permits end after `lease`, and nobody renews them.
+    /// The same semaphore; its permits end after `lease`, without its fractions of a millisecond, and nobody renews them.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
     }

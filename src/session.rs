@@ -4,13 +4,14 @@
 //! 6. The session's tasks own a drop guard: when their runtime ends the session closes, and every waiter, also one on
 //!    another runtime, is told.
 
+use crate::background::Background;
 use crate::connection::{Connection, Servers};
 use crate::contend::Contend;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
 use crate::keys::LockKeys;
-use crate::lane::{Lane, Work};
-use crate::options::{ENDLESS, Lease, Options};
+use crate::lane::{Lane, Release, Work};
+use crate::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::owner::{OwnerId, entered};
 use crate::pending::Pending;
 use crate::pubsub::PubSub;
@@ -41,6 +42,7 @@ pub(crate) struct Session {
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
     pub pending: Pending,
+    pub background: Background,
     lanes: DashMap<Arc<str>, Arc<Lane>>,
     era: AtomicU32,
     closed: AtomicBool,
@@ -60,6 +62,7 @@ impl Session {
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
             pending: Pending::default(),
+            background: Background::default(),
             lanes: DashMap::new(),
             era: AtomicU32::new(0),
             closed: AtomicBool::new(false),
@@ -140,7 +143,7 @@ impl Session {
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<(T, Arc<Lane>, Turn)> {
         self.check_open()?;
-        self.give(self.lane(kind.lane(owner), kind.record()), add)
+        self.give(self.lane(kind.lane(owner), kind.record()), add, false)
     }
 
     /// The same for a lane that is known; or for its successor, if it has gone.
@@ -150,7 +153,18 @@ impl Session {
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<(T, Turn)> {
         self.check_open()?;
-        self.give(lane.clone(), add).map(|(added, _, turn)| (added, turn))
+        self.give(lane.clone(), add, false).map(|(added, _, turn)| (added, turn))
+    }
+
+    /// The same for a release that nobody waits for. A lane that nobody drives is driven by the client's tasks.
+    pub(crate) fn release_later(self: &Arc<Self>, lane: &Arc<Lane>, release: Release) -> Result<()> {
+        self.check_open()?;
+        self.give(lane.clone(), |work| work.releases.push_back(release), true).map(drop)
+    }
+
+    /// Runs `task` on the client's runtime.
+    pub(crate) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -162,11 +176,17 @@ impl Session {
         self: &Arc<Self>,
         mut lane: Arc<Lane>,
         add: impl FnOnce(&mut Work) -> T,
+        in_background: bool,
     ) -> Result<(T, Arc<Lane>, Turn)> {
         let (added, turn) = loop {
             let mut work = lane.work();
             if !work.removed {
                 let added = add(&mut work);
+                if in_background && !work.driven {
+                    drop(work);
+                    Background::give_back(self, lane.clone());
+                    break (added, Turn::new(None));
+                }
                 if !std::mem::replace(&mut work.driven, true) {
                     let place = Place::new(Driving::new(self, &lane));
                     work.place = Some(place.clone());
@@ -213,7 +233,7 @@ impl Session {
     pub(crate) fn length(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watchdog => self.options.lease,
-            Lease::Fixed(lease) => lease,
+            Lease::Fixed(lease) => whole_millis(lease),
             Lease::Endless => ENDLESS,
         }
     }
@@ -345,6 +365,23 @@ pub(crate) struct Driving {
 impl Driving {
     fn new(session: &Arc<Session>, lane: &Arc<Lane>) -> Self {
         Self { lane: lane.clone(), driver: (session.drive)(session.clone(), lane.clone()), done: false }
+    }
+
+    /// Of a lane that has something to give back and is driven by nobody.
+    pub(crate) fn of_idle(session: &Arc<Session>, lane: &Arc<Lane>) -> Option<Self> {
+        let mut work = lane.work();
+        let idle = !work.driven && !work.removed && !work.releases.is_empty();
+        idle.then(|| {
+            work.driven = true;
+            Self::new(session, lane)
+        })
+    }
+
+    /// Leaves the work that is not done to a task of its own.
+    pub(crate) fn go_on(self) {
+        if !self.done {
+            self.spawn();
+        }
     }
 }
 

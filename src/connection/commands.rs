@@ -123,6 +123,14 @@ impl Connection {
         &self.name
     }
 
+    /// The name of the server of that record.
+    pub(crate) fn node_of(&self, record: &str) -> Arc<str> {
+        match self.nodes.usable(Target::Key(record), NONE) {
+            Ok(live) => live.node,
+            Err(absent) => absent.node,
+        }
+    }
+
     /// How long a single answer is waited for.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout

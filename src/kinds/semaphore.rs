@@ -11,6 +11,7 @@ use uuid::Uuid;
 static PERMITS: Manner = Manner {
     name: "semaphore",
     access: Access::Shared,
+    owned: false,
     handed_on: false,
     pipelined: false,
     ..Manner::REENTRANT

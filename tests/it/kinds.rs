@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Error, HoldState, Owner};
+use redisson_lock::{Client, Error, HoldState, Owner};
 use tokio::task::JoinSet;
 
 use crate::support::contender::Party;
@@ -402,4 +402,30 @@ fn one_holder(owner: &str, levels: u64) -> BTreeMap<String, u64> {
 
 fn length(server: &Server, command: &str, key: &str) -> usize {
     redis::cmd(command).arg(key).query(&mut server.cli()).unwrap()
+}
+
+/// A loss elsewhere retires the owner texts of a client. A hold keeps its text, and its owner is known by it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_re_enters_its_hold_after_its_text_was_retired() {
+    each(Kind::locks().filter(|kind| kind.is_reentrant()), |kind| async move {
+        let server = kind.server(NAME);
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = kind.lock(&client, NAME);
+        let first = lock.lock().await.unwrap();
+        let lost = client.lock("other").lock().await.unwrap();
+        kind.erase(&server, "other");
+        lost.unlock().await.unwrap_err();
+        assert!(lock.is_held().await.unwrap(), "{kind}: its owner does not know of its hold");
+        let second = lock.try_lock().await.unwrap().expect("an owner waits for itself");
+        assert_eq!((second.owner(), lock.hold_count().await.unwrap()), (first.owner(), 2), "{kind}");
+        first.unlock().await.unwrap();
+        assert_eq!(lock.hold_count().await.unwrap(), 1, "{kind}");
+        second.unlock().await.unwrap();
+        // With the last of its holds the text goes.
+        let fresh = lock.lock().await.unwrap();
+        assert!(fresh.owner().contains('~'), "{kind}: {}", fresh.owner());
+        fresh.unlock().await.unwrap();
+        nothing_is_left(kind, NAME, &server, &[&client]).await;
+    })
+    .await;
 }

@@ -377,3 +377,22 @@ async fn bad_input_is_refused_and_changes_nothing() {
         assert_eq!((wire.messages(), wire.keys().len()), (vec![], 1), "{make:?}");
     }
 }
+
+/// An answer counts for those who waited when it was asked for. Since then the latch may have been closed.
+#[tokio::test]
+async fn whoever_closed_a_latch_does_not_pass_by_an_earlier_answer() {
+    let server = Server::start();
+    let latch = another(&server).await;
+    // The server learns the script.
+    latch.wait().await.unwrap();
+    let mut early = std::pin::pin!(latch.wait());
+    std::future::poll_fn(|cx| {
+        assert!(early.as_mut().poll(cx).is_pending(), "it has asked, and not been answered");
+        std::task::Poll::Ready(())
+    })
+    .await;
+    assert!(latch.try_set_count(1).await.unwrap());
+    assert!(!latch.wait_for(Duration::from_millis(100)).await.unwrap(), "it passed the latch that it closed");
+    // It was open when this one asked.
+    early.await.unwrap();
+}

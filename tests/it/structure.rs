@@ -49,9 +49,11 @@ const RULE: &[(&str, &[&str])] = &[
             "wakeup",
         ],
     ),
+    ("background", &["lane", "session", "sync"]),
     (
         "session",
         &[
+            "background",
             "connection",
             "contend",
             "error",

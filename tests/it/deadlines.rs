@@ -1,0 +1,95 @@
+//! A hold's deadline beside the end of its lease by the server's clock: never the later one.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redisson_lock::{Client, Holding};
+
+use crate::support::kind::{Kind, each};
+
+const NAME: &str = "n";
+/// Redis counts whole milliseconds.
+const LEASE: Duration = Duration::from_micros(2_000_900);
+const ROUNDS: usize = 12;
+const RENEWALS: usize = 5;
+
+/// The kinds with a lease in one record.
+fn kinds() -> impl Iterator<Item = Kind> {
+    Kind::locks().chain([Kind::Permit])
+}
+
+/// When the server ends the hold, as time since the epoch.
+fn end(kind: Kind, cli: &mut redis::Connection) -> Duration {
+    let ends: u64 = match kind {
+        Kind::Group => {
+            let fields: Vec<(String, String)> = redis::cmd("HGETALL").arg(NAME).query(cli).unwrap();
+            let ends = fields.iter().filter(|(field, _)| field.ends_with(":expire_time"));
+            ends.map(|(_, ends)| ends.parse().unwrap()).min().expect("a value is held")
+        }
+        Kind::Permit => {
+            let key = format!("{{{NAME}}}:timeout");
+            let first: Vec<(String, u64)> =
+                redis::cmd("ZRANGE").arg(key).arg(&["0", "0", "WITHSCORES"]).query(cli).unwrap();
+            first[0].1
+        }
+        // A key lives through its last millisecond.
+        _ => redis::cmd("PEXPIRETIME").arg(NAME).query::<u64>(cli).unwrap() + 1,
+    };
+    Duration::from_millis(ends)
+}
+
+/// What was read first is never later than what it stands for.
+fn deadline(holding: &Holding) -> Duration {
+    let wall = SystemTime::now();
+    let left = holding.deadline().saturating_duration_since(Instant::now());
+    wall.duration_since(UNIX_EPOCH).unwrap() + left
+}
+
+async fn hold(kind: Kind, client: &Client, lease: Option<Duration>) -> (Holding, Box<dyn Send>) {
+    if kind == Kind::Permit {
+        let semaphore = client.expirable_semaphore(NAME);
+        let semaphore = lease.map_or(semaphore.clone(), |lease| semaphore.with_lease(lease));
+        let permit = semaphore.acquire().await.unwrap();
+        return (Holding::clone(&permit), Box::new(permit));
+    }
+    let lock = kind.lock(client, NAME);
+    let lock = lease.map_or(lock.clone(), |lease| lock.with_lease(lease));
+    let guard = lock.lock().await.unwrap();
+    (Holding::clone(&guard), Box::new(guard))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_is_never_later_than_the_servers() {
+    each(kinds(), |kind| async move {
+        let server = kind.server(NAME);
+        let client = Client::connect(server.url()).await.unwrap();
+        let mut cli = server.cli();
+        for _ in 0..ROUNDS {
+            let (holding, guard) = hold(kind, &client, Some(LEASE)).await;
+            let (ours, servers) = (deadline(&holding), end(kind, &mut cli));
+            assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
+            drop(guard);
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewed_deadline_is_never_later_than_the_servers() {
+    each(kinds(), |kind| async move {
+        let server = kind.server(NAME);
+        let lease = Duration::from_micros(900_900);
+        let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+        let mut cli = server.cli();
+        let (holding, _guard) = hold(kind, &client, None).await;
+        for _ in 0..RENEWALS {
+            let before = holding.deadline();
+            let (ours, servers) = (deadline(&holding), end(kind, &mut cli));
+            assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
+            while holding.deadline() == before {
+                assert!(holding.state().is_live(), "{kind}: {:?}", holding.state());
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    })
+    .await;
+}
