@@ -182,6 +182,8 @@ struct Supervisor {
     since: Moment,
     /// It may not have all that another had before, however long it has been running.
     heir: bool,
+    /// No connection has died of the probe for ways around Lua yet.
+    probing: bool,
 }
 
 /// A connection that is up, and the task that drives it.
@@ -219,6 +221,7 @@ impl Supervisor {
             met: None,
             since: Moment::now(),
             heir: false,
+            probing: true,
         }
     }
 
@@ -302,7 +305,7 @@ impl Supervisor {
     /// Connects once.
     async fn open(&mut self) -> Result<Up> {
         let address = self.finder.find(&self.options).await?;
-        let (link, server, driver) = link::open(&address, &self.options).await?;
+        let (link, server, driver) = link::open(&address, &self.options, &mut self.probing).await?;
         if let Some(master) = server.master {
             driver.abort();
             let (phase, node, code) = (Phase::Connect, address.node().to_owned(), "READONLY".to_owned());

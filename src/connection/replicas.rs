@@ -144,7 +144,7 @@ impl Replicas {
     }
 
     async fn open(&self) -> Option<Waits> {
-        let (link, server, driver) = link::open(&self.master, &self.options).await.ok()?;
+        let (link, server, driver) = link::open(&self.master, &self.options, &mut false).await.ok()?;
         let link = Waits { connection: link.connection, driver };
         (server.run_id == self.run_id).then_some(link)
     }
