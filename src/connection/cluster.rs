@@ -6,7 +6,7 @@
 use super::finder::Finder;
 use super::node::{Node, Shared};
 use super::servers::Known;
-use super::{Address, connect_error, told};
+use super::{Address, connect_error, replicas, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::keys::SLOTS;
@@ -183,6 +183,14 @@ impl Keeper {
             }
         };
         debug!(sharded, "the messages of the cluster");
+        if options.replication().at_least.is_some_and(|replicas| replicas > 0) {
+            // Each master is asked when it is connected to; what none of them can do is said at once.
+            let (connection, driver) = at.open(options).await?;
+            select! {
+                told = replicas::tell(connection, at.node(), options, until, &shared.warned) => { told?; },
+                () = driver => {}
+            }
+        }
         let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
         let mut keeper = Self {
             known,

@@ -4,7 +4,7 @@
 
 use super::finder::Finder;
 use super::link::{self, Link};
-use super::replicas::{Replicas, Seen};
+use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
 use super::{Address, Backoff};
 use crate::clock::Moment;
@@ -99,11 +99,18 @@ pub(super) struct Shared {
     numbers: Arc<AtomicU64>,
     changes: watch::Sender<()>,
     seen: Seen,
+    /// That replicas can't be asked for was said.
+    pub warned: Arc<AtomicBool>,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()), seen: Seen::default() }
+        Self {
+            numbers: Arc::new(AtomicU64::new(1)),
+            changes: watch::Sender::new(()),
+            seen: Seen::default(),
+            warned: Arc::default(),
+        }
     }
 
     pub(super) fn changed(&self) {
@@ -316,13 +323,31 @@ impl Supervisor {
                 message: format!("it is a replica of {master}"),
             });
         }
-        Ok(self.met(&address, link, server, driver))
+        let until = Moment::now() + self.options.connect_timeout;
+        let (connection, warned) = (link.connection.clone(), &self.shared.warned);
+        match replicas::tell(connection, address.node(), &self.options, until, warned).await {
+            Ok(tell) => {
+                let seen = self.shared.seen.clone();
+                let run_id = server.run_id.clone();
+                let replicas = Replicas::new(address.clone(), run_id, &self.options, seen, tell);
+                Ok(self.met(&address, link, server, driver, replicas))
+            }
+            Err(error) => {
+                driver.abort();
+                Err(error)
+            }
+        }
     }
 
-    fn met(&mut self, address: &Address, link: Link, server: Server, driver: JoinHandle<()>) -> Up {
+    fn met(
+        &mut self,
+        address: &Address,
+        link: Link,
+        server: Server,
+        driver: JoinHandle<()>,
+        replicas: Arc<Replicas>,
+    ) -> Up {
         let known = server.run_id.is_some();
-        let seen = self.shared.seen.clone();
-        let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options, seen);
         let life = match &self.met {
             None => {
                 self.since = if self.heir { Moment::now() } else { Moment::now() - server.uptime };
