@@ -4,7 +4,7 @@ use crate::support::cluster::{Cluster, modes, say, slot};
 use crate::support::contender::Party;
 use crate::support::kind::{Kind, in_time};
 use crate::support::{Server, eventually, median};
-use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LossReason, Owner};
+use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LockGuard, LossReason, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -458,15 +458,17 @@ async fn holds_at_one_endpoint_of_many_slots_are_renewed() {
     let mut refused = 0;
     for round in 0..2 {
         let before: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
+        let mut doubted = false;
         let renewed = || {
-            guards.iter().zip(&before).all(|(guard, before)| {
-                matches!(guard.state(), HoldState::Lost(_)) || guard.deadline() > *before
-            })
+            doubted |= guards.iter().any(|guard| guard.state() == HoldState::Suspect);
+            let over = |guard: &LockGuard| matches!(guard.state(), HoldState::Lost(_));
+            guards.iter().zip(&before).all(|(guard, before)| over(guard) || guard.deadline() > *before)
         };
         eventually(renewed).await;
         let lost: Vec<_> =
             guards.iter().map(|guard| guard.state()).filter(|state| *state != HoldState::Held).collect();
         assert!(lost.is_empty(), "{} of {HOLDS} holds: {:?}", lost.len(), lost[0]);
+        assert!(!doubted, "a batch that was refused was not sent by slot at once");
         if round == 0 {
             refused = crossed();
             assert!(refused > 0, "no batch was refused");
