@@ -259,6 +259,9 @@ impl ClientBuilder {
 
     /// How many replicas must have an acquire before it counts. Default: none where one server is named, and
     /// [`Replication::any`] where another may take its place.
+    ///
+    /// The check needs the commands `ROLE` and `WAIT`. If the server refuses one of them, [`Replication::any`] goes on without the
+    /// check, with one warning; a number of replicas fails at connect as [`Error::Refused`](crate::Error::Refused).
     pub fn replication(mut self, replication: Replication) -> Self {
         self.options.replication = Some(replication);
         self

@@ -160,14 +160,19 @@ impl Watchdog {
             hold.standing().is_some_and(|now| now.settled && wanted(&now))
         });
         for renewal in Renewal::ALL {
-            let mut due: Vec<_> = due.extract_if(.., |hold| hold.kind.manner().renewal == renewal).collect();
-            due.sort_by_key(|hold| connection.slot(hold.record()));
-            for batch in due
-                .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
-                .flat_map(|slot| slot.chunks(BATCH))
-            {
-                self.start(renewal, batch.to_vec(), connection);
-            }
+            let due: Vec<_> = due.extract_if(.., |hold| hold.kind.manner().renewal == renewal).collect();
+            self.start_by_slot(renewal, due, connection);
+        }
+    }
+
+    fn start_by_slot(&self, renewal: Renewal, mut due: Vec<Arc<Hold>>, connection: &Connection) {
+        // If the connection learns of slots in the midst of this, the batches are smaller, and no less right.
+        due.sort_by_cached_key(|hold| connection.slot(hold.record()));
+        for batch in due
+            .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
+            .flat_map(|slot| slot.chunks(BATCH))
+        {
+            self.start(renewal, batch.to_vec(), connection);
         }
     }
 
@@ -204,6 +209,14 @@ impl Watchdog {
         if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_torn) {
             // Their slot is on its way, and some of them are there already.
             return holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection));
+        }
+        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_crossed) {
+            let slot = connection.slot(holds[0].record());
+            return match holds.iter().all(|hold| connection.slot(hold.record()) == slot) {
+                // The server counts slots in a way of its own.
+                true => holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection)),
+                false => self.start_by_slot(renewal, holds, &connection),
+            };
         }
         let outcome = match answer {
             Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {

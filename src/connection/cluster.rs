@@ -6,7 +6,7 @@
 use super::finder::Finder;
 use super::node::{Node, Shared};
 use super::servers::Known;
-use super::{Address, connect_error, server_text, told};
+use super::{Address, connect_error, replicas, server_text, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::keys::SLOTS;
@@ -178,6 +178,14 @@ impl Keeper {
             }
         };
         debug!(sharded, "the messages of the cluster");
+        if options.replication().at_least.is_some_and(|replicas| replicas > 0) {
+            // Each master is asked when it is connected to; what none of them can do is said at once.
+            let (connection, driver) = at.open(until, options).await?;
+            select! {
+                told = replicas::tell(connection, at.node(), options, until, &shared.warned) => { told?; },
+                () = driver => {}
+            }
+        }
         let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
         let mut keeper = Self {
             known,

@@ -20,12 +20,15 @@ use crate::script::{Reply, Request, Undecodable, Verb};
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{select, time};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 /// The epoch of no connection.
 const NONE: u64 = 0;
+/// The code of a refusal of keys that are of several slots.
+const CROSSED: &str = "CROSSSLOT";
 
 /// A connection to the server that outlives its sockets. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -35,6 +38,8 @@ pub(crate) struct Connection {
     changes: watch::Receiver<()>,
     response_timeout: Duration,
     replication: Replication,
+    /// A server that is named as one refused keys of several slots: it stands for the nodes of a cluster.
+    many_slots: Arc<AtomicBool>,
 }
 
 /// How long a request is sent and sent again.
@@ -107,6 +112,11 @@ impl Failure {
     pub(crate) fn is_torn(&self) -> bool {
         matches!(&self.cause, Cause::NotNow { code, .. } if code == "TRYAGAIN")
     }
+
+    /// What was asked for together is of several slots. Nothing was done; each slot by itself may be had.
+    pub(crate) fn is_crossed(&self) -> bool {
+        self.code() == Some(CROSSED)
+    }
 }
 
 impl Connection {
@@ -116,7 +126,8 @@ impl Connection {
         let (nodes, keeper) = Nodes::connect(servers, options, &shared).await?;
         let (response_timeout, replication) = (options.response_timeout, options.replication());
         let (name, changes) = (servers.name().into(), shared.changes());
-        Ok((Self { nodes, name, changes, response_timeout, replication }, keeper))
+        let many_slots = Arc::default();
+        Ok((Self { nodes, name, changes, response_timeout, replication, many_slots }, keeper))
     }
 
     pub(crate) fn node(&self) -> &str {
@@ -175,9 +186,13 @@ impl Connection {
         self.nodes.is_cluster()
     }
 
-    /// What is asked for in one request has to be of one slot: 0 where there are none.
+    /// What is asked for in one request has to be of one slot: 0 where there are none. One server may stand for the nodes of a
+    /// cluster, which shows once it has refused a request.
     pub(crate) fn slot(&self, record: &str) -> u16 {
-        if self.nodes.is_cluster() { keys::slot(record) } else { 0 }
+        match self.nodes.is_cluster() || self.many_slots.load(Ordering::Relaxed) {
+            true => keys::slot(record),
+            false => 0,
+        }
     }
 
     /// Since when the server has lost nothing, as far as can be told, if it is in that life of its data.
@@ -349,6 +364,9 @@ impl Connection {
                     by_source = true;
                 }
                 Meaning::Refused { code, message } if !request.outlasts(&code) => {
+                    if code == CROSSED && !self.many_slots.swap(true, Ordering::Relaxed) {
+                        info!(%node, "the server has slots: requests for several locks are of one slot each from now on");
+                    }
                     return fail(Cause::Refused { code, message });
                 }
                 Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {

@@ -12,6 +12,7 @@ use crate::sync::task::{self, JoinHandle};
 use crate::sync::{select, time};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
+use tracing::warn;
 
 /// A connection that ends with its socket. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -22,9 +23,14 @@ pub(super) struct Link {
     sharded: bool,
 }
 
-/// A new one, the server at its end, and the task that drives it.
-pub(super) async fn open(address: &Address, options: &Options) -> Result<(Link, Server, JoinHandle<()>)> {
-    open_until(Moment::now() + options.connect_timeout, address, options).await
+/// A new one, the server at its end, and the task that drives it. `probing` says whether to find out which ways around Lua there
+/// are, and is false from then on if the connection died of that: scripts only, then.
+pub(super) async fn open(
+    address: &Address,
+    options: &Options,
+    probing: &mut bool,
+) -> Result<(Link, Server, JoinHandle<()>)> {
+    open_until(Moment::now() + options.connect_timeout, address, options, probing).await
 }
 
 /// The same within a time that others have used a part of.
@@ -32,27 +38,43 @@ pub(super) async fn open_until(
     until: Moment,
     address: &Address,
     options: &Options,
+    probing: &mut bool,
 ) -> Result<(Link, Server, JoinHandle<()>)> {
     let sharded = options.sharded == Some(true);
-    let (connection, mut driver) = address.open(until, options).await?;
-    let meeting = async {
-        let server = server::meet(connection.clone(), address.node(), until, options.connect_timeout).await?;
-        let nobody = keys::nobodys();
-        let probing = Shortcuts::probe(connection.clone(), &nobody, sharded);
-        let shortcuts = time::timeout(until.remaining(), probing).await.unwrap_or_default();
-        if !server.logs_ends {
-            shortcuts.without_restore();
-        }
-        Ok::<_, Error>((server, shortcuts))
-    };
-    let (server, shortcuts) = select! {
-        met = meeting => met?,
-        () = &mut driver => {
-            let (phase, node) = (Phase::Connect, address.node().to_owned());
-            return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
-        }
-    };
-    Ok((Link { connection, shortcuts, sharded }, server, task::spawn(driver)))
+    loop {
+        let (connection, mut driver) = address.open(until, options).await?;
+        let meeting = server::meet(connection.clone(), address.node(), until, options.connect_timeout);
+        let server = select! {
+            met = meeting => met?,
+            () = &mut driver => {
+                let (phase, node) = (Phase::Connect, address.node().to_owned());
+                return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
+            }
+        };
+        let shortcuts = if *probing {
+            let nobody = keys::nobodys();
+            let probe = Shortcuts::probe(connection.clone(), &nobody, sharded);
+            let probed = select! {
+                probed = time::timeout(until.remaining(), probe) => probed.unwrap_or_else(|_| Ok(Shortcuts::default())).ok(),
+                () = &mut driver => None,
+            };
+            let Some(shortcuts) = probed else {
+                warn!(
+                    node = address.node(),
+                    "the server ended the connection when it was asked what it can do without scripts: scripts only"
+                );
+                *probing = false;
+                continue;
+            };
+            if !server.logs_ends {
+                shortcuts.without_restore();
+            }
+            shortcuts
+        } else {
+            Shortcuts::default()
+        };
+        return Ok((Link { connection, shortcuts, sharded }, server, task::spawn(driver)));
+    }
 }
 
 impl Link {

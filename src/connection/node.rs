@@ -4,7 +4,7 @@
 
 use super::finder::Finder;
 use super::link::{self, Link};
-use super::replicas::{Replicas, Seen};
+use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
 use super::{Address, Backoff};
 use crate::clock::Moment;
@@ -99,11 +99,18 @@ pub(super) struct Shared {
     numbers: Arc<AtomicU64>,
     changes: watch::Sender<()>,
     seen: Seen,
+    /// That replicas can't be asked for was said.
+    pub warned: Arc<AtomicBool>,
 }
 
 impl Shared {
     pub(super) fn new() -> Self {
-        Self { numbers: Arc::new(AtomicU64::new(1)), changes: watch::Sender::new(()), seen: Seen::default() }
+        Self {
+            numbers: Arc::new(AtomicU64::new(1)),
+            changes: watch::Sender::new(()),
+            seen: Seen::default(),
+            warned: Arc::default(),
+        }
     }
 
     pub(super) fn changed(&self) {
@@ -177,6 +184,8 @@ struct Supervisor {
     since: Moment,
     /// It may not have all that another had before, however long it has been running.
     heir: bool,
+    /// No connection has died of the probe for ways around Lua yet.
+    probing: bool,
 }
 
 /// A connection that is up, and the task that drives it.
@@ -214,6 +223,7 @@ impl Supervisor {
             met: None,
             since: Moment::now(),
             heir: false,
+            probing: true,
         }
     }
 
@@ -298,7 +308,8 @@ impl Supervisor {
     async fn open(&mut self) -> Result<Up> {
         let until = Moment::now() + self.options.connect_timeout;
         let address = self.finder.find_until(until, &self.options).await?;
-        let (link, server, driver) = link::open_until(until, &address, &self.options).await?;
+        let (link, server, driver) =
+            link::open_until(until, &address, &self.options, &mut self.probing).await?;
         if let Some(master) = server.master {
             driver.abort();
             let (phase, node, code) = (Phase::Connect, address.node().to_owned(), "READONLY".to_owned());
@@ -309,13 +320,31 @@ impl Supervisor {
                 message: format!("it is a replica of {master}"),
             });
         }
-        Ok(self.met(&address, link, server, driver))
+        let until = Moment::now() + self.options.connect_timeout;
+        let (connection, warned) = (link.connection.clone(), &self.shared.warned);
+        match replicas::tell(connection, address.node(), &self.options, until, warned).await {
+            Ok(tell) => {
+                let seen = self.shared.seen.clone();
+                let run_id = server.run_id.clone();
+                let replicas = Replicas::new(address.clone(), run_id, &self.options, seen, tell);
+                Ok(self.met(&address, link, server, driver, replicas))
+            }
+            Err(error) => {
+                driver.abort();
+                Err(error)
+            }
+        }
     }
 
-    fn met(&mut self, address: &Address, link: Link, server: Server, driver: JoinHandle<()>) -> Up {
+    fn met(
+        &mut self,
+        address: &Address,
+        link: Link,
+        server: Server,
+        driver: JoinHandle<()>,
+        replicas: Arc<Replicas>,
+    ) -> Up {
         let known = server.run_id.is_some();
-        let seen = self.shared.seen.clone();
-        let replicas = Replicas::new(address.clone(), server.run_id.clone(), &self.options, seen);
         let life = match &self.met {
             None => {
                 self.since = if self.heir { Moment::now() } else { Moment::now() - server.uptime };

@@ -6,6 +6,7 @@
 
 use super::{Address, Meaning, link, meaning, told};
 use crate::clock::Moment;
+use crate::error::{Error, Phase, Result};
 use crate::options::{Options, Replication, millis};
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard, time};
@@ -13,9 +14,11 @@ use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tracing::warn;
 
 /// The replicas of one server, by one connection's reckoning.
 pub(super) struct Replicas {
@@ -24,7 +27,58 @@ pub(super) struct Replicas {
     run_id: Option<String>,
     options: Options,
     seen: Seen,
+    /// See [`tell`].
+    tell: bool,
     waiting: Mutex<Waiting>,
+}
+
+/// Whether the server at the other end of `connection` tells what its replicas have. Where it does not, and nobody asks for a
+/// number of them, that is a warning; once, as `warned` says.
+///
+/// # Errors
+/// [`Error::Refused`] where it does not, and a number of replicas is asked for.
+pub(super) async fn tell(
+    mut connection: MultiplexedConnection,
+    node: &str,
+    options: &Options,
+    until: Moment,
+    warned: &AtomicBool,
+) -> Result<bool> {
+    if options.replication().is_off() {
+        return Ok(true);
+    }
+    let mut tries = redis::pipe();
+    tries.cmd("ROLE").cmd("WAIT").arg(0).arg(1);
+    let trying = time::timeout(until.remaining(), connection.send_packed_commands(&tries, 0, 2));
+    // Without an answer it is asked when it matters.
+    let Ok(Ok(answers)) = trying.await else { return Ok(true) };
+    let refused = ["ROLE", "WAIT"].into_iter().zip(answers).find_map(|(command, answer)| {
+        let Value::ServerError(error) = answer else { return None };
+        match meaning(&error.into()) {
+            // It may become a master, and knows the command.
+            Meaning::Refused { message, .. } if message.contains("replica instances") => None,
+            Meaning::Refused { code, message } => Some((command, code, message)),
+            _ => None,
+        }
+    });
+    let Some((command, code, message)) = refused else { return Ok(true) };
+    if let Some(replicas) = options.replication().at_least {
+        let message = format!(
+            "{message}: without {command} no lock can be checked with `Replication::at_least({replicas})`; allow the command, \
+             or do without the check by `Replication::at_least(0)`"
+        );
+        return Err(Error::Refused { phase: Phase::Connect, node: node.to_owned(), code, message });
+    }
+    if !warned.swap(true, Ordering::Relaxed) {
+        warn!(
+            node,
+            command,
+            error = message,
+            "acquires are not checked with replicas, and a failover may lose locks: the server refuses the command; if that is \
+             intended, turn the check off by `ClientBuilder::replication(Replication::at_least(0))`"
+        );
+    }
+    Ok(false)
 }
 
 /// When which servers were last seen with a replica, also by connections that have ended since. Cheap to clone.
@@ -80,12 +134,22 @@ pub(super) enum Reached {
 }
 
 impl Replicas {
-    pub(super) fn new(master: Address, run_id: Option<String>, options: &Options, seen: Seen) -> Arc<Self> {
-        Arc::new(Self { master, run_id, options: options.clone(), seen, waiting: Mutex::default() })
+    /// Nobody can be asked unless the server [`tell`]s.
+    pub(super) fn new(
+        master: Address,
+        run_id: Option<String>,
+        options: &Options,
+        seen: Seen,
+        tell: bool,
+    ) -> Arc<Self> {
+        Arc::new(Self { master, run_id, options: options.clone(), seen, tell, waiting: Mutex::default() })
     }
 
     /// Whether enough replicas have what was written before this call. `key` is of no use to anybody.
     pub(super) async fn reached(self: &Arc<Self>, key: Arc<str>) -> Reached {
+        if !self.tell {
+            return Reached::Enough;
+        }
         let (reply, answer) = oneshot::channel();
         let first = {
             let mut waiting = self.waiting();
@@ -144,7 +208,7 @@ impl Replicas {
     }
 
     async fn open(&self) -> Option<Waits> {
-        let (link, server, driver) = link::open(&self.master, &self.options).await.ok()?;
+        let (link, server, driver) = link::open(&self.master, &self.options, &mut false).await.ok()?;
         let link = Waits { connection: link.connection, driver };
         (server.run_id == self.run_id).then_some(link)
     }
@@ -171,10 +235,12 @@ impl Replicas {
             let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
             let mut answers = time::timeout(limit, asking).await.ok()?.ok()?;
             let connected = match answers.pop()? {
+                // Where an offset stands before the replicas differs between servers, and some leave out what is empty.
                 Value::Array(role) => match role.as_slice() {
-                    [Value::BulkString(role), _, Value::Array(replicas)] if role == b"master" => {
-                        replicas.len()
-                    }
+                    [Value::BulkString(role), rest @ ..] if role == b"master" => match rest.last() {
+                        Some(Value::Array(replicas)) => replicas.len(),
+                        _ => 0,
+                    },
                     _ => return None,
                 },
                 _ => return None,

@@ -68,10 +68,12 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
             message,
         });
     }
-    if let Some(policy) = field("maxmemory_policy").filter(|policy| policy.starts_with("allkeys-")) {
+    // A record has an expiry, so a policy that spares keys without one evicts locks all the sooner.
+    if let Some(policy) = field("maxmemory_policy").filter(|policy| *policy != "noeviction") {
         warn!(
             node,
-            policy, "the server may evict the records of locks that are held: use noeviction or volatile-ttl"
+            policy,
+            "the server may evict the records of locks that are held: set maxmemory-policy noeviction"
         );
     }
     let master = (found("role") == Some("slave")).then(|| {

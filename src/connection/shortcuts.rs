@@ -12,6 +12,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::debug;
 
+/// What a server says that will never restore a record.
+const NEVER: [&str; 8] = [
+    "unknown command",
+    "run this command",
+    "permissions to run",
+    "only supports",
+    "not supported",
+    "unsupported",
+    "not allowed",
+    "disabled",
+];
+/// The codes of refusals that say nothing of the next key, or of the next moment. (A busy key is an `ERR` to some servers.)
+const PASSING: [&str; 5] = ["BUSYKEY", "WRONGTYPE", "OOM", "MISCONF", "CROSSSLOT"];
+
 /// What is permitted over one connection. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shortcuts(Arc<Permitted>);
@@ -46,14 +60,30 @@ impl DeleteIf {
 
 impl Shortcuts {
     /// Tries the ways without doing anything: an empty transaction, because one that is not permitted would run in
-    /// part; and at `nobody`, a key that there is not, `RESTORE` of what it cannot read, and what deletes nothing.
-    pub(super) async fn probe(mut connection: MultiplexedConnection, nobody: &str, sharded: bool) -> Self {
+    /// part; and at `nobody`, a key that there is not, `RESTORE` of a record with a wrong checksum, and what deletes nothing.
+    ///
+    /// # Errors
+    /// If the connection ended in the midst of it.
+    pub(super) async fn probe(
+        mut connection: MultiplexedConnection,
+        nobody: &str,
+        sharded: bool,
+    ) -> Result<Self, RedisError> {
         let mut tries = redis::pipe();
-        tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(0).arg("");
+        // Of the kind that is meant, so that a server that can't restore that says so. One that reads it all the same has the
+        // key for a millisecond.
+        let mut payload = dump::held_once(nobody);
+        payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
+        tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(1).arg(payload);
         DeleteIf::DelIfEq.put(&mut tries, nobody, "");
         DeleteIf::DelEx.put(&mut tries, nobody, "");
-        let replies = connection.send_packed_commands(&tries, 0, 5).await.unwrap_or_default();
-        let [multi, exec, restore, del_if_eq, del_ex] = replies.as_slice() else { return Self::default() };
+        let replies = match connection.send_packed_commands(&tries, 0, 5).await {
+            Err(error) if error.is_unrecoverable_error() => return Err(error),
+            replies => replies.unwrap_or_default(),
+        };
+        let [multi, exec, restore, del_if_eq, del_ex] = replies.as_slice() else {
+            return Ok(Self::default());
+        };
         let delete_if = match (del_if_eq, del_ex) {
             (Value::Int(_), _) => Some(DeleteIf::DelIfEq),
             (_, Value::Int(_)) => Some(DeleteIf::DelEx),
@@ -61,20 +91,18 @@ impl Shortcuts {
         };
         let transactions = [multi, exec].iter().all(|reply| !matches!(reply, Value::ServerError(_)));
         // One that may not use this key may still use others.
-        let refused = |error: &str| {
-            ["unknown command", "run this command", "permissions to run"].iter().any(|no| error.contains(no))
-        };
+        let refused = |error: &str| NEVER.iter().any(|no| error.contains(no));
         let restore = match restore {
             Value::ServerError(error) => !refused(&server_text::details(error)),
             _ => false,
         };
-        Self(Arc::new(Permitted {
+        Ok(Self(Arc::new(Permitted {
             restore: restore.into(),
             set: true.into(),
             transactions: transactions.into(),
             delete_if,
             publish: if sharded { "SPUBLISH" } else { "PUBLISH" },
-        }))
+        })))
     }
 
     /// `RESTORE` is not to be used here, whatever the user may do.
@@ -155,14 +183,16 @@ impl Shortcuts {
         }
     }
 
-    /// A refusal that is not of the moment is final.
+    /// A refusal is final, unless it is of the moment or of this key.
     fn refused(&self, permitted: &AtomicBool, error: RedisError) -> Result<Option<Reply>, RedisError> {
-        let code = match meaning(&error) {
+        let passing = match meaning(&error) {
             Meaning::Unknown { .. } | Meaning::Elsewhere(_) => return Err(error),
-            Meaning::Refused { code, .. } => code,
+            Meaning::Refused { code, message } => {
+                PASSING.contains(&code.as_str()) || message.contains("already exists")
+            }
             Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
         };
-        if (code == "NOPERM" || code == "ERR") && permitted.swap(false, Ordering::Relaxed) {
+        if !passing && permitted.swap(false, Ordering::Relaxed) {
             debug!(error = server_text::of_error(&error), "no way around Lua here: scripts only");
         }
         Ok(None)

@@ -4,7 +4,7 @@ use crate::support::cluster::{Cluster, modes, say, slot};
 use crate::support::contender::Party;
 use crate::support::kind::{Kind, in_time};
 use crate::support::{Server, eventually, median};
-use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LossReason, Owner};
+use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LockGuard, LossReason, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -433,4 +433,72 @@ async fn a_node_of_a_cluster_is_no_server_of_its_own() {
     // One that is there is enough.
     let url = cluster.url().replace("://", "://127.0.0.1:1,");
     Client::connect(url).await.unwrap();
+}
+
+/// One address for all slots, as a proxy in front of shards has it: batches are of one slot each, and after the first refusal
+/// from the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn holds_at_one_endpoint_of_many_slots_are_renewed() {
+    const HOLDS: usize = 40;
+    let cluster = Cluster::start(1, 0);
+    let server = &cluster.masters[0];
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(1500)).connect(server.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for n in 0..HOLDS {
+        // Pairs share a slot.
+        guards.push(client.lock(format!("{n}{{{}}}", n / 2)).lock().await.unwrap());
+    }
+    let crossed = || {
+        let stats: String = redis::cmd("INFO").arg("errorstats").query(&mut server.cli()).unwrap();
+        let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_CROSSSLOT:count="));
+        count.map_or(0, |count| count.trim().parse::<u64>().unwrap())
+    };
+    // Twice: the second time nothing is refused any more.
+    let mut refused = 0;
+    for round in 0..2 {
+        let before: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
+        let mut doubted = false;
+        let renewed = || {
+            doubted |= guards.iter().any(|guard| guard.state() == HoldState::Suspect);
+            let over = |guard: &LockGuard| matches!(guard.state(), HoldState::Lost(_));
+            guards.iter().zip(&before).all(|(guard, before)| over(guard) || guard.deadline() > *before)
+        };
+        eventually(renewed).await;
+        let lost: Vec<_> =
+            guards.iter().map(|guard| guard.state()).filter(|state| *state != HoldState::Held).collect();
+        assert!(lost.is_empty(), "{} of {HOLDS} holds: {:?}", lost.len(), lost[0]);
+        assert!(!doubted, "a batch that was refused was not sent by slot at once");
+        if round == 0 {
+            refused = crossed();
+            assert!(refused > 0, "no batch was refused");
+        }
+    }
+    assert_eq!(crossed(), refused, "the connection forgets that batches are refused");
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// Locks whose slots other nodes have can't be had at one node: which scheme to use is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_node_of_several_tells_how_to_name_the_cluster() {
+    let cluster = Cluster::start(2, 0);
+    let client = Client::connect(cluster.masters[0].url()).await.unwrap();
+    let names = || (0..).map(|n| format!("n{n}"));
+    let (here, there) = (
+        names().find(|name| cluster.master_of(name) == 0).unwrap(),
+        names().find(|name| cluster.master_of(name) == 1).unwrap(),
+    );
+    client.lock(&here).lock().await.unwrap().unlock().await.unwrap();
+    let errors = [
+        client.lock(&there).lock().await.unwrap_err(),
+        client.fair_lock(&there).try_lock().await.unwrap_err(),
+        client.semaphore(&there).try_acquire().await.unwrap_err(),
+        client.lock(&there).is_locked().await.unwrap_err(),
+    ];
+    for error in errors {
+        assert_eq!(error.code(), Some("MOVED"), "{error}");
+        assert!(error.to_string().contains("redis-cluster://"), "{error}");
+    }
 }

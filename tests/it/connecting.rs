@@ -4,7 +4,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::kind::{Kind, nothing_is_left};
-use crate::support::{CANARY, Server, eventually, shows_no_canary, subscribers};
+use crate::support::{CANARY, Log, Server, eventually, shows_no_canary, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -482,5 +482,30 @@ async fn of_replicated_servers_the_master_is_found_and_followed() {
     ] {
         let misuse = builder().connect(bad).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{bad}: {misuse:?}");
+    }
+}
+
+/// Records have an expiry, so that every policy that evicts at all may evict them. Of one thread, because it reads the log.
+#[tokio::test]
+async fn every_policy_that_may_evict_a_lock_is_warned_of() {
+    let server = Server::start();
+    for policy in [
+        "noeviction",
+        "volatile-ttl",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+    ] {
+        server.configure("maxmemory-policy", policy);
+        let log = Log::start();
+        Client::connect(server.url()).await.unwrap();
+        let warnings = log.lines("evict the records");
+        assert_eq!(warnings.len(), usize::from(policy != "noeviction"), "{policy}: {warnings:?}");
+        assert!(
+            warnings.iter().all(|line| line.contains(policy) && line.contains("maxmemory-policy noeviction"))
+        );
     }
 }

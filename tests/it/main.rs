@@ -40,6 +40,7 @@ mod permissions;
 mod permits_beside_java;
 mod permits_interop;
 mod pipelined;
+mod products;
 mod red_lock;
 mod replication;
 mod schedules;

@@ -2,14 +2,96 @@
 
 use crate::support::group::Group;
 use crate::support::kind::{in_time, of_kinds};
-use crate::support::{Java, Server, eventually, since, subscribers};
-use redisson_lock::{Client, Error, Replication};
+use crate::support::product::{Behind, DRAGONFLY, Imitation, Product, Rule};
+use crate::support::{Java, Log, Server, eventually, since, subscribers};
+use redisson_lock::{Client, Error, Phase, Replication};
 use std::time::{Duration, Instant};
 
 const WITHIN: Duration = Duration::from_millis(300);
 
 async fn checking(server: &Server, replication: Replication) -> Client {
     Client::builder().replication(replication.within(WITHIN)).connect(server.url()).await.unwrap()
+}
+
+const NO_ROLE: &str = "-ERR unknown command 'ROLE'";
+const NO_WAIT: &str = "-NOPERM this user has no permissions to run the 'wait' command";
+
+/// Found by sentinels, or as a cluster.
+async fn urls(server: &mut Imitation) -> [String; 2] {
+    [server.sentinel().await, server.url("redis-cluster")]
+}
+
+/// Of one thread, because it reads the log.
+#[tokio::test]
+async fn where_replicas_cannot_be_asked_for_the_default_goes_on_with_one_warning() {
+    const ROLE: &[Rule] = &[Rule::Answer("role", NO_ROLE)];
+    const WAIT: &[Rule] = &[Rule::Answer("wait", NO_WAIT)];
+    const BOTH: &[Rule] = &[Rule::Answer("role", NO_ROLE), Rule::Answer("wait", NO_WAIT)];
+    for (rules, missing) in [(ROLE, "ROLE"), (WAIT, "WAIT"), (BOTH, "ROLE")] {
+        let mut server = Imitation::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
+        for url in urls(&mut server).await {
+            let log = Log::start();
+            let client = Client::connect(&url).await.unwrap();
+            client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+            let before = server.connections();
+            server.cut();
+            eventually_renewed(&server, before, &client).await;
+            let warnings = log.lines("replica");
+            assert_eq!(warnings.len(), 1, "{url} without {missing}: {warnings:?}");
+            assert!(warnings[0].contains("ClientBuilder::replication"), "{warnings:?}");
+            assert!(warnings[0].contains(missing), "{warnings:?}");
+            client.close().await;
+        }
+    }
+}
+
+/// On a new connection.
+async fn eventually_renewed(server: &Imitation, before: usize, client: &Client) {
+    while server.connections() == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_replicas_cannot_be_asked_for_a_number_of_them_is_refused_at_connect() {
+    const ROLE: &[Rule] = &[Rule::Answer("role", NO_ROLE)];
+    const WAIT: &[Rule] = &[Rule::Answer("wait", NO_WAIT)];
+    for (rules, missing, code) in [(ROLE, "ROLE", "ERR"), (WAIT, "WAIT", "NOPERM")] {
+        let mut server = Imitation::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
+        let [sentinels, cluster] = urls(&mut server).await;
+        for url in [sentinels, cluster, server.url("redis")] {
+            let started = Instant::now();
+            let connecting = Client::builder().replication(Replication::at_least(1)).connect(&url);
+            let error = connecting.await.expect_err(&url);
+            assert!(matches!(error, Error::Refused { phase: Phase::Connect, .. }), "{url}: {error:?}");
+            assert_eq!(error.code(), Some(code), "{error}");
+            let text = error.to_string();
+            assert!(text.contains(missing) && text.contains("Replication::at_least"), "{text}");
+            assert!(started.elapsed() < Duration::from_secs(3), "{url}: {:?}", started.elapsed());
+        }
+    }
+}
+
+/// Not every server that can be asked gives a master's role in three parts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_role_of_two_parts_is_understood() {
+    const KVROCKS: Product = Product {
+        name: "an offset alone",
+        behind: Behind::OneServer,
+        rules: &[Rule::Role("*2\r\n$6\r\nmaster\r\n$1\r\n0\r\n")],
+    };
+    for product in [DRAGONFLY, KVROCKS] {
+        let mut server = Imitation::start(product).await;
+        let client = Client::connect(server.sentinel().await).await.unwrap();
+        client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+        let two = Client::builder().replication(Replication::at_least(1).within(WITHIN));
+        let client = two.connect(server.url("redis")).await.unwrap();
+        match client.lock("n").lock().await {
+            Err(Error::NotReplicated { acknowledged: 0, needed: 1, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 fn exists(server: &Server, key: &str) -> bool {
@@ -72,6 +154,8 @@ async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
 async fn nothing_is_written_for_replicas_where_there_are_none() {
     let master = Server::start();
     let client = checking(&master, Replication::any()).await;
+    // A client that connects asks for none with WAIT, to find out whether it may.
+    master.commandstats_reset();
     let lock = client.lock("orders");
     for _ in 0..3 {
         lock.lock().await.unwrap().unlock().await.unwrap();

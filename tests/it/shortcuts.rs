@@ -4,7 +4,8 @@
 #[path = "../../src/dump.rs"]
 mod dump;
 
-use crate::support::Server;
+use crate::support::product::{Behind, GARNET, Imitation, KVROCKS, Product, Restored, Rule};
+use crate::support::{Server, eventually};
 use proptest::test_runner::TestRunner;
 use redisson_lock::Client;
 use std::cell::RefCell;
@@ -158,6 +159,66 @@ async fn without_the_servers_version_nothing_is_restored() {
     server.commandstats_reset();
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!((server.calls("restore"), server.calls("multi")), (0, 1));
+}
+
+async fn imitated(rules: &'static [Rule]) -> Imitation {
+    Imitation::start(Product { name: "one rule", behind: Behind::OneServer, rules }).await
+}
+
+async fn lock_and_unlock(client: &Client, times: usize) {
+    for _ in 0..times {
+        client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+/// Whatever of it the server does not bear: the connection is made anew without it, and so is each later one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_dies_of_the_probe_is_made_anew_without_it() {
+    let server = imitated(&[Rule::Restore(|_| Restored::Crashed)]).await;
+    let client = Client::connect(server.url("redis")).await.unwrap();
+    // Each connection begins with a look at the server.
+    assert_eq!((server.asked("info"), server.asked("restore")), (2, 1));
+    lock_and_unlock(&client, 2).await;
+    server.cut();
+    eventually(|| server.asked("info") == 3).await;
+    lock_and_unlock(&client, 2).await;
+    assert_eq!((server.asked("info"), server.asked("restore")), (3, 1));
+}
+
+/// The first byte of the payload is read before its length there.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_probe_has_a_payload_and_finds_out_what_can_be_restored() {
+    let server = Imitation::start(GARNET).await;
+    let client = Client::connect(server.url("redis")).await.unwrap();
+    lock_and_unlock(&client, 3).await;
+    assert_eq!((server.asked("info"), server.asked("restore")), (1, 1), "a round trip for nothing");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_good_is_not_tried_at_each_acquire() {
+    let server = imitated(&[Rule::Restore(|_| Restored::Refused("-NOTIMPLEMENTED come back later"))]).await;
+    let client = Client::connect(server.url("redis")).await.unwrap();
+    lock_and_unlock(&client, 5).await;
+    let tried = server.asked("restore");
+    assert!(tried <= 2, "tried {tried} times");
+}
+
+/// In the words of any server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_key_leaves_the_way_around_lua_open() {
+    for server in [imitated(&[]).await, Imitation::start(KVROCKS).await] {
+        let client = Client::connect(server.url("redis")).await.unwrap();
+        let other = Client::connect(server.url("redis")).await.unwrap();
+        let guard = other.lock("n").lock().await.unwrap();
+        let before = server.asked("restore");
+        let wait = Duration::from_millis(30);
+        assert!(client.lock("n").try_lock_for(wait).await.unwrap().is_none());
+        assert_eq!(server.asked("restore"), before + 1, "{}", server.product.name);
+        guard.unlock().await.unwrap();
+        let before = server.asked("restore");
+        lock_and_unlock(&client, 3).await;
+        assert_eq!(server.asked("restore"), before + 3, "{}", server.product.name);
+    }
 }
 
 fn record(server: &Server) -> HashMap<String, u64> {

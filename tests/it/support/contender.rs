@@ -46,6 +46,11 @@ impl Party {
         vec![Proxy::start(server.port()).await, Proxy::start(server.port()).await]
     }
 
+    /// Of clients that are connected already: as many as the kind needs, the first of them.
+    pub fn of_clients(clients: Vec<Client>) -> Self {
+        Self { clients, _addresses: Vec::new() }
+    }
+
     pub fn join(&mut self, client: Client, address: Proxy) {
         self.clients.push(client);
         self._addresses.push(address);

@@ -570,8 +570,8 @@ async fn read(from: &mut Option<OwnedReadHalf>, unread: &mut Vec<u8>) -> io::Res
     }
 }
 
-/// The length of the first frame of RESP2, when it is there to its end.
-fn frame(bytes: &[u8]) -> Option<usize> {
+/// The length of the first frame of RESP2, when it is there to its end; a map or a push of RESP3, too.
+pub fn frame(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
     let number = || -> i64 {
         let text = std::str::from_utf8(&bytes[1..line - 2]).expect("a length is text");
@@ -583,9 +583,9 @@ fn frame(bytes: &[u8]) -> Option<usize> {
             let end = usize::try_from(number()).map_or(line, |length| line + length + 2);
             (bytes.len() >= end).then_some(end)
         }
-        b'*' => {
+        b'*' | b'>' | b'%' => {
             let mut end = line;
-            for _ in 0..number() {
+            for _ in 0..number() * if bytes[0] == b'%' { 2 } else { 1 } {
                 end += frame(&bytes[end..])?;
             }
             Some(end)
@@ -600,7 +600,7 @@ fn short(words: &Words) -> Vec<String> {
 }
 
 /// The words of a request, which is an array of strings.
-fn words(frame: &[u8]) -> Words {
+pub fn words(frame: &[u8]) -> Words {
     let mut words = Vec::new();
     let line = |at: usize| at + frame[at..].windows(2).position(|end| end == b"\r\n").expect("whole") + 2;
     let mut at = line(0);
