@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, Once};
 use tracing::Level;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
-use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Letters and signs that are the same in a URL, in YAML and in an ACL rule.
 pub const CANARY: &str = "canary-in-a-coal-mine";
@@ -70,12 +69,7 @@ impl Log {
 fn subscriber(
     writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
 ) -> impl tracing::Subscriber + Send + Sync {
-    tracing_subscriber::fmt()
-        .with_max_level(Level::TRACE)
-        .with_span_events(FmtSpan::FULL)
-        .with_ansi(false)
-        .with_writer(writer)
-        .finish()
+    tracing_subscriber::fmt().with_max_level(Level::TRACE).with_ansi(false).with_writer(writer).finish()
 }
 
 struct Searched;
