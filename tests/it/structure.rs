@@ -279,8 +279,9 @@ fn the_tests_that_docs_reliability_names_exist() {
     let named: Vec<_> = text.split('`').filter(|word| word.contains("::")).collect();
     assert!(named.len() > 20, "{named:?}");
     for name in named {
-        let (module, test) = name.split_once("::").unwrap();
-        let source = fs::read_to_string(root.join(format!("tests/it/{module}.rs"))).unwrap_or_default();
+        let (module, test) = name.rsplit_once("::").unwrap();
+        let path = format!("tests/it/{}.rs", module.replace("::", "/"));
+        let source = fs::read_to_string(root.join(path)).unwrap_or_default();
         let is_test =
             |at: usize| source[..at].trim_end_matches(['a', 's', 'y', 'n', 'c', ' ']).ends_with("]\n");
         let found = source.match_indices(&format!("fn {test}()")).any(|(at, _)| is_test(at));
