@@ -56,6 +56,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn abandon(&self, _text: &Arc<str>) -> Option<Request> {
         None
     }
+    /// Refreshes the scores of the waiters `texts` in Redis' queue. Only for kinds that have one.
+    fn keep(&self, _texts: &[Arc<str>]) -> Option<Request> {
+        None
+    }
     /// Frees the record whoever holds it. Only of kinds that have an owner.
     fn force_unlock(&self) -> Option<Request> {
         None

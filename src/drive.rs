@@ -44,6 +44,7 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> session::Driver {
             pause: None,
             listens_until: None,
             returns: false,
+            keep_at: None,
         };
         loop {
             match driver.next() {
@@ -70,6 +71,8 @@ pub(crate) struct Driver {
     pub listens_until: Option<Moment>,
     /// Somebody came to wait while the lock was left to others. The next time the subscription is kept for him.
     returns: bool,
+    /// When to refresh the scores of the waiters in Redis' queue.
+    pub keep_at: Option<Moment>,
 }
 
 /// What to do next.
@@ -89,6 +92,8 @@ enum Action {
     Glance(Arc<dyn Contend>),
     /// Look whether the hold that others wait behind is there still.
     Check,
+    /// Refresh the scores of the waiters in Redis' queue.
+    Keep(Arc<dyn Contend>),
     /// Let the record follow a hold that is ahead of it.
     Follow,
 }
@@ -103,6 +108,7 @@ impl Driver {
             Action::Attempt(attempt) => self.attempt(attempt).await,
             Action::Glance(kind) => self.glance(&kind).await,
             Action::Check => self.check().await,
+            Action::Keep(kind) => self.keep(&kind).await,
             Action::Follow => self.follow().await,
         }
         self
@@ -110,6 +116,7 @@ impl Driver {
 
     async fn wait(&self, until: Moment) {
         in_place::settle().await;
+        let until = self.keep_at.map_or(until, |at| until.min(at));
         self.lane.work().place = None;
         select! {
             () = self.lane.signal.woken() => {}
@@ -186,6 +193,9 @@ impl Driver {
                 return Step::Again;
             }
             return Step::Do(Action::Attempt(Attempt::of(waiter)));
+        }
+        if let Some(kind) = self.keeps(&work, now) {
+            return Step::Do(Action::Keep(kind));
         }
         self.returns |= away.is_some() && !work.waiters.is_empty();
         let Some(first) = work.waiters.front() else {

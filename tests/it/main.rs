@@ -10,6 +10,7 @@ mod configuration;
 mod connecting;
 mod examples;
 mod expirable_semaphores;
+mod fair_queue;
 mod faults;
 mod groups;
 mod interop;
