@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use redisson_lock::{Client, Lock, LockGuard};
+use redisson_lock::{Client, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
+use crate::support::proxy::{Way, Words};
 use crate::support::scripts::{self, FAIR_ACQUIRE};
 use crate::support::{Java, Proxy, Server, eventually, versions};
 
@@ -122,7 +123,8 @@ async fn a_waiter_that_is_first_again_leaves_no_free_lock_to_itself() {
     let ours = queue.owners().remove(0);
     let behind = waits(&other.fair_lock(NAME));
     // The second attempt follows the subscription; then it sleeps.
-    proxy.link(0).await.answered(2, |words| words[0] == b"EVALSHA").await;
+    let asks = |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes());
+    proxy.link(0).await.answered(2, asks).await;
     queue.becomes(2).await;
 
     let mut gone = redis::pipe();
@@ -169,4 +171,117 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     }
     in_time("Java's turn", last).await.unwrap();
     behind.unlock("fair", NAME).await.unwrap();
+}
+
+const RESPONSE: Duration = Duration::from_millis(300);
+
+/// A client behind a proxy, beside a client that holds the lock.
+async fn behind_a_proxy(queue: &Queue) -> (Proxy, Client, LockGuard) {
+    scripts::load(&queue.server);
+    let proxy = Proxy::start(queue.server.port()).await;
+    let client = Client::builder()
+        .response_timeout(RESPONSE)
+        .connect_timeout(RESPONSE)
+        .connect(proxy.url())
+        .await
+        .unwrap();
+    let holder = Client::connect(queue.server.url()).await.unwrap();
+    let guard = holder.fair_lock(NAME).lock().await.unwrap();
+    (proxy, client, guard)
+}
+
+/// Whether a request is the first attempt of a waiter with that owner.
+fn comes(owner: &str) -> impl Fn(&Words) -> bool {
+    move |words| {
+        let is = |at: usize, what: &str| words.get(at).is_some_and(|word| word == what.as_bytes());
+        words[0] == b"EVALSHA" && is(6, owner) && is(9, "1")
+    }
+}
+
+/// An owner has one entry, however many of its tasks wait. The entry keeps its place when the first of them leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_leaves_its_turn_to_another_of_its_owner() {
+    let mut queue = Queue::start();
+    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
+    let leaves = waits(&shared);
+    queue.becomes(1).await;
+    let owner = queue.owners().remove(0);
+    let behind = waits(&client.fair_lock(NAME));
+    eventually(|| queue.owners().len() == 2).await;
+    let stays = waits(&shared);
+    proxy.link(0).await.answered(2, comes(&owner)).await;
+
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    assert_eq!(queue.owners()[0], owner);
+    guard.unlock().await.unwrap();
+    for (who, waiting) in [("the shared owner", stays), ("the one behind", behind)] {
+        in_time(who, waiting).await.unwrap().unlock().await.unwrap();
+    }
+    assert_eq!(queue.owners(), [""; 0]);
+}
+
+/// Everyone behind an orphaned entry waits until it lapses.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_leaves_while_there_is_no_connection_is_removed_later() {
+    let mut queue = Queue::start();
+    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    let lock = client.fair_lock(NAME);
+    let leaves = waits(&lock);
+    queue.becomes(1).await;
+    proxy.darken();
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    // Each takes a response timeout, so the removal has been given up by then.
+    for _ in 0..2 {
+        assert!(lock.try_lock().await.is_err());
+    }
+    assert_eq!(queue.owners().len(), 1);
+    proxy.lighten();
+    eventually(|| queue.owners().is_empty()).await;
+
+    // Closing the client does not wait for it. (The server still knows the subscription of the dead link.)
+    let leaves = waits(&lock);
+    eventually(|| queue.owners().len() == 1).await;
+    proxy.darken();
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    assert!(lock.try_lock().await.is_err());
+    let started = Instant::now();
+    client.close().await;
+    let took = started.elapsed();
+    assert!(took < RESPONSE * 4, "closed after {took:?}");
+    guard.unlock().await.unwrap();
+}
+
+/// A late delivery of the release that clears a text would free a later hold by that text.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_text_is_cleared_waits_by_another() {
+    let mut queue = Queue::start();
+    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
+    let waiting = waits(&lock);
+    queue.becomes(1).await;
+    let text = queue.owners().remove(0);
+    let releases = {
+        let text = text.clone();
+        move |words: &Words| words[0] == b"EVALSHA" && words.len() == 8 && words[6] == text.as_bytes()
+    };
+
+    // An attempt of the same owner goes unanswered, so its text is cleared; and that goes unanswered, too.
+    let link = proxy.link(0).await;
+    link.hold(Way::ToServer);
+    assert!(lock.try_lock().await.is_err());
+    link.asked(1, &releases).await;
+    link.cut_client();
+    proxy.link(2).await.answered(1, &releases).await;
+    guard.unlock().await.unwrap();
+    let guard = in_time("its turn", waiting).await.unwrap();
+    link.pass(Way::ToServer);
+    link.answered(1, &releases).await;
+    assert_eq!(queue.run::<Vec<String>>(&format!("HKEYS {NAME}")), [guard.owner()]);
+    assert_ne!(guard.owner(), text);
+    guard.unlock().await.unwrap();
+    eventually(|| queue.owners().is_empty()).await;
 }
