@@ -13,6 +13,22 @@
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local allowance = tonumber(ARGV[3])
+
+-- The list alone decides who is in the queue: an eviction may remove the list and leave the timeouts.
+local score = ARGV[4] ~= '0' and tonumber(redis.call('zscore', KEYS[3], ARGV[1]))
+local stands = score and redis.call('lindex', KEYS[2], 0) == ARGV[1]
+if score and not stands then
+    for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
+        stands = stands or owner == ARGV[1]
+    end
+end
+if ARGV[4] == '2' and not stands and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    -- It was first and taken for gone. Put it back before the head is computed, or the entry behind it would hold it up.
+    redis.call('lrem', KEYS[2], 0, ARGV[1])
+    redis.call('lpush', KEYS[2], ARGV[1])
+    stands = true
+end
+
 local head, due
 while true do
     head = redis.call('lindex', KEYS[2], 0)
@@ -47,6 +63,8 @@ if ttl == -2 and (not head or head == ARGV[1]) then
             local score = math.max(others[i + 1] - allowance, math.min(others[i + 1], now + allowance))
             redis.call('zadd', KEYS[3], string.format('%.0f', score), others[i])
         end
+    elseif score then
+        redis.call('zrem', KEYS[3], ARGV[1])
     end
     return 1
 end
@@ -66,21 +84,14 @@ end
 if ARGV[4] ~= '0' then
     -- When the lock, or the one before, counts as gone.
     local before = now + math.max(ttl, 0)
-    local score = tonumber(redis.call('zscore', KEYS[3], ARGV[1]))
-    if score then
-        if head ~= ARGV[1] then
-            before = due
-        end
-    elseif ARGV[4] == '1' then
+    if not stands then
         -- Of all, not only of the last: clients may reckon with unlike allowances.
         local last = redis.call('zrange', KEYS[3], -1, -1, 'withscores')
         before = last[2] and math.max(tonumber(last[2]), before) or before
         redis.call('lrem', KEYS[2], 0, ARGV[1])
         redis.call('rpush', KEYS[2], ARGV[1])
-    else
-        -- It was first, and taken for gone.
-        redis.call('lrem', KEYS[2], 0, ARGV[1])
-        redis.call('lpush', KEYS[2], ARGV[1])
+    elseif head ~= ARGV[1] then
+        before = due
     end
     if not score or score < before + allowance then
         redis.call('zadd', KEYS[3], string.format('%.0f', before + allowance), ARGV[1])

@@ -136,9 +136,18 @@ impl Driver {
         if *once || !kind.manner().queued {
             return (text(), Waiting::No);
         }
-        // From here on its place is left by `Work::leave`, wherever the request has come to.
-        let text = waiter.text.get_or_insert_with(text).clone();
-        (text, if waiter.queued { Waiting::Queued } else { Waiting::New })
+        if let Some(text) = &waiter.text {
+            return (text.clone(), if waiter.queued { Waiting::Queued } else { Waiting::New });
+        }
+        let text = text();
+        let same = work.waiters.iter().filter(|waiter| waiter.text.as_ref() == Some(&text));
+        let turn = same.map(|waiter| waiter.turn).min();
+        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
+            // From here on its place is left by `Work::leave`, wherever the request has come to.
+            waiter.text = Some(text.clone());
+            waiter.turn = turn.unwrap_or(waiter.turn);
+        }
+        (text, Waiting::New)
     }
 
     fn attempted(
@@ -207,7 +216,7 @@ impl Driver {
         if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
             waiter.queued = waiter.text.is_some();
         }
-        let first = work.waiters.front().is_none_or(|first| first.ticket == ticket);
+        let first = work.first().is_none_or(|first| first.ticket == ticket);
         drop(work);
         if first || !kind.manner().queued {
             self.busy(&kind, before, ttl);
@@ -331,6 +340,10 @@ impl Driver {
         for &ticket in tickets {
             let mut work = self.lane.work();
             let waiter = work.take(ticket);
+            if let Some(waiter) = waiter.as_ref().filter(|waiter| waiter.text.as_ref() != Some(&hold.text)) {
+                // A re-entry: it waited by a text of its own.
+                work.vacate(waiter);
+            }
             if let Some(current) = &mut work.current {
                 // Of a kind that is shared there is none.
                 current.levels += 1;
@@ -347,7 +360,7 @@ impl Driver {
     }
 
     pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
-        let waiter = self.lane.work().take(ticket);
+        let waiter = self.lane.work().leave(ticket);
         if let Some(waiter) = waiter {
             let _ = waiter.reply.send(outcome);
         }

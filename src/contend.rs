@@ -60,6 +60,10 @@ pub(crate) trait Contend: Send + Sync + 'static {
     fn abandon(&self, _text: &Arc<str>) -> Option<Request> {
         None
     }
+    /// Refreshes the scores of the waiters `texts` in Redis' queue. Only for kinds that have one.
+    fn keep(&self, _texts: &[Arc<str>]) -> Option<Request> {
+        None
+    }
     /// Frees the record whoever holds it. Only of kinds that have an owner.
     fn force_unlock(&self) -> Option<Request> {
         None
@@ -120,7 +124,7 @@ impl fmt::Debug for dyn Contend {
 impl dyn Contend {
     /// Whether a hold of this one may be handed on to a waiter of `other`, who is at the same lane.
     pub(crate) fn passes_to(&self, other: &dyn Contend) -> bool {
-        self.manner().handed_on && std::ptr::eq(self.manner(), other.manner())
+        self.manner().passes_to(other.manner())
     }
 }
 
@@ -146,7 +150,7 @@ pub(crate) enum Waiting {
 }
 
 /// How a kind behaves.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Manner {
     /// As its users call it.
     pub name: &'static str,
@@ -203,9 +207,29 @@ impl Manner {
         renewal: Renewal::Lock,
         kept_up: false,
     };
+
+    /// By value: one constant may have several addresses.
+    fn passes_to(&self, other: &Self) -> bool {
+        self.handed_on && self == other
+    }
 }
 
 /// What an owner is told who would have to wait for himself.
 pub(crate) fn would_deadlock(kind: &dyn Contend) -> Error {
     Error::WouldDeadlock { name: kind.record().to_string(), kind: kind.manner().name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_passes_to_equal_manners_at_any_address() {
+        static COPY: Manner = Manner::REENTRANT;
+        static OTHER: Manner = Manner { name: "other", ..Manner::REENTRANT };
+        static KEPT: Manner = Manner { handed_on: false, ..Manner::REENTRANT };
+        assert!(Manner::REENTRANT.passes_to(&COPY));
+        assert!(!Manner::REENTRANT.passes_to(&OTHER));
+        assert!(!KEPT.passes_to(&KEPT));
+    }
 }

@@ -22,9 +22,11 @@ use crate::lane::{Current, Lane, Outcome, Release, Work};
 use crate::options::Lease;
 use crate::others::{Pause, Told};
 use crate::pubsub::Subscription;
+use crate::release::Leaving;
 use crate::session::{self, Session};
 use crate::sync::{MutexGuard, select, time};
 use crate::wakeup::Mark;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +46,9 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> session::Driver {
             pause: None,
             listens_until: None,
             returns: false,
+            keep_at: None,
+            leaving: VecDeque::new(),
+            leave_at: Moment::now(),
         };
         loop {
             match driver.next() {
@@ -70,6 +75,11 @@ pub(crate) struct Driver {
     pub listens_until: Option<Moment>,
     /// Somebody came to wait while the lock was left to others. The next time the subscription is kept for him.
     returns: bool,
+    /// When to refresh the scores of the waiters in Redis' queue.
+    pub keep_at: Option<Moment>,
+    /// Removals from Redis' queue that got no answer yet, and when to retry them if there is a connection.
+    pub leaving: VecDeque<Leaving>,
+    pub leave_at: Moment,
 }
 
 /// What to do next.
@@ -84,11 +94,14 @@ enum Step {
 /// What the server has a part in.
 enum Action {
     Release(Release),
+    Leave(Leaving),
     Reenter(Vec<(u64, Lease)>),
     Attempt(Attempt),
     Glance(Arc<dyn Contend>),
     /// Look whether the hold that others wait behind is there still.
     Check,
+    /// Refresh the scores of the waiters in Redis' queue.
+    Keep(Arc<dyn Contend>),
     /// Let the record follow a hold that is ahead of it.
     Follow,
 }
@@ -98,11 +111,13 @@ impl Driver {
         match action {
             Action::Release(Release::Level(level)) => self.release(level).await,
             Action::Release(Release::Text(kind, text, until)) => self.clear(&kind, &text, until).await,
-            Action::Release(Release::Place(kind, text)) => self.leave_queue(&kind, &text).await,
+            Action::Release(Release::Place(kind, text)) => self.leave_queue(Leaving::new(kind, text)).await,
+            Action::Leave(leaving) => self.leave_queue(leaving).await,
             Action::Reenter(waiters) => self.reenter(waiters).await,
             Action::Attempt(attempt) => self.attempt(attempt).await,
             Action::Glance(kind) => self.glance(&kind).await,
             Action::Check => self.check().await,
+            Action::Keep(kind) => self.keep(&kind).await,
             Action::Follow => self.follow().await,
         }
         self
@@ -110,10 +125,33 @@ impl Driver {
 
     async fn wait(&self, until: Moment) {
         in_place::settle().await;
+        let until = self.keep_at.map_or(until, |at| until.min(at));
         self.lane.work().place = None;
-        select! {
-            () = self.lane.signal.woken() => {}
-            () = time::sleep(until.remaining()) => {}
+        let woken = async {
+            select! {
+                () = self.lane.signal.woken() => {}
+                () = time::sleep(until.remaining()) => {}
+            }
+        };
+        if self.leaving.is_empty() {
+            return woken.await;
+        }
+        // Boxed, because most drivers never wait for this.
+        Box::pin(async {
+            select! {
+                () = woken => {}
+                () = self.may_leave() => {}
+            }
+        })
+        .await;
+    }
+
+    /// Ends when removals from Redis' queue may be retried.
+    async fn may_leave(&self) {
+        time::sleep(self.leave_at.remaining()).await;
+        let mut connection = self.session.connection.clone();
+        while !connection.is_up(&self.lane.record) {
+            connection.changed().await;
         }
     }
 
@@ -129,7 +167,15 @@ impl Driver {
         }
         let hold = work.current.as_ref().map(|current| current.hold.clone());
         let behind = work.current.as_ref().and_then(|current| current.behind.as_ref());
-        if work.waiters.is_empty() && work.releases.is_empty() && self.pause.is_none() && behind.is_none() {
+        if self.session.is_closed() {
+            self.leaving.clear();
+        }
+        if work.waiters.is_empty()
+            && work.releases.is_empty()
+            && self.pause.is_none()
+            && behind.is_none()
+            && self.leaving.is_empty()
+        {
             return match self.listens_until.filter(|until| hold.is_some() && !until.passed()) {
                 Some(until) => Step::Wait(until),
                 None => self.finish(work),
@@ -157,6 +203,12 @@ impl Driver {
         // What came meanwhile.
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
+        }
+        if now >= self.leave_at
+            && self.session.connection.is_up(&self.lane.record)
+            && let Some(leaving) = self.leaving.pop_front()
+        {
+            return Step::Do(Action::Leave(leaving));
         }
         if let Some(Current { behind: Some(behind), .. }) = &work.current {
             return match behind.again_at {
@@ -187,8 +239,11 @@ impl Driver {
             }
             return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
         }
+        if let Some(kind) = self.keeps(&work, now) {
+            return Step::Do(Action::Keep(kind));
+        }
         self.returns |= away.is_some() && !work.waiters.is_empty();
-        let Some(first) = work.waiters.front() else {
+        let Some(first) = work.first() else {
             if !self.returns {
                 // Others would count it as one who waits.
                 self.subscription = None;
@@ -196,6 +251,7 @@ impl Driver {
             self.told = None;
             return match away {
                 Some(until) => Step::Wait(until),
+                None if !self.leaving.is_empty() => Step::Wait(Moment::FAR),
                 None => self.finish(work),
             };
         };

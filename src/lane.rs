@@ -148,6 +148,9 @@ pub(crate) struct Waiter {
     /// The text under which it waits in Redis, if its kind has a queue there; and whether it is known to be there.
     pub text: Option<Arc<str>>,
     pub queued: bool,
+    /// The ticket that decides its turn. An owner has one entry in Redis' queue, so its waiters share the ticket of the first
+    /// of them.
+    pub turn: u64,
     pub reply: oneshot::Sender<Outcome>,
 }
 
@@ -233,6 +236,7 @@ impl Work {
             attempts: 0,
             text: None,
             queued: false,
+            turn: ticket,
             reply,
         });
         ticket
@@ -276,6 +280,11 @@ impl Work {
             |release: &&Release| matches!(release, Release::Level(level) if Arc::ptr_eq(&level.hold, hold));
         let returned = self.releases.iter().filter(returned).count() as u64;
         (*levels > returned).then(|| hold.clone())
+    }
+
+    /// The waiter that is served and listened for: its turn comes first.
+    pub(crate) fn first(&self) -> Option<&Waiter> {
+        self.waiters.iter().min_by_key(|waiter| (waiter.turn, waiter.ticket))
     }
 
     /// The ticket of the last one who came.
@@ -324,16 +333,37 @@ impl Work {
         queued
     }
 
-    /// The waiter of `ticket`, if it still waited, gives up. Its place in Redis' queue is its owner's, who may wait in it once
-    /// more.
+    /// The waiter of `ticket`, if it still waited, gives up.
     pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.take(ticket)?;
+        self.vacate(&waiter);
+        Some(waiter)
+    }
+
+    /// Gives up the place in Redis' queue of a waiter that was taken out, unless another waiter of its owner shares it.
+    pub(crate) fn vacate(&mut self, waiter: &Waiter) {
         if let Some(text) = &waiter.text
-            && !self.waiters.iter().any(|other| other.text.as_ref() == Some(text))
+            && !self.waits_by(text)
         {
             self.releases.push_back(Release::Place(waiter.kind.clone(), text.clone()));
         }
-        Some(waiter)
+    }
+
+    /// Makes the waiters of `text` queue again under another text. Returns whether there are any.
+    pub(crate) fn wait_anew(&mut self, text: &Arc<str>) -> bool {
+        let mut old = None;
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.text.as_ref() == Some(text)) {
+            (waiter.text, waiter.queued, waiter.turn) = (None, false, waiter.ticket);
+            old.get_or_insert_with(|| waiter.kind.clone());
+        }
+        let waited = old.is_some();
+        self.releases.extend(old.map(|kind| Release::Place(kind, text.clone())));
+        waited
+    }
+
+    /// Whether a waiter uses `text` in Redis' queue.
+    pub(crate) fn waits_by(&self, text: &Arc<str>) -> bool {
+        self.waiters.iter().any(|waiter| waiter.text.as_ref() == Some(text))
     }
 }
 

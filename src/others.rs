@@ -8,13 +8,14 @@ use crate::clock::Moment;
 use crate::contend::{Access, Contend};
 use crate::drive::Driver;
 use crate::error::LossReason;
-use crate::lane::{Busy, Current, Release, Run};
+use crate::lane::{Busy, Current, Release, Run, Work};
 use crate::options::BackOff;
 use crate::owner;
 use crate::script;
 use crate::wakeup::Mark;
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::debug;
 
 /// The least time between two looks at a busy lock, whatever the server said.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
@@ -172,6 +173,34 @@ impl Driver {
             told.holder = Some(holder.owner().to_owned());
         }
         self.told = Some(told);
+    }
+
+    /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
+    pub(crate) fn keeps(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn Contend>> {
+        let Some(queued) = work.waiters.iter().find(|waiter| waiter.queued) else {
+            self.keep_at = None;
+            return None;
+        };
+        // Two refreshes fit into an allowance, because one may go unanswered.
+        let next = now + self.session.options.fair_wait_timeout / 3;
+        let due = *self.keep_at.get_or_insert(next) <= now;
+        if due {
+            self.keep_at = Some(next);
+        }
+        due.then(|| queued.kind.clone())
+    }
+
+    /// Refreshes the scores of all queued waiters. Waiters behind the first of this client, or behind a hold of it, send no
+    /// attempts that would do so.
+    pub(crate) async fn keep(&mut self, kind: &Arc<dyn Contend>) {
+        let texts: Vec<_> = {
+            let work = self.lane.work();
+            let queued = work.waiters.iter().filter(|waiter| waiter.queued);
+            queued.filter_map(|waiter| waiter.text.clone()).collect()
+        };
+        let Some(mut request) = kind.keep(&texts) else { return };
+        let answer = self.session.connection.call(&mut request).await;
+        debug!(lock = ?self.lane.record, waiters = texts.len(), kept = answer.is_ok(), "waiters kept");
     }
 
     /// Looks whether the current hold is there still: a message came, or one may have been missed.

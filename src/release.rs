@@ -19,7 +19,7 @@ use crate::hold::{Begun, Hold, HoldState};
 use crate::lane::{Current, Release, Returned, Run, Waiter, Work};
 use crate::options::{Lease, millis};
 use crate::others::{Pause, Turns};
-use crate::owner::OwnerId;
+use crate::owner::{self, OwnerId};
 use crate::script::{self, HandedOver, Released, Request};
 use crate::session::Session;
 use crate::sync::task;
@@ -61,6 +61,24 @@ struct Heir {
     ticket: u64,
     owner: OwnerId,
     lease: Lease,
+}
+
+/// From an unanswered removal from Redis' queue to the next attempt.
+const LEAVE_AGAIN: Duration = Duration::from_millis(100);
+/// How long a removal is retried: the longest allowance that a client may set.
+const LEAVE_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// A text that is being removed from Redis' queue.
+pub(crate) struct Leaving {
+    kind: Arc<dyn Contend>,
+    text: Arc<str>,
+    until: Moment,
+}
+
+impl Leaving {
+    pub(crate) fn new(kind: Arc<dyn Contend>, text: Arc<str>) -> Self {
+        Self { kind, text, until: Moment::now() + LEAVE_FOR }
+    }
 }
 
 /// A hold that has just begun, and the waiter whose it is: not told yet.
@@ -290,6 +308,12 @@ impl Driver {
         if named.is_some_and(|hold| hold.state().is_live()) {
             return;
         }
+        // A late send of the request below would free a later hold by this text, so no waiter keeps it. The
+        // waiter loses its place in Redis' queue, but only after a request of its owner failed or a hold was lost.
+        if self.lane.work().wait_anew(text) && !owner::is_retired(text, &self.session.id, self.session.era())
+        {
+            self.session.retire_texts();
+        }
         let mut request = kind.undo(text);
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
@@ -300,14 +324,31 @@ impl Driver {
         debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "text released");
     }
 
-    /// Takes a text out of Redis' queue. Whoever is first there without it is told, if the lock is free.
-    pub(crate) async fn leave_queue(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>) {
-        let Some(mut request) = kind.abandon(text) else { return };
-        let answer = self.session.connection.call(&mut request).await;
-        if request.repeated {
-            self.session.retire_texts();
+    /// Removes a text from Redis' queue, unless a waiter uses it again. The script notifies the new head if the lock is free.
+    /// A removal without an answer is retried, because every other client waits behind the entry until it lapses. The lane
+    /// goes on meanwhile.
+    pub(crate) async fn leave_queue(&mut self, leaving: Leaving) {
+        let Leaving { kind, text, until } = &leaving;
+        if self.lane.work().waits_by(text) {
+            return;
         }
-        debug!(lock = ?self.lane.record, owner = %text, left = answer.is_ok(), "left the queue");
+        let Some(mut request) = kind.abandon(text) else { return };
+        // Without a connection only the first removal waits for one, or each would hold up the lane.
+        let waits = self.leaving.is_empty() || self.session.connection.is_up(&self.lane.record);
+        let again = if waits {
+            let answer = self.session.connection.call(&mut request).await;
+            if request.repeated {
+                self.session.retire_texts();
+            }
+            debug!(lock = ?self.lane.record, owner = %text, left = answer.is_ok(), "left the queue");
+            answer.is_err_and(|failure| failure.code().is_none())
+        } else {
+            true
+        };
+        if again && !until.passed() {
+            self.leaving.push_back(leaving);
+            self.leave_at = Moment::now() + LEAVE_AGAIN;
+        }
         // Those behind it may be first now.
         self.told = None;
     }

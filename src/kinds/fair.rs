@@ -74,6 +74,10 @@ impl Contend for Fair {
         Some(script::abandon_fair(&self.keys, text, self.allowance_ms))
     }
 
+    fn keep(&self, texts: &[Arc<str>]) -> Option<Request> {
+        Some(script::keep_fair(&self.keys, texts, self.allowance_ms))
+    }
+
     fn force_unlock(&self) -> Option<Request> {
         Some(script::force_unlock_fair(&self.keys))
     }

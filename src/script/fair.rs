@@ -1,7 +1,8 @@
 //! The requests about a lock with a queue of waiters. Their answers are the reentrant lock's.
 
 use super::{
-    Arg, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_RELEASE, FIRST, Repeat, Request, Script,
+    Arg, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_KEEP, FAIR_RELEASE, FIRST, Repeat, Request,
+    Script,
 };
 use crate::keys::QueueKeys;
 use std::sync::Arc;
@@ -28,6 +29,13 @@ pub(crate) fn abandon_fair(keys: &QueueKeys, owner: &Arc<str>, allowance_ms: u64
         vec![Arg::Text(owner.clone()), Arg::Number(allowance_ms), channel],
         Repeat::Free,
     )
+}
+
+/// Refreshes the scores of the waiters `owners`. It is sent again before long, so it does not wait for a connection.
+pub(crate) fn keep_fair(keys: &QueueKeys, owners: &[Arc<str>], allowance_ms: u64) -> Request {
+    let owners = owners.iter().cloned().map(Arg::Text);
+    let args = [Arg::Number(allowance_ms)].into_iter().chain(owners).collect();
+    about(keys, &FAIR_KEEP, args, Repeat::Afresh)
 }
 
 /// Frees the record whoever holds it. Must not be sent twice.

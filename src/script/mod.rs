@@ -72,6 +72,7 @@ scripts! {
     FAIR_ACQUIRE = "fair_acquire";
     FAIR_RELEASE = "fair_release";
     FAIR_ABANDON = "fair_abandon";
+    FAIR_KEEP = "fair_keep";
     FAIR_FORCE_UNLOCK = "fair_force_unlock";
     WRITE_ACQUIRE = "write_acquire";
     WRITE_RELEASE = "write_release";
@@ -398,6 +399,7 @@ mod tests {
             hand_over(&k, &o, &o, 1, &k),
             hand_over_fenced([&k, &k], &o, &o, [1, 1], &k),
             abandon_fair(&queue, &o, 1),
+            keep_fair(&queue, &[o.clone(), o.clone()], 1),
             force_unlock(&k, &k),
             force_unlock_fair(&queue),
             acquire_write(&rw, &o, 1, &o),

@@ -13,6 +13,7 @@ mod declared_keys;
 mod dropped_guards;
 mod examples;
 mod expirable_semaphores;
+mod fair_queue;
 mod faults;
 mod groups;
 mod hostile;

@@ -9,6 +9,7 @@ pub const RECOUNT: &str = include_str!("../../../lua/lock_recount.lua");
 pub const RELEASE: &str = include_str!("../../../lua/lock_release.lua");
 pub const MOVE: &str = include_str!("../../../lua/lock_move.lua");
 pub const RENEW: &str = include_str!("../../../lua/lock_renew.lua");
+pub const FAIR_ACQUIRE: &str = include_str!("../../../lua/fair_acquire.lua");
 pub const FORCE_UNLOCK: &str = include_str!("../../../lua/lock_force_unlock.lua");
 
 /// Makes all scripts known to the server from the start, so that each is asked for by one request.
