@@ -18,7 +18,7 @@ use crate::pubsub::PubSub;
 use crate::script::{Reply, Request, Undecodable};
 use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::sync::task::AbortHandle;
-use crate::sync::{Handle, Mutex, time};
+use crate::sync::{Handle, Mutex, select, time};
 use crate::watchdog::Watchdog;
 use dashmap::DashMap;
 use std::fmt;
@@ -76,9 +76,14 @@ impl Session {
         session.spawn(
             session.pubsub.clone().serve(session.connection.places(&servers), session.options.clone()),
         );
-        session.spawn(session.watchdog.clone().serve(session.connection.clone()));
-        // Without it nothing would be answered any more, and those who wait would ask again and again.
-        session.spawn(async move { _ = supervisor.await });
+        let renewing = session.watchdog.clone().serve(session.connection.clone());
+        // Without the supervisor no request would be answered any more, and waiters would retry for ever.
+        session.spawn(async move {
+            select! {
+                () = renewing => {}
+                _ = supervisor => {}
+            }
+        });
         Ok(session)
     }
 

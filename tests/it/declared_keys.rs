@@ -26,6 +26,9 @@ const KINDS: [&str; 11] = [
     "count_down_latch",
 ];
 
+/// A waiter of a fair lock keeps its place each third of it.
+const ALLOWANCE: Duration = Duration::from_millis(300);
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_script_uses_a_key_that_it_was_not_given() {
     let mut running = JoinSet::new();
@@ -47,7 +50,10 @@ async fn scripts_of(name: &str) -> BTreeSet<String> {
         names.insert(sha, script);
     }
     let mut monitor = Monitor::start(&server);
-    let builder = || Client::builder().watchdog_timeout(Duration::from_millis(900));
+    let builder = || {
+        let builder = Client::builder().watchdog_timeout(Duration::from_millis(900));
+        builder.fair_lock_wait_timeout(ALLOWANCE)
+    };
     let (one, other) =
         (builder().connect(server.url()).await.unwrap(), builder().connect(server.url()).await.unwrap());
     let used = match name {
@@ -95,9 +101,9 @@ fn sources() -> BTreeMap<String, String> {
 }
 
 async fn use_the_rest(one: &Client, other: &Client) -> Result<(), Error> {
-    // A waiter leaves a queue.
+    // A waiter keeps its place in a queue, and leaves it.
     let guard = one.fair_lock(NAME).lock().await?;
-    assert!(other.fair_lock(NAME).try_lock_for(Duration::from_millis(50)).await?.is_none());
+    assert!(other.fair_lock(NAME).try_lock_for(ALLOWANCE).await?.is_none());
     guard.unlock().await?;
     // Readers beside each other.
     let reads = one.read_write_lock("r").read().clone();

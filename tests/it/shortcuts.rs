@@ -5,7 +5,7 @@
 mod dump;
 
 use crate::support::product::{Behind, GARNET, Imitation, KVROCKS, Product, Restored, Rule};
-use crate::support::{Server, eventually};
+use crate::support::{CANARY, Server, eventually};
 use proptest::test_runner::TestRunner;
 use redisson_lock::Client;
 use std::cell::RefCell;
@@ -152,10 +152,10 @@ async fn ends_while_down(server: &str) {
 async fn without_the_servers_version_nothing_is_restored() {
     let server = Server::unrestricted();
     redis::cmd("ACL")
-        .arg(&["SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"])
+        .arg(&["SETUSER", "app", "on", &format!(">{CANARY}"), "~*", "&*", "+@all", "-info"])
         .exec(&mut server.cli())
         .unwrap();
-    let client = Client::connect(format!("redis://app:secret@{}", server.address())).await.unwrap();
+    let client = Client::connect(format!("redis://app:{CANARY}@{}", server.address())).await.unwrap();
     server.commandstats_reset();
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!((server.calls("restore"), server.calls("multi")), (0, 1));
