@@ -574,6 +574,10 @@ fn a_free_lock_is_taken_by_its_waiters() {
     breaks(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_849)]));
     breaks(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_300, 10_700)]));
     keeps(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_600, 10_850)]));
+    // It may be the turn of a Java thread.
+    let fair = |first: Hold| history(vec![first, Hold { key: "fair:hot", ..after(10_050, 11_000) }], vec![]);
+    breaks(idle_while_wanted, &fair(hold("a", "fair:hot", 10_000, 10_100)));
+    keeps(idle_while_wanted, &fair(java(hold("java", "fair:hot", 10_000, 10_100))));
     // A hold in between, which outlasts the others.
     let mut three = pair(10_050, 11_000);
     three.holds.insert(1, hold("c", "k", 10_150, 10_900));
