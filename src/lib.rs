@@ -1,4 +1,45 @@
-#![doc = include_str!("../README.md")]
+//! Distributed locks that share Redis with Java [Redisson](https://redisson.org): the same records, channels and messages.
+//!
+//! [`Client`] connects and makes the handles. [`Client::mutex`] is the lock for services; its [`LockGuard`] is the owner.
+//! [`Lock`] has the operations that every lock with an owner shares, and describes when its owner is the task.
+//!
+//! ```no_run
+//! use redisson_lock::{Client, Result};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<()> {
+//! let client = Client::connect("redis://127.0.0.1/").await?;
+//! let guard = client.mutex("orders:42").lock().await?;
+//! // The watchdog renews the lease while the guard lives.
+//! guard.unlock().await?; // an error if the hold was lost
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | need | item |
+//! | --- | --- |
+//! | exclusive locks, also fair, fenced, spin, non-reentrant and of groups | the methods of [`Client`] |
+//! | many readers or one writer | [`ReadWriteLock`] |
+//! | several locks as one, a majority of servers | [`MultiLock`], [`RedLock`] |
+//! | counts and gates | [`Semaphore`], [`ExpirableSemaphore`], [`CountDownLatch`] |
+//! | the locks of a map's key | [`MapEntry`] |
+//! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], `Tls` |
+//! | the state of a hold | [`LockGuard`], [`HoldState`], [`LossReason`] |
+//! | threads without a runtime (feature `blocking`, default) | `blocking` |
+//! | `rediss://` URLs (feature `tls`, default) | `Tls` |
+//! | Redisson's configuration file (feature `redisson-config`) | `RedissonConfig` |
+//!
+//! # Guide
+//!
+//! - [Getting started](https://docs.rs/crate/redisson-lock/latest/source/docs/getting-started.md)
+//! - [Choosing a lock](https://docs.rs/crate/redisson-lock/latest/source/docs/choosing-a-lock.md)
+//! - [Interop with Java](https://docs.rs/crate/redisson-lock/latest/source/docs/interop.md)
+//! - [Migrating from Redisson](https://docs.rs/crate/redisson-lock/latest/source/docs/migrating-from-redisson.md)
+//! - [Deployment](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md)
+//! - [Troubleshooting](https://docs.rs/crate/redisson-lock/latest/source/docs/troubleshooting.md)
+//! - [Reliability](https://docs.rs/crate/redisson-lock/latest/source/docs/reliability.md)
+//! - [Performance](https://docs.rs/crate/redisson-lock/latest/source/docs/performance.md)
+
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
@@ -75,3 +116,16 @@ pub use redis;
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 pub use tls::Tls;
+
+/// The programs in the README and in the guide are compiled as tests of the documentation.
+#[cfg(all(doctest, feature = "blocking"))]
+mod guide {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/getting-started.md")]
+    struct GettingStarted;
+    #[doc = include_str!("../docs/choosing-a-lock.md")]
+    struct ChoosingALock;
+    #[doc = include_str!("../docs/migrating-from-redisson.md")]
+    struct Migrating;
+}

@@ -289,7 +289,7 @@ fn the_tests_that_docs_reliability_names_exist() {
     }
 }
 
-/// The README is the crate's documentation, and errors are read where only the package is.
+/// The README, the crate's documentation and errors are read where only the package is.
 #[test]
 fn the_documents_that_the_package_names_are_in_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
