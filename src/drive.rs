@@ -336,7 +336,7 @@ impl Driver {
     }
 
     pub(crate) fn own_subscriptions(&self) -> u64 {
-        u64::from(self.subscription.is_some() && self.lane.signal.is_confirmed())
+        u64::from(self.subscription.as_ref().is_some_and(Subscription::is_confirmed))
     }
 
     pub(crate) fn lost(&self, hold: &Arc<Hold>, reason: LossReason) -> Error {

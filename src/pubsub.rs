@@ -9,6 +9,7 @@ use crate::clock::Moment;
 use crate::connection::{Backoff, Messages, Place, Places, Subscriber, Unsubscribed};
 use crate::error::{Error, Phase};
 use crate::options::Options;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::task::{self, JoinHandle};
 use crate::sync::{Mutex, MutexGuard, select, time};
 use crate::wakeup::Signal;
@@ -34,7 +35,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct Channel {
-    listeners: Vec<Arc<Signal>>,
+    listeners: Vec<Arc<Listener>>,
     state: State,
     /// Why it is refused.
     refusal: Option<Error>,
@@ -55,12 +56,30 @@ enum State {
     Leaving,
 }
 
+/// One share in a channel. A signal may have several while one subscription replaces another, so the confirmation is
+/// kept here.
+#[derive(Debug)]
+struct Listener {
+    signal: Arc<Signal>,
+    confirmed: AtomicBool,
+}
+
+impl Listener {
+    /// The subscription is in force from now on (messages before it are missed), or no longer.
+    fn set_confirmed(&self, confirmed: bool) {
+        self.confirmed.store(confirmed, Ordering::Release);
+        if confirmed {
+            self.signal.look_again();
+        }
+    }
+}
+
 /// One listener's share in a subscription; ends it when dropped.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pubsub: PubSub,
     channel: Arc<str>,
-    signal: Arc<Signal>,
+    listener: Arc<Listener>,
 }
 
 impl PubSub {
@@ -74,11 +93,12 @@ impl PubSub {
             at: None,
             sender: None,
         });
-        entry.listeners.push(signal.clone());
-        signal.set_confirmed(entry.state == State::Confirmed);
+        let listener = Arc::new(Listener { signal: signal.clone(), confirmed: AtomicBool::new(false) });
+        entry.listeners.push(listener.clone());
+        listener.set_confirmed(entry.state == State::Confirmed);
         drop(channels);
         self.0.changed.send_replace(());
-        Subscription { pubsub: self.clone(), channel: channel.clone(), signal: signal.clone() }
+        Subscription { pubsub: self.clone(), channel: channel.clone(), listener }
     }
 
     /// Serves for ever; meant for a task of its own.
@@ -112,7 +132,7 @@ impl PubSub {
             for (name, entry) in self.lock().iter_mut() {
                 let sender = places.sender(name);
                 if sender.is_some() && std::mem::replace(&mut entry.sender, sender) != sender {
-                    entry.listeners.iter().for_each(|listener| listener.look_again());
+                    entry.listeners.iter().for_each(|listener| listener.signal.look_again());
                 }
             }
         }
@@ -165,7 +185,7 @@ impl PubSub {
     async fn hear(&self, mut messages: Messages) {
         while let Some(channel) = messages.next().await {
             if let Some(entry) = self.lock().get(channel.as_str()) {
-                entry.listeners.iter().for_each(|listener| listener.hear());
+                entry.listeners.iter().for_each(|listener| listener.signal.hear());
             }
         }
     }
@@ -265,7 +285,7 @@ impl PubSub {
     fn refuse(&self, channel: &Arc<str>, refusal: Error) {
         if let Some(entry) = self.lock().get_mut(channel) {
             (entry.state, entry.refusal) = (State::Refused, Some(refusal));
-            entry.listeners.iter().for_each(|listener| listener.nudge());
+            entry.listeners.iter().for_each(|listener| listener.signal.nudge());
         }
     }
 
@@ -305,9 +325,14 @@ impl Subscription {
         &self.channel
     }
 
+    /// Whether it is in force: each message from here on is heard.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.listener.confirmed.load(Ordering::Acquire)
+    }
+
     /// Why there will be no messages, if the server refuses them.
     pub(crate) fn refusal(&self) -> Option<Error> {
-        if self.signal.is_confirmed() {
+        if self.is_confirmed() {
             return None;
         }
         self.pubsub.lock().get(&self.channel)?.refusal.clone()
@@ -318,12 +343,11 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let mut channels = self.pubsub.lock();
         if let Some(entry) = channels.get_mut(&self.channel)
-            && let Some(at) = entry.listeners.iter().position(|s| Arc::ptr_eq(s, &self.signal))
+            && let Some(at) = entry.listeners.iter().position(|l| Arc::ptr_eq(l, &self.listener))
         {
             entry.listeners.swap_remove(at);
         }
         drop(channels);
-        self.signal.set_confirmed(false);
         self.pubsub.0.changed.send_replace(());
     }
 }
@@ -353,5 +377,26 @@ async fn heartbeat(mut subscriber: Subscriber) {
         if subscriber.ping().await == Err(Unsubscribed::Broken) {
             return;
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subscription_that_replaces_another_is_confirmed_at_once_if_its_channel_is() {
+        let pubsub = PubSub::default();
+        let [heard, other]: [Arc<str>; 2] = ["heard".into(), "other".into()];
+        let _somebody = pubsub.subscribe(&heard, &Arc::default());
+        pubsub.settle(std::slice::from_ref(&heard), State::Confirmed);
+        let signal = Arc::new(Signal::default());
+        let mut subscription = pubsub.subscribe(&other, &signal);
+        assert!(!subscription.is_confirmed(), "{:?} is not confirmed", subscription.channel());
+        let before = signal.mark();
+        // The old one is dropped after the new one has begun.
+        subscription = pubsub.subscribe(&heard, &signal);
+        assert!(subscription.is_confirmed(), "{:?} is confirmed", subscription.channel());
+        assert_ne!(signal.mark().epoch, before.epoch, "a confirmation is a look-again");
     }
 }

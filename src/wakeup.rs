@@ -4,7 +4,7 @@
 //! 5. A wake-up is never lost. Each bump of the epoch leaves a permit behind, so that a driver that was busy when it
 //!    came sees it before it waits, and the epoch tells it whether what it learned before is still true.
 
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 /// What a lane listens to. One driver waits on it at a time.
@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 pub(crate) struct Signal {
     epoch: AtomicU64,
     messages: AtomicU64,
-    confirmed: AtomicBool,
     notify: Notify,
 }
 
@@ -40,18 +39,6 @@ impl Signal {
     pub(crate) fn look_again(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.notify.notify_one();
-    }
-
-    /// The subscription is in force from now on (messages before it are missed), or no longer.
-    pub(crate) fn set_confirmed(&self, confirmed: bool) {
-        self.confirmed.store(confirmed, Ordering::Release);
-        if confirmed {
-            self.look_again();
-        }
-    }
-
-    pub(crate) fn is_confirmed(&self) -> bool {
-        self.confirmed.load(Ordering::Acquire)
     }
 
     /// There is something new to do that Redis has no part in.

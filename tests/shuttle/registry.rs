@@ -5,7 +5,7 @@ use super::server::server;
 use super::sync::{atomic, below, task, time};
 use crate::connection::{Places, Servers};
 use crate::options::Options;
-use crate::pubsub::PubSub;
+use crate::pubsub::{PubSub, Subscription};
 use crate::wakeup::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,14 +32,14 @@ fn who_is_confirmed_hears_every_message() {
             .collect();
         if cutting {
             let signal = Arc::new(Signal::default());
-            let _subscription = pubsub.subscribe(&channel, &signal);
-            confirmed(&signal).await;
+            let subscription = pubsub.subscribe(&channel, &signal);
+            confirmed(&subscription, &signal).await;
             cut.fetch_add(1, atomic::Ordering::SeqCst);
             server().cut();
             // Long enough to notice, and not to connect again.
             time::sleep(Duration::from_nanos(1)).await;
-            assert!(!signal.is_confirmed(), "confirmed without a connection");
-            confirmed(&signal).await;
+            assert!(!subscription.is_confirmed(), "confirmed without a connection");
+            confirmed(&subscription, &signal).await;
         }
         for listener in listeners {
             listener.await.expect("no panic");
@@ -51,13 +51,41 @@ fn who_is_confirmed_hears_every_message() {
     });
 }
 
+/// A listener goes from one channel to another and back, and one of them is heard by somebody else throughout. After each
+/// change the listener is confirmed again, and a message wakes it.
+#[test]
+fn who_changes_the_channel_is_confirmed() {
+    run("who_changes_the_channel_is_confirmed", 200, Pace::Patient, Duration::from_secs(20), || async {
+        let pubsub = PubSub::default();
+        let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
+        let serving = task::spawn(pubsub.clone().serve(Places::of(servers), Options::default()));
+        let channels: [Arc<str>; 2] = ["shared".into(), "own".into()];
+        let somebody = pubsub.subscribe(&channels[0], &Arc::default());
+        let signal = Arc::new(Signal::default());
+        let mut subscription = None;
+        for turn in 0..4 {
+            let channel = &channels[turn % 2];
+            // The last one is dropped after that.
+            let subscription = subscription.insert(pubsub.subscribe(channel, &signal));
+            confirmed(subscription, &signal).await;
+            let before = signal.mark();
+            assert!(server().publish(channel) > 0, "confirmed, and not subscribed");
+            while signal.mark() == before {
+                signal.woken().await;
+            }
+        }
+        drop((subscription, somebody));
+        serving.abort();
+    });
+}
+
 async fn listen(pubsub: &PubSub, channel: &Arc<str>, cut: &atomic::AtomicU64) {
     let signal = Arc::new(Signal::default());
     let subscription = pubsub.subscribe(channel, &signal);
     if below(4) == 0 {
         return;
     }
-    confirmed(&signal).await;
+    confirmed(&subscription, &signal).await;
     let (before, cuts) = (signal.mark(), cut.load(atomic::Ordering::SeqCst));
     let (told, since) = (server().publish(channel), time::since_boot());
     assert!(told > 0 || cut.load(atomic::Ordering::SeqCst) > 0, "confirmed, and not subscribed");
@@ -69,12 +97,10 @@ async fn listen(pubsub: &PubSub, channel: &Arc<str>, cut: &atomic::AtomicU64) {
         waited.is_zero() || cut.load(atomic::Ordering::SeqCst) > cuts || told == 0,
         "heard after {waited:?}"
     );
-    drop(subscription);
-    assert!(!signal.is_confirmed());
 }
 
-async fn confirmed(signal: &Signal) {
-    while !signal.is_confirmed() {
+async fn confirmed(subscription: &Subscription, signal: &Signal) {
+    while !subscription.is_confirmed() {
         signal.woken().await;
     }
 }
