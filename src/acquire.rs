@@ -5,7 +5,8 @@ use crate::clock::Moment;
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::HoldState;
-use crate::lane::{Busy, Lane, Level, Outcome, Terms};
+use crate::lane::{Busy, Lane, Outcome, Terms};
+use crate::level::Level;
 use crate::options::check_wait;
 use crate::owner::OwnerId;
 use crate::session::Session;
@@ -130,13 +131,13 @@ impl Place<'_> {
         let busy = match held_here {
             // For an owner who holds the lock it is not busy. A hold of no level was on its way to who has just left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && self.session.connection.is_up(&self.lane.record),
+            None => heard && self.session.connection.is_up(self.lane.record()),
         };
         if !once && busy {
             return Some(Ok(None));
         }
         let connection = &self.session.connection;
-        Some(Err(connection.trouble(&self.lane.record, started, Phase::Acquire).unwrap_or_else(|| {
+        Some(Err(connection.trouble(self.lane.record(), started, Phase::Acquire).unwrap_or_else(|| {
             let (phase, node) = (Phase::Acquire, connection.node().into());
             Error::TimedOut { phase, node, waited: now.since(started) }
         })))

@@ -13,7 +13,8 @@ use crate::contend::{Access, Ask, Contend, Waiting, would_deadlock};
 use crate::drive::Driver;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::hold::{Begun, Hold};
-use crate::lane::{Busy, Current, Level, Outcome, Run, Waiter, Work};
+use crate::lane::{Busy, Current, Outcome, Run, Waiter, Work};
+use crate::level::Level;
 use crate::options::{Lease, millis};
 use crate::owner::OwnerId;
 use crate::script::{self, Acquired, Recounted};
@@ -71,9 +72,10 @@ impl Driver {
                     }
                     if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
                         && kind.manner().access != Access::Gate
-                        && let Err(error) = session.connection.check_replicas(&lane.record, answer.life).await
+                        && let Err(error) =
+                            session.connection.check_replicas(lane.record(), answer.life).await
                     {
-                        debug!(lock = ?lane.record, owner = %text, %error, "taken, and given back");
+                        debug!(lock = ?lane.record(), owner = %text, %error, "taken, and given back");
                         lane.work().undo(kind, text, Moment::now() + length);
                         return self.tell(ticket, Outcome::Failed(error));
                     }
@@ -87,7 +89,7 @@ impl Driver {
                 let waits = lane.work().waiters.iter().any(|w| w.ticket == ticket);
                 if !refused && !once && waits && !session.is_closed() {
                     // The same request again, so that what it may have done already counts once.
-                    debug!(lock = ?lane.record, "an acquire went unanswered, asking again");
+                    debug!(lock = ?lane.record(), "an acquire went unanswered, asking again");
                     continue;
                 }
                 lane.work().undo(kind, text, Moment::now() + length);
@@ -198,7 +200,7 @@ impl Driver {
                 ttl
             }
             Ok(Acquired::Stale(ttl)) => {
-                warn!(lock = ?self.lane.record, owner = %text, "the owner's text is in use by somebody else");
+                warn!(lock = ?self.lane.record(), owner = %text, "the owner's text is in use by somebody else");
                 self.session.retire_texts();
                 ttl
             }

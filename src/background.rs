@@ -32,7 +32,7 @@ struct Queue {
 impl Background {
     /// Has what is to be given back on `lane` given back.
     pub(crate) fn give_back(session: &Arc<Session>, mut lane: Arc<Lane>) {
-        let server = session.connection.node_of(&lane.record);
+        let server = session.connection.node_of(lane.record());
         let mut queues = session.background.lock();
         let queue = queues.entry(server.clone()).or_default();
         if queue.tasks == AT_ONCE {

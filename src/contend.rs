@@ -3,31 +3,75 @@
 
 use crate::error::{Error, Holder};
 use crate::options::BackOff;
-use crate::owner::OwnerId;
+use crate::owner::{self, OwnerId};
 use crate::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
+
+/// Names a lane within a client. The parts are compared one by one: a name may contain any character, so a text joined
+/// of them may equal the name of another record.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LaneKey {
+    /// All that changes the record of this key.
+    Record(Arc<str>),
+    /// What one owner does to a record as a reader.
+    Reader(Arc<OwnersPart>),
+    /// What one owner does to the values of a group in a record.
+    Group(Arc<OwnersPart>),
+}
+
+/// Behind one pointer, so that the key of a whole record stays small: most are.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OwnersPart {
+    pub record: Arc<str>,
+    /// The id in the owner's texts, whatever the era.
+    pub owner: Box<str>,
+}
+
+impl LaneKey {
+    pub(crate) fn reader(record: &Arc<str>, text: &str) -> Self {
+        Self::Reader(OwnersPart::new(record, text))
+    }
+
+    pub(crate) fn group(record: &Arc<str>, text: &str) -> Self {
+        Self::Group(OwnersPart::new(record, text))
+    }
+
+    /// The key of the record.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        match self {
+            Self::Record(record) => record,
+            Self::Reader(part) | Self::Group(part) => &part.record,
+        }
+    }
+}
+
+impl OwnersPart {
+    /// Of the owner whom `text` names.
+    fn new(record: &Arc<str>, text: &str) -> Arc<Self> {
+        Arc::new(Self { record: record.clone(), owner: owner::id(text).into() })
+    }
+}
 
 /// One kind of lock, with its names.
 pub(crate) trait Contend: Send + Sync + 'static {
     fn manner(&self) -> &'static Manner;
     /// The key of the record.
     fn record(&self) -> &Arc<str>;
-    /// What `owner` does goes through the lane of this name, one request after the other: by default, all that changes one
-    /// record.
-    fn lane(&self, _owner: &OwnerId) -> Arc<str> {
-        self.record().clone()
+    /// What `owner` does goes through this lane, one request after the other: by default, all that changes one record.
+    fn lane(&self, _owner: &OwnerId) -> LaneKey {
+        LaneKey::Record(self.record().clone())
     }
     /// The part of the record that it takes, of a kind that does not take the whole.
     fn part(&self) -> Option<Arc<str>> {
         None
     }
     /// The lane of the owner whom a text found in the record names.
-    fn lane_of(&self, _text: &str) -> Arc<str> {
-        self.record().clone()
+    fn lane_of(&self, _text: &str) -> LaneKey {
+        LaneKey::Record(self.record().clone())
     }
     /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
-    fn partner(&self, _owner: &OwnerId) -> Option<Arc<str>> {
+    fn partner(&self, _owner: &OwnerId) -> Option<LaneKey> {
         None
     }
     /// How the record names an owner whose text is `text`.

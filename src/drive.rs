@@ -150,7 +150,7 @@ impl Driver {
     async fn may_leave(&self) {
         time::sleep(self.leave_at.remaining()).await;
         let mut connection = self.session.connection.clone();
-        while !connection.is_up(&self.lane.record) {
+        while !connection.is_up(self.lane.record()) {
             connection.changed().await;
         }
     }
@@ -205,7 +205,7 @@ impl Driver {
             return Step::Do(Action::Release(release));
         }
         if now >= self.leave_at
-            && self.session.connection.is_up(&self.lane.record)
+            && self.session.connection.is_up(self.lane.record())
             && let Some(leaving) = self.leaving.pop_front()
         {
             return Step::Do(Action::Leave(leaving));
@@ -341,6 +341,6 @@ impl Driver {
 
     pub(crate) fn lost(&self, hold: &Arc<Hold>, reason: LossReason) -> Error {
         hold.lose(reason);
-        Error::Lost { name: self.lane.record.to_string(), reason, holder: None }
+        Error::Lost { name: self.lane.record().to_string(), reason, holder: None }
     }
 }

@@ -4,7 +4,7 @@ use crate::clock::Moment;
 use crate::contend::Contend;
 use crate::error::{Error, Phase, Result};
 use crate::hold::{Hold, HoldState};
-use crate::lane::Level;
+use crate::level::Level;
 use crate::owner::entered;
 use crate::sync::{select, time};
 use std::fmt;

@@ -3,21 +3,16 @@
 //! All that changes a key's record goes through its lane, one request at a time, sent by the lane's driver (see
 //! `drive`) and never by the future that asked for it. A future that is dropped leaves its request to the lane,
 //! which undoes it. That is what makes the count in the record known.
-//!
-//! Invariants:
-//! 4. A level given out is given back once: by its owner's unlock or drop, or by the lane if nobody took it.
-//! 7. A level is renewed only while somebody has it.
-//! 8. Giving back neither blocks nor panics.
 
 use crate::clock::Moment;
-use crate::contend::{Access, Contend};
-use crate::error::{Error, Phase, Result};
-use crate::hold::{Begun, Hold, Observer};
+use crate::contend::{Contend, LaneKey};
+use crate::error::{Error, Result};
+use crate::hold::{Hold, Observer};
 use crate::in_place::Place;
-use crate::options::{ENDLESS, Lease};
+use crate::level::Level;
+use crate::options::Lease;
 use crate::owner::OwnerId;
-use crate::pipelined;
-use crate::session::{Driving, Session, Turn};
+use crate::session::{Driving, Session};
 use crate::sync::{Mutex, MutexGuard};
 use crate::wakeup::Signal;
 use std::collections::VecDeque;
@@ -29,10 +24,8 @@ use tokio::sync::oneshot;
 /// One key of one client.
 pub(crate) struct Lane {
     pub session: Weak<Session>,
-    /// Its name in the session's table.
-    pub key: Arc<str>,
-    /// The key of the record.
-    pub record: Arc<str>,
+    /// Its key in the session's table.
+    pub key: LaneKey,
     pub signal: Arc<Signal>,
     this: Weak<Lane>,
     work: Mutex<Work>,
@@ -187,11 +180,10 @@ pub(crate) struct Returned {
 }
 
 impl Lane {
-    pub(crate) fn new(session: Weak<Session>, key: Arc<str>, record: Arc<str>) -> Arc<Self> {
+    pub(crate) fn new(session: Weak<Session>, key: LaneKey) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             session,
             key,
-            record,
             signal: Arc::default(),
             this: this.clone(),
             work: Mutex::default(),
@@ -200,6 +192,11 @@ impl Lane {
 
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The key of the record.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        self.key.record()
     }
 
     pub(crate) fn observer(&self) -> Weak<dyn Observer> {
@@ -372,112 +369,6 @@ impl Work {
 pub(crate) struct Terms {
     pub lease: Lease,
     pub pipelined: bool,
-}
-
-/// One level of a hold: given back when dropped.
-pub(crate) struct Level {
-    pub session: Arc<Session>,
-    pub lane: Arc<Lane>,
-    pub hold: Arc<Hold>,
-    lease: Lease,
-    pipelined: bool,
-    /// The watchdog renews for it.
-    renewing: bool,
-    released: bool,
-}
-
-impl Level {
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        lane: &Arc<Lane>,
-        hold: &Arc<Hold>,
-        lease: Lease,
-        pipelined: bool,
-    ) -> Self {
-        Self {
-            session: session.clone(),
-            lane: lane.clone(),
-            hold: hold.clone(),
-            lease,
-            pipelined,
-            renewing: false,
-            // There is nothing to give back of what is not held.
-            released: hold.kind.manner().access == Access::Gate,
-        }
-    }
-
-    /// Something to be given back that was not taken here.
-    pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn Contend>) -> Result<Self> {
-        session.check_open()?;
-        let owner = OwnerId::thread();
-        let lane = session.lane(kind.lane(&owner), kind.record());
-        let begun = Begun {
-            kind: kind.clone(),
-            owner,
-            text: "".into(),
-            life: 0,
-            sent: Moment::now(),
-            lease: ENDLESS,
-            token: None,
-        };
-        let hold = Hold::new(begun, lane.observer());
-        Ok(Self::new(session, &lane, &hold, Lease::Endless, false))
-    }
-
-    /// Its owner has it: from now on it is watched, and renewed. One that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self) {
-        if self.lease == Lease::Watchdog {
-            self.hold.begin_renewal();
-            self.renewing = true;
-        }
-        if self.lease != Lease::Endless {
-            self.session.watchdog.watch(&self.hold);
-        }
-    }
-
-    /// Nobody will give it back, and nobody renews for it.
-    pub(crate) fn forget(mut self) {
-        self.released = true;
-        if self.renewing {
-            self.hold.end_renewal();
-        }
-    }
-
-    /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile. `None` if it was
-    /// passed on to another task, so that there is nothing to wait for.
-    pub(crate) fn release(&mut self) -> Result<Option<(oneshot::Receiver<Result<()>>, Turn)>> {
-        if self.pass_on() {
-            return Ok(None);
-        }
-        let (reply, outcome) = oneshot::channel();
-        let release = self.returned(Some(reply));
-        match self.session.submit_to(&self.lane, |work| work.releases.push_back(release)) {
-            Ok(((), turn)) => Ok(Some((outcome, turn))),
-            Err(fork @ Error::Misuse { .. }) => Err(fork),
-            Err(_) => Err(self.session.closed_error(Phase::Release)),
-        }
-    }
-
-    fn pass_on(&mut self) -> bool {
-        self.released = self.pipelined && self.session.check_open().is_ok() && pipelined::pass_on(self);
-        self.released
-    }
-
-    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Release {
-        self.released = true;
-        let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        Release::Level(Returned { hold, renewing, pipelined, reply })
-    }
-}
-
-impl Drop for Level {
-    fn drop(&mut self) {
-        // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
-        if !self.released && self.hold.state().is_live() && !self.pass_on() {
-            let release = self.returned(None);
-            let _ = self.session.release_later(&self.lane, release);
-        }
-    }
 }
 
 impl Observer for Lane {

@@ -68,6 +68,7 @@ mod keys;
 mod kinds;
 mod lane;
 mod latch;
+mod level;
 mod lock;
 #[cfg(measuring)]
 #[doc(hidden)]

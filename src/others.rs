@@ -200,7 +200,7 @@ impl Driver {
         };
         let Some(mut request) = kind.keep(&texts) else { return };
         let answer = self.session.connection.call(&mut request).await;
-        debug!(lock = ?self.lane.record, waiters = texts.len(), kept = answer.is_ok(), "waiters kept");
+        debug!(lock = ?self.lane.record(), waiters = texts.len(), kept = answer.is_ok(), "waiters kept");
     }
 
     /// Looks whether the current hold is there still: a message came, or one may have been missed.
@@ -233,7 +233,7 @@ impl Driver {
             return;
         }
         let until = Moment::now() + self.session.options.lease;
-        let lane = self.session.lane(kind.lane_of(text), kind.record());
+        let lane = self.session.lane(kind.lane_of(text));
         let _ = self.session.submit_to(&lane, |work| {
             if work.waiters.iter().any(|waiter| waiter.text.as_deref() == Some(text)) {
                 return;

@@ -213,7 +213,7 @@ impl Driver {
                 return Some(Err(self.undecided(failure)));
             }
             Err(failure) => {
-                debug!(lock = ?self.lane.record, code = failure.code(), "no hand-off");
+                debug!(lock = ?self.lane.record(), code = failure.code(), "no hand-off");
                 return None;
             }
         };
@@ -268,7 +268,7 @@ impl Driver {
                 } else {
                     own + u64::from(run.count > 0)
                 };
-                self.session.connection.report_replicas(&self.lane.record, answer.life).await;
+                self.session.connection.report_replicas(self.lane.record(), answer.life).await;
                 self.told = None;
                 if let Some(busy) = &mut self.lane.work().busy {
                     busy.still = false;
@@ -321,7 +321,7 @@ impl Driver {
             // An earlier send of it may still come, and free what is held by that text then.
             self.session.retire_texts();
         }
-        debug!(lock = ?self.lane.record, owner = %text, cleared = answer.is_ok(), "text released");
+        debug!(lock = ?self.lane.record(), owner = %text, cleared = answer.is_ok(), "text released");
     }
 
     /// Removes a text from Redis' queue, unless a waiter uses it again. The script notifies the new head if the lock is free.
@@ -334,13 +334,13 @@ impl Driver {
         }
         let Some(mut request) = kind.abandon(text) else { return };
         // Without a connection only the first removal waits for one, or each would hold up the lane.
-        let waits = self.leaving.is_empty() || self.session.connection.is_up(&self.lane.record);
+        let waits = self.leaving.is_empty() || self.session.connection.is_up(self.lane.record());
         let again = if waits {
             let answer = self.session.connection.call(&mut request).await;
             if request.repeated {
                 self.session.retire_texts();
             }
-            debug!(lock = ?self.lane.record, owner = %text, left = answer.is_ok(), "left the queue");
+            debug!(lock = ?self.lane.record(), owner = %text, left = answer.is_ok(), "left the queue");
             answer.is_err_and(|failure| failure.code().is_none())
         } else {
             true
@@ -360,11 +360,11 @@ impl Driver {
             return Ok(None);
         }
         self.session.retire_texts();
-        Err(Error::Lost { name: self.lane.record.to_string(), reason, holder: None })
+        Err(Error::Lost { name: self.lane.record().to_string(), reason, holder: None })
     }
 
     fn not_held(&self) -> Error {
-        Error::NotHeld { name: self.lane.record.to_string(), holder: None }
+        Error::NotHeld { name: self.lane.record().to_string(), holder: None }
     }
 
     /// A release without an answer, or refused. One that was refused only when it was repeated may have been done.

@@ -6,7 +6,7 @@
 
 use crate::background::Background;
 use crate::connection::{Connection, Servers};
-use crate::contend::Contend;
+use crate::contend::{Contend, LaneKey};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::in_place::{self, Place, Spawn};
 use crate::keys::LockKeys;
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     pub watchdog: Watchdog,
     pub pending: Pending,
     pub background: Background,
-    lanes: DashMap<Arc<str>, Arc<Lane>>,
+    lanes: DashMap<LaneKey, Arc<Lane>>,
     era: AtomicU32,
     closed: AtomicBool,
     process: u32,
@@ -148,7 +148,7 @@ impl Session {
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<(T, Arc<Lane>, Turn)> {
         self.check_open()?;
-        self.give(self.lane(kind.lane(owner), kind.record()), add, false)
+        self.give(self.lane(kind.lane(owner)), add, false)
     }
 
     /// The same for a lane that is known; or for its successor, if it has gone.
@@ -210,7 +210,7 @@ impl Session {
             drop(work);
             self.remove(&lane);
             self.check_open()?;
-            lane = self.lane(lane.key.clone(), &lane.record);
+            lane = self.lane(lane.key.clone());
         };
         if self.is_closed() {
             // Closed meanwhile: what was added may have come after the lane was emptied.
@@ -219,13 +219,12 @@ impl Session {
         Ok((added, lane, turn))
     }
 
-    pub(crate) fn lane(self: &Arc<Self>, key: Arc<str>, record: &Arc<str>) -> Arc<Lane> {
-        let fresh = || Lane::new(Arc::downgrade(self), key.clone(), record.clone());
-        self.lanes.entry(key.clone()).or_insert_with(fresh).clone()
+    pub(crate) fn lane(self: &Arc<Self>, key: LaneKey) -> Arc<Lane> {
+        self.lanes.entry(key.clone()).or_insert_with(|| Lane::new(Arc::downgrade(self), key)).clone()
     }
 
-    /// The lane of that name, if there is something to do or held on it.
-    pub(crate) fn existing_lane(&self, key: &str) -> Option<Arc<Lane>> {
+    /// The lane of that key, if there is something to do or held on it.
+    pub(crate) fn existing_lane(&self, key: &LaneKey) -> Option<Arc<Lane>> {
         self.lanes.get(key).map(|lane| lane.clone())
     }
 

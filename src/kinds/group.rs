@@ -4,7 +4,7 @@
 //! Each hold is for itself, because holds of an owner may overlap in part; the record counts them by value. Ends of holds are
 //! by the server's clock, where Redisson goes by its clients'.
 
-use crate::contend::{Access, Ask, Contend, Manner};
+use crate::contend::{Access, Ask, Contend, LaneKey, Manner};
 use crate::error::Holder;
 use crate::keys::GroupKeys;
 use crate::owner::OwnerId;
@@ -44,8 +44,8 @@ impl Contend for Group {
     }
 
     /// The values that one owner waits for are nothing to another.
-    fn lane(&self, owner: &OwnerId) -> Arc<str> {
-        format!("{}\0{}", self.0.record, owner.text("group", 0)).into()
+    fn lane(&self, owner: &OwnerId) -> LaneKey {
+        LaneKey::group(&self.0.record, &owner.text("", 0))
     }
 
     fn text(&self, owner: Arc<str>) -> Arc<str> {

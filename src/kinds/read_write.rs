@@ -7,10 +7,10 @@
 //! 3.44 to 3.52 fails at any greater count, and then frees the lock for everyone. And a Java reader's renewal may shorten the
 //! record's life to its own lease, so that fixed leases are kept up, too.
 
-use crate::contend::{Ask, Contend, Manner};
+use crate::contend::{Ask, Contend, LaneKey, Manner};
 use crate::error::Holder;
 use crate::keys::{LockKeys, ReadWriteKeys};
-use crate::owner::{self, OwnerId, WRITER};
+use crate::owner::{OwnerId, WRITER};
 use crate::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
@@ -45,11 +45,11 @@ impl Contend for Write {
         &self.0.record
     }
 
-    fn lane_of(&self, text: &str) -> Arc<str> {
+    fn lane_of(&self, text: &str) -> LaneKey {
         lane_of(&self.0, text)
     }
 
-    fn partner(&self, owner: &OwnerId) -> Option<Arc<str>> {
+    fn partner(&self, owner: &OwnerId) -> Option<LaneKey> {
         Some(readers_lane(&self.0, &owner.text("", 0)))
     }
 
@@ -120,16 +120,16 @@ impl Contend for Read {
         &self.0.record
     }
 
-    fn lane(&self, owner: &OwnerId) -> Arc<str> {
+    fn lane(&self, owner: &OwnerId) -> LaneKey {
         readers_lane(&self.0, &owner.text("", 0))
     }
 
-    fn lane_of(&self, text: &str) -> Arc<str> {
+    fn lane_of(&self, text: &str) -> LaneKey {
         lane_of(&self.0, text)
     }
 
-    fn partner(&self, _: &OwnerId) -> Option<Arc<str>> {
-        Some(self.0.record.clone())
+    fn partner(&self, _: &OwnerId) -> Option<LaneKey> {
+        Some(LaneKey::Record(self.0.record.clone()))
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
@@ -209,14 +209,13 @@ fn writing(text: &str) -> Arc<str> {
     format!("{text}{WRITER}").into()
 }
 
-fn lane_of(keys: &ReadWriteKeys, text: &str) -> Arc<str> {
+fn lane_of(keys: &ReadWriteKeys, text: &str) -> LaneKey {
     if text.ends_with(WRITER) {
-        return keys.record.clone();
+        return LaneKey::Record(keys.record.clone());
     }
     readers_lane(keys, text)
 }
 
-/// No record has that name, because none of a lock has a zero byte at such a place that also another lock could have.
-fn readers_lane(keys: &ReadWriteKeys, text: &str) -> Arc<str> {
-    format!("{}\0reader:{}", keys.record, owner::id(text)).into()
+fn readers_lane(keys: &ReadWriteKeys, text: &str) -> LaneKey {
+    LaneKey::reader(&keys.record, text)
 }

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, Phase};
 
+use crate::support::kind::keys;
 use crate::support::worker::Worker;
-use crate::support::{CANARY, Server, shows_no_canary};
+use crate::support::{CANARY, Server, eventually, shows_no_canary};
 
 #[tokio::test]
 async fn a_bad_argument_is_misuse_and_nothing_is_sent() {
@@ -147,6 +148,32 @@ async fn a_name_in_use_for_another_type_is_refused_and_its_value_stays() {
     let value: String = redis::cmd("GET").arg("orders").query(&mut cli).unwrap();
     assert_eq!(value, "precious");
     assert_eq!(redis::cmd("PTTL").arg("orders").query::<i64>(&mut cli).unwrap(), -1);
+}
+
+/// The client keeps what it does for a reader, and for an owner of a group's values, apart from all that it does for other
+/// names: also for those with a zero byte.
+#[tokio::test]
+async fn a_name_with_a_zero_byte_shares_nothing_with_a_reader_or_a_group() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let owner = Owner::new("x").unwrap();
+    let pairs = [
+        (client.read_write_lock("r").read().clone(), client.lock("r\0reader:owner-x")),
+        (client.group_lock("g", ["value"]), client.lock("g\0group:owner-x")),
+    ];
+    for (part, plain) in &pairs {
+        for [first, second] in [[part, plain], [plain, part]] {
+            let first = first.with_owner(&owner).lock().await.unwrap();
+            let held = keys(&server);
+            let second = second.with_owner(&owner).lock().await.unwrap();
+            assert!(keys(&server).len() > held.len(), "{second:?} is not in Redis, only {held:?}");
+            assert_eq!(first.owner(), second.owner());
+            second.unlock().await.unwrap();
+            assert_eq!(keys(&server), held);
+            first.unlock().await.unwrap();
+        }
+    }
+    eventually(|| keys(&server).is_empty()).await;
 }
 
 #[tokio::test]

@@ -36,19 +36,11 @@ const RULE: &[(&str, &[&str])] = &[
     (
         "lane",
         &[
-            "clock",
-            "contend",
-            "error",
-            "hold",
-            "in_place",
-            "options",
-            "owner",
-            "pipelined",
-            "session",
-            "sync",
+            "clock", "contend", "error", "hold", "in_place", "level", "options", "owner", "session", "sync",
             "wakeup",
         ],
     ),
+    ("level", &["clock", "contend", "error", "hold", "lane", "options", "owner", "pipelined", "session"]),
     ("background", &["lane", "session", "sync"]),
     (
         "session",
@@ -70,7 +62,10 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("at_work", &["drive", "sync"]),
-    ("acquire", &["clock", "contend", "error", "hold", "lane", "options", "owner", "session", "sync"]),
+    (
+        "acquire",
+        &["clock", "contend", "error", "hold", "lane", "level", "options", "owner", "session", "sync"],
+    ),
     (
         "ask",
         &[
@@ -81,6 +76,7 @@ const RULE: &[(&str, &[&str])] = &[
             "error",
             "hold",
             "lane",
+            "level",
             "options",
             "owner",
             "script",
@@ -113,22 +109,25 @@ const RULE: &[(&str, &[&str])] = &[
             "sync",
         ],
     ),
-    ("pipelined", &["clock", "connection", "drive", "error", "hold", "lane", "options", "release", "script"]),
+    (
+        "pipelined",
+        &["clock", "connection", "drive", "error", "hold", "lane", "level", "options", "release", "script"],
+    ),
     (
         "semaphore",
         &[
-            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "options", "owner", "script",
-            "session",
+            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "level", "options", "owner",
+            "script", "session",
         ],
     ),
     (
         "latch",
         &[
-            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "options", "owner", "script",
-            "session",
+            "acquire", "contend", "error", "guard", "keys", "kinds", "lane", "level", "options", "owner",
+            "script", "session",
         ],
     ),
-    ("guard", &["clock", "contend", "error", "hold", "lane", "owner", "session", "sync"]),
+    ("guard", &["clock", "contend", "error", "hold", "level", "owner", "session", "sync"]),
     (
         "lock",
         &[

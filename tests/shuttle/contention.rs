@@ -8,6 +8,7 @@ use super::server::server;
 use super::sync::{below, task, time};
 use crate::Lock;
 use crate::connection::Servers;
+use crate::contend::LaneKey;
 use crate::drive::drive;
 use crate::guard::{Holding, LockGuard};
 use crate::hold::HoldState;
@@ -106,7 +107,10 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
     // Time for the releases of dropped guards, and for turns that are owed.
     time::sleep(Duration::from_millis(50)).await;
     assert_eq!((server().records(), server().subscriptions()), (0, 0), "something stays at the server");
-    assert!(sessions.iter().all(|session| session.existing_lane("lock").is_none()), "a lane stays");
+    assert!(
+        sessions.iter().all(|session| session.existing_lane(&LaneKey::Record("lock".into())).is_none()),
+        "a lane stays"
+    );
     assert!(!server().found_by_looking(), "a message came to nothing");
 }
 
