@@ -194,8 +194,10 @@ fn overwritten(history: &History) -> Verdict {
 fn late_calls(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     for call in history.calls.iter().filter(|call| call.limit_ms > 0) {
-        let stalled = stalled(history, call.process, call.start, call.end) + call.delayed;
-        let late = call.end - call.start > call.limit_ms * 1_000_000 + MARGIN_NS + stalled;
+        let stalled = || stalled(history, call.process, call.start, call.end) + call.delayed;
+        let allowed = call.limit_ms * 1_000_000 + MARGIN_NS;
+        let took = call.end - call.start;
+        let late = took > allowed && took > allowed + stalled();
         verdict.judge(late.then(|| Violation {
             rule: "a call ended too late",
             at: call.start,
@@ -441,8 +443,10 @@ fn idle_while_wanted(history: &History) -> Verdict {
         {
             let free = last.done.max(delayed_until(history, hold, beside_java));
             let idle = hold.start.saturating_sub(free);
-            let allowed = IDLE_NS + MARGIN_NS + machine_stalled(history, free, hold.start);
-            verdict.judge((idle > allowed).then(|| {
+            // Few are idle for long, and to add up the stalls takes time.
+            let allowed = IDLE_NS + MARGIN_NS;
+            let late = idle > allowed && idle > allowed + machine_stalled(history, free, hold.start);
+            verdict.judge(late.then(|| {
                 let text = format!("idle for {} ms\n  {last:?}\n  {hold:?}", idle / 1_000_000);
                 Violation { rule: "a free lock was not taken", at: last.done, text }
             }));
@@ -473,8 +477,9 @@ fn delayed_until(history: &History, hold: &Hold, beside_java: bool) -> u64 {
         };
         window.to + after + dead
     };
-    let near = history.windows.iter().filter(|window| window.from <= hold.start && window.concerns(hold.key));
-    near.map(until).max().unwrap_or_default()
+    let longest = history.lease_ns + RETRY_NS + dead;
+    let near = history.windows_between(hold.asked.saturating_sub(longest), hold.start);
+    near.iter().filter(|window| window.concerns(hold.key)).map(until).max().unwrap_or_default()
 }
 
 /// Until when things must go on after a fault. For a fair lock its dead waiters count, too. After a failover a lock may first
@@ -542,11 +547,10 @@ pub fn watched_keys(history: &History) -> Vec<Watched<'_>> {
 fn out_of_the_blue(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let excused = |process: &str, key: Option<&str>, from: u64, to: u64, may: &dyn Fn(&Effects) -> bool| {
-        history.windows.iter().any(|window| {
+        let near = history.windows_between(from.saturating_sub(history.lease_ns + RETRY_NS), to);
+        near.iter().any(|window| {
             window.hits(process)
                 && key.is_none_or(|key| window.concerns(key))
-                && window.from <= to
-                && window.to + history.lease_ns + RETRY_NS >= from
                 && may(effects::of(window.kind))
         }) || stalled(history, process, from.saturating_sub(history.lease_ns), to) > history.lease_ns / 4
     };
@@ -640,7 +644,8 @@ pub fn is_certain(history: &History, hold: &Hold) -> bool {
             let follows = window.lost_at() <= hold.end && window.to + blind >= told;
             window.resets && follows && window.is_about(hold.key) && !lives_on(window, hold)
         };
-        return hold.first == "Held" && hold.last == "Held" && !history.windows.iter().any(crosses);
+        let near = history.windows_between(told.saturating_sub(blind), hold.end);
+        return hold.first == "Held" && hold.last == "Held" && !near.iter().any(crosses);
     }
     // A failover ends what Java had asked of the server before; what it asks for after that it gets of the new one.
     let concerns = |window: &Window| match window.failover {

@@ -241,6 +241,13 @@ pub struct History {
 }
 
 impl History {
+    /// The faults that were there at some time between two: each begins when the one before is over.
+    pub fn windows_between(&self, from: u64, to: u64) -> &[Window] {
+        let first = self.windows.partition_point(|window| window.to < from);
+        let last = self.windows.partition_point(|window| window.from <= to);
+        &self.windows[first..last.max(first)]
+    }
+
     /// Reads every log of a folder.
     pub fn read(&mut self, folder: &Path) -> Result<(), String> {
         let problem = |error| format!("{}: {error}", folder.display());
