@@ -3,6 +3,7 @@
 
 use super::sync::{below, task};
 use super::time::since_boot;
+use crate::dump;
 use crate::script::{self, Script};
 use shuttle::sync::{Mutex, MutexGuard};
 use std::cell::RefCell;
@@ -218,13 +219,15 @@ impl Data {
                 self.known.insert(script.sha().to_owned());
                 self.script(script, rest)
             }
-            ["RESTORE", _, _, ""] => "-ERR DUMP payload version or checksum are wrong\r\n".into(),
             ["RESTORE", key, ..] if self.records.contains_key(*key) => {
                 "-BUSYKEY Target key name already exists.\r\n".into()
             }
             ["RESTORE", key, lease, payload] => {
                 // See `src/dump.rs`: the length of a short owner is in one byte, and then comes the owner.
                 let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
+                if String::from_utf8_lossy(&dump::held_once(&owner)) != *payload {
+                    return "-ERR DUMP payload version or checksum are wrong\r\n".into();
+                }
                 let expires = now + Duration::from_millis(lease.parse().expect("a number"));
                 let record = Record { counts: BTreeMap::from([(owner, 1)]), expires };
                 self.records.insert((*key).to_owned(), record);
