@@ -479,7 +479,9 @@ fn delayed_until(history: &History, hold: &Hold, beside_java: bool) -> u64 {
     };
     let longest = history.lease_ns + RETRY_NS + dead;
     let near = history.windows_between(hold.asked.saturating_sub(longest), hold.start);
-    near.iter().filter(|window| window.concerns(hold.key)).map(until).max().unwrap_or_default()
+    // Messages may be heard at a server that the lock is not at.
+    let concerns = |window: &&Window| window.failover.is_some() || window.concerns(hold.key);
+    near.iter().filter(concerns).map(until).max().unwrap_or_default()
 }
 
 /// Until when things must go on after a fault. For a fair lock its dead waiters count, too. After a failover a lock may first
