@@ -30,7 +30,7 @@ struct Queue {
 }
 
 impl Background {
-    /// Has what is to be given back on `lane` given back.
+    /// Sends the releases that wait on `lane`.
     pub(crate) fn give_back(session: &Arc<Session>, mut lane: Arc<Lane>) {
         let server = session.connection.node_of(lane.record());
         let mut queues = session.background.lock();

@@ -318,7 +318,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Who this client is to sentinels, as [`credentials`](Self::credentials) are to the servers. Default: nobody, and a sentinel
+    /// The credentials for sentinels, as [`credentials`](Self::credentials) are for servers. Default: none, and a sentinel
     /// that asks for a password is [`Error::Refused`](crate::Error::Refused) with the code `NOAUTH`.
     pub fn sentinel_credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
         self.options.sentinel_credentials = Some(Source(Arc::new(provide)));

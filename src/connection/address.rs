@@ -157,7 +157,7 @@ impl Address {
     fn settings(&self) -> Result<RedisConnectionInfo> {
         let settings = self.info.redis_settings().clone();
         let Some(Source(provide)) = &self.credentials else { return Ok(settings) };
-        // What the panic says is left out, because it may have the password in it.
+        // The text of the panic is left out, because it may contain the password.
         let Credentials { user, password } =
             catch_unwind(AssertUnwindSafe(|| provide())).map_err(|_| {
                 Error::misuse(format!(
@@ -218,7 +218,7 @@ impl Address {
         self.begun(until, options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 
-    /// What `begin` makes of a stream to the server, in time. Nobody else times it: this knows best what did not come.
+    /// Runs `begin` on a stream to the server, in time. No caller has a timer of its own: the step that hangs is known here.
     async fn begun<T, F: Future<Output = RedisResult<T>>>(
         &self,
         until: Moment,

@@ -113,7 +113,7 @@ impl Failure {
         matches!(&self.cause, Cause::NotNow { code, .. } if code == "TRYAGAIN")
     }
 
-    /// What was asked for together is of several slots. Nothing was done; each slot by itself may be had.
+    /// The request has keys of several slots. Nothing was done; a request for each slot may succeed.
     pub(crate) fn is_crossed(&self) -> bool {
         self.code() == Some(CROSSED)
     }
