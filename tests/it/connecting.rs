@@ -4,7 +4,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::kind::{Kind, nothing_is_left};
-use crate::support::{CANARY, Log, Server, eventually, shows_no_canary, subscribers};
+use crate::support::{CANARY, Log, Server, Stopwatch, eventually, shows_no_canary, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -322,7 +322,7 @@ async fn a_cluster_that_is_mostly_down_is_told_within_the_connect_timeout() {
     let mut cluster = Cluster::start(3, 0);
     let url = cluster.url();
     let told = async || {
-        let began = Instant::now();
+        let began = Stopwatch::start();
         let error = builder().connect(&url).await.unwrap_err();
         assert!(began.elapsed() < TIMEOUT * 3 / 2, "{error} after {:?}", began.elapsed());
         error.to_string()

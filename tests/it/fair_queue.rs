@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use crate::support::kind::{channels, in_time};
 use crate::support::proxy::{Way, Words};
 use crate::support::scripts::{self, FAIR_ACQUIRE};
-use crate::support::{Java, Proxy, Server, eventually, versions};
+use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
 
 const NAME: &str = "n";
 const QUEUE: &str = "redisson_lock_queue:{n}";
@@ -130,7 +130,7 @@ async fn a_waiter_that_is_first_again_leaves_no_free_lock_to_itself() {
     let mut gone = redis::pipe();
     gone.atomic().lrem(QUEUE, 0, &ours).zrem(TIMEOUTS, &ours).del(NAME);
     gone.exec(&mut queue.cli).unwrap();
-    let freed = Instant::now();
+    let freed = Stopwatch::start();
     let guard = in_time("its turn", waiting).await.unwrap();
     let took = freed.elapsed();
     assert!(took < LEASE * 3 / 2, "free for {took:?}");
@@ -248,7 +248,7 @@ async fn a_waiter_that_leaves_while_there_is_no_connection_is_removed_later() {
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
     assert!(lock.try_lock().await.is_err());
-    let started = Instant::now();
+    let started = Stopwatch::start();
     client.close().await;
     let took = started.elapsed();
     assert!(took < RESPONSE * 4, "closed after {took:?}");

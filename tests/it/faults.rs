@@ -4,7 +4,7 @@
 use crate::support::clock::monotonic_ns;
 use crate::support::proxy::{Way, Words};
 use crate::support::worker::Worker;
-use crate::support::{Proxy, Server, eventually, setting, subscribers};
+use crate::support::{Proxy, Server, Stopwatch, eventually, setting, subscribers};
 use redisson_lock::{Client, ClientBuilder, Error, HoldState, LockGuard, LossReason};
 use rustix::process::Signal;
 use std::fs;
@@ -88,7 +88,7 @@ async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     let paused = Instant::now();
     let deadline = is_lost_by_its_deadline(&guard).await;
     assert!(deadline <= paused + LEASE, "the server lets go before we do");
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let error = client.lock("m").try_lock().await.unwrap_err();
     // By then the heartbeat may have given the connection up.
     assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
@@ -107,7 +107,7 @@ async fn an_unlock_that_waits_for_another_and_finds_the_hold_lost_ends_on_time()
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     server.stop_signal();
-    let started = Instant::now();
+    let started = Stopwatch::start();
     // The first has the lane until the lease has ended.
     let (first, second) = tokio::join!(inner.unlock(), outer.unlock());
     assert!(started.elapsed() < timeout + Duration::from_millis(50), "{:?}", started.elapsed());
@@ -347,7 +347,7 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
     let mut admin = server.cli();
     let mut kill = |n: u32| {
         let mut done = 0;
-        let patience = Instant::now();
+        let patience = Stopwatch::start();
         while done < n {
             let killed: u32 = redis::cmd("CLIENT").arg(&["KILL", "USER", "app"]).query(&mut admin).unwrap();
             done += killed;

@@ -1,14 +1,14 @@
 //! Answers that never come, for each kind of lock: what was asked counts once, however often it had to be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Owner};
 
 use crate::support::contender::{Contender, Held, Party};
 use crate::support::kind::{Kind, each, keys, nothing_is_left};
 use crate::support::proxy::{Link, Way, Words};
-use crate::support::{Faulty, Messages, Proxy, Server, eventually, scripts};
+use crate::support::{Faulty, Messages, Proxy, Server, Stopwatch, eventually, scripts};
 
 const NAME: &str = "n";
 /// Short, so that what is found by waiting for an answer is found soon; and long enough for a busy machine.
@@ -217,7 +217,7 @@ async fn a_waiter_whose_subscription_is_lost_hears_of_the_next_release_of_each_k
             // Each pause between two looks is twice the one before: 10 ms, .. 640 ms. So the next one is far away.
             bench.link.answered(bench.link.count(looks) + 7, looks).await;
         }
-        let released = Instant::now();
+        let released = Stopwatch::start();
         guard.unlock().await.unwrap();
         let woken = waiting.await.unwrap();
         let took = released.elapsed();

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::kinds::clients;
 use crate::support::kind::{Kind, each, in_versions, nothing_is_left};
-use crate::support::{Java, Server, eventually};
+use crate::support::{Java, Server, Stopwatch, eventually};
 
 const NAME: &str = "n";
 /// Those with the same record.
@@ -30,7 +30,7 @@ async fn kinds_with_one_record_exclude_each_other_by_one_name() {
             if !std::ptr::eq(client, &one) {
                 eventually(|| server.scripts() > before).await;
             }
-            let freed = Instant::now();
+            let freed = Stopwatch::start();
             guard.unlock().await.unwrap();
             let guard = waiting.await.unwrap();
             // Whoever is told of nothing looks, long before a lease is over.

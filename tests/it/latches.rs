@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, CountDownLatch, Error};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::crossing::{self, Cut, Tally};
 use crate::support::wire::{NAME, changes};
-use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+use crate::support::{Faulty, Server, Stopwatch, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_countdownlatch__channel__{n}";
 /// At once: by a message, and not by a look at the clock.
@@ -53,7 +53,7 @@ impl Waiters {
     }
 
     /// Which was opened at that time.
-    async fn all_pass(self, opened: Instant) {
+    async fn all_pass(self, opened: Stopwatch) {
         for waiter in self.0 {
             tokio::time::timeout(Duration::from_secs(5), waiter).await.expect("it waits on").unwrap();
         }
@@ -77,7 +77,7 @@ async fn all_who_wait_go_on_at_zero_and_not_before() {
     assert!(!bench.latch.wait_for(Duration::from_millis(50)).await.unwrap());
     waiters.nobody_passed();
     assert_eq!(bench.wire.messages(), vec![]);
-    let opened = Instant::now();
+    let opened = Stopwatch::start();
     bench.latch.count_down().await.unwrap();
     waiters.all_pass(opened).await;
     assert_eq!(bench.wire.told(CHANNEL), ["0"]);
@@ -112,7 +112,7 @@ async fn a_crowd_counts_down_exactly() {
     }
     assert_eq!((counted.load(SeqCst), bench.wire.value()), (6 * EACH, Some(1)));
     waiters.nobody_passed();
-    let opened = Instant::now();
+    let opened = Stopwatch::start();
     bench.latch.count_down().await.unwrap();
     waiters.all_pass(opened).await;
     bench.wire.nothing_else_is_left(&[]).await;
@@ -137,7 +137,7 @@ async fn a_latch_that_was_opened_can_be_set_anew() {
             bench.latch.count_down().await.unwrap();
         }
         waiters.nobody_passed();
-        let opened = Instant::now();
+        let opened = Stopwatch::start();
         bench.latch.count_down().await.unwrap();
         waiters.all_pass(opened).await;
         eventually(|| subscribers(&bench.server, CHANNEL) == 0).await;
@@ -148,7 +148,7 @@ async fn a_latch_that_was_opened_can_be_set_anew() {
 async fn deleting_opens_it() {
     let bench = Bench::of(7).await;
     let waiters = bench.waiters(2, 2).await;
-    let opened = Instant::now();
+    let opened = Stopwatch::start();
     assert!(bench.latch.delete().await.unwrap());
     waiters.all_pass(opened).await;
     assert!(!bench.latch.delete().await.unwrap());
@@ -178,10 +178,9 @@ async fn a_count_of_nothing_is_open() {
 async fn waits_end_on_time() {
     let bench = Bench::of(1).await;
     assert!(!bench.latch.wait_for(Duration::ZERO).await.unwrap());
-    let (wait, started) = (Duration::from_millis(200), Instant::now());
+    let (wait, started) = (Duration::from_millis(200), Stopwatch::start());
     assert!(!bench.latch.wait_for(wait).await.unwrap());
-    let took = started.elapsed();
-    assert!((wait..wait + PROMPT).contains(&took), "{took:?}");
+    assert!(started.is_within(wait..wait + PROMPT), "{started:?}");
     bench.wire.nothing_else_is_left(&[NAME]).await;
     let latch = bench.latch.clone();
     let waiting = tokio::spawn(async move { latch.wait_for(Duration::from_secs(60)).await.unwrap() });
@@ -204,7 +203,7 @@ async fn one_look_asks_the_server_also_while_others_wait() {
     assert!(!latch.wait_for(Duration::ZERO).await.unwrap());
     // By another program that tells nobody.
     bench.wire.run::<()>(&["DEL", NAME]);
-    let opened = Instant::now();
+    let opened = Stopwatch::start();
     assert!(latch.wait_for(Duration::ZERO).await.unwrap());
     waiting.await.unwrap().unwrap();
     assert!(opened.elapsed() < PROMPT, "{:?}", opened.elapsed());
@@ -303,7 +302,7 @@ async fn a_server_that_comes_back_empty_opens_it() {
     let Bench { mut server, .. } = bench;
     server.kill();
     server.restart();
-    waiters.all_pass(Instant::now()).await;
+    waiters.all_pass(Stopwatch::start()).await;
 }
 
 /// Who leaves, leaves no subscription, and takes nothing from those who stay.

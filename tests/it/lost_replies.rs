@@ -12,7 +12,7 @@ use redisson_lock::{
 use tokio_stream::StreamExt;
 
 use crate::support::proxy::{Link, Way, Words};
-use crate::support::{Proxy, Server, scripts};
+use crate::support::{Proxy, Server, Stopwatch, scripts};
 
 const NAME: &str = "orders";
 const CHANNEL: &str = "redisson_lock__channel:{orders}";
@@ -75,7 +75,7 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
 
     let bench = Bench::start().await;
     Loss::Silence.strike(&bench.link);
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let error = bench.lock.try_lock().await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert!(started.elapsed() < RESPONSE * 2, "{:?}", started.elapsed());
@@ -198,7 +198,7 @@ async fn a_half_open_link_costs_a_call_no_more_than_its_time() {
     let bench = Bench::start().await;
     bench.proxy.darken();
     for call in ["try_lock", "is_locked", "holder", "force_unlock"] {
-        let started = Instant::now();
+        let started = Stopwatch::start();
         let error = match call {
             "try_lock" => bench.lock.try_lock().await.map(drop),
             "is_locked" => bench.lock.is_locked().await.map(drop),
@@ -221,6 +221,7 @@ async fn a_half_open_link_costs_a_call_no_more_than_its_time() {
 #[tokio::test]
 async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_secs(2))).await;
+    let watch = Stopwatch::start();
     let guard = bench.lock.lock().await.unwrap();
     let mut states = guard.states();
     assert_eq!(states.next().await, Some(HoldState::Held));
@@ -233,7 +234,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     assert!(deadline <= Instant::now() + Duration::from_millis(left + 1), "the server lets go before we do");
 
     assert_eq!(states.next().await, Some(HoldState::Lost(LossReason::Unreachable)));
-    let late = Instant::now().saturating_duration_since(deadline);
+    let late = watch.since(deadline);
     // The time that it takes to be scheduled.
     assert!(late < Duration::from_millis(100), "{late:?}");
     // The last state is the end of the stream.

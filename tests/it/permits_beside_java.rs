@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, LossReason};
 use tokio::task::JoinSet;
 
 use crate::support::clock::monotonic_ns;
 use crate::support::wire::NAME;
-use crate::support::{Java, Server, Wire, eventually, median, since, subscribers, versions};
+use crate::support::{Java, Server, Stopwatch, Wire, eventually, median, since, subscribers, versions};
 
 const SEMAPHORE: &str = "redisson_sc:{n}";
 const LATCH: &str = "redisson_countdownlatch__channel__{n}";
@@ -143,7 +143,7 @@ async fn our_delete_lets_javas_waiters_pass() {
             latch.try_set_count(5).await.unwrap();
             let waiting = java.await_within(PATIENCE);
             eventually(|| subscribers(&server, LATCH) == 1).await;
-            let deleted = Instant::now();
+            let deleted = Stopwatch::start();
             assert!(latch.delete().await.unwrap());
             assert!(waiting.await.unwrap(), "{version}: Java sleeps on");
             assert!(deleted.elapsed() < Duration::from_secs(1), "{version}: {:?}", deleted.elapsed());
@@ -334,7 +334,7 @@ async fn each_side_collects_the_permits_of_the_other_that_have_ended() {
         ours.try_set_permits(1).await.unwrap();
         let lease = Duration::from_millis(600);
         let id = java.acquire_for(lease).await.unwrap();
-        let taken = Instant::now();
+        let taken = Stopwatch::start();
         assert!(ours.try_acquire().await.unwrap().is_none(), "{version}");
         let permit = ours.with_lease(lease).try_acquire_for(1, PATIENCE).await.unwrap();
         let permit = permit.expect("Java's has ended");

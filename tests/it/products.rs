@@ -2,17 +2,17 @@
 //! error that says what is missing. The table of docs/deployment.md is what comes out of this.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Owner, Phase, Replication};
 
 use crate::support::contender::{Held, Party};
-use crate::support::eventually;
 use crate::support::kind::{Kind, each, in_time};
 use crate::support::product::{
     ALL, DRAGONFLY, ELASTICACHE_SERVERLESS, GARNET, Imitation, KVROCKS, MEMORYDB, MEMORYSTORE, Product,
     REDIS_ENTERPRISE,
 };
+use crate::support::{Stopwatch, eventually};
 
 /// Of all that a hold goes through: it excludes another client, is renewed, and is passed on to one that waits.
 async fn works(kind: Kind, server: &Imitation) {
@@ -104,7 +104,7 @@ async fn what_a_product_cannot_do_for_replicas_is_refused_at_connect() {
             if number {
                 builder = builder.replication(Replication::at_least(1).within(Duration::from_millis(50)));
             }
-            let started = Instant::now();
+            let started = Stopwatch::start();
             match (builder.connect(url).await, outcome) {
                 (Ok(client), Outcome::Works) => match client.lock("n").lock().await {
                     Ok(guard) => guard.unlock().await.unwrap(),

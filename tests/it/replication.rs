@@ -3,7 +3,7 @@
 use crate::support::group::Group;
 use crate::support::kind::{in_time, of_kinds};
 use crate::support::product::{Behind, DRAGONFLY, Imitation, Product, Rule};
-use crate::support::{Java, Log, Server, eventually, since, subscribers};
+use crate::support::{Java, Log, Server, Stopwatch, eventually, since, subscribers};
 use redisson_lock::{Client, Error, Phase, Replication};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn where_replicas_cannot_be_asked_for_a_number_of_them_is_refused_at_conne
         let mut server = Imitation::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
         let [sentinels, cluster] = urls(&mut server).await;
         for url in [sentinels, cluster, server.url("redis")] {
-            let started = Instant::now();
+            let started = Stopwatch::start();
             let connecting = Client::builder().replication(Replication::at_least(1)).connect(&url);
             let error = connecting.await.expect_err(&url);
             assert!(matches!(error, Error::Refused { phase: Phase::Connect, .. }), "{url}: {error:?}");
@@ -346,7 +346,7 @@ async fn many_acquires_share_a_wait() {
     client.lock("first").lock().await.unwrap().unlock().await.unwrap();
     replica.stop_signal();
     let waits = master.calls("wait");
-    let started = Instant::now();
+    let started = Stopwatch::start();
     let acquires: Vec<_> = (0..200)
         .map(|n| {
             let lock = client.lock(format!("orders:{n}"));

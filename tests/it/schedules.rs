@@ -1,6 +1,6 @@
 //! Schedules that broke an earlier version, each kept as a test.
 
-use crate::support::{Server, eventually, subscribers};
+use crate::support::{Server, Stopwatch, eventually, subscribers};
 use redisson_lock::{Client, Error, HoldState, LockGuard, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -144,7 +144,7 @@ async fn one_who_polls_gets_the_lock_beside_a_crowd() {
     }
     first.unlock().await.unwrap();
     let poller = Client::connect(server.url()).await.unwrap();
-    let started = Instant::now();
+    let started = Stopwatch::start();
     loop {
         if let Some(guard) = poller.lock("n").try_lock().await.unwrap() {
             guard.unlock().await.unwrap();
@@ -219,7 +219,7 @@ fn closing_ends_on_time_also_if_the_clients_runtime_stands_still() {
     let guard: LockGuard = idle.block_on(client.lock("n").lock()).unwrap();
     drop(guard);
     let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let started = Instant::now();
+    let started = Stopwatch::start();
     ours.block_on(client.close());
     assert!(started.elapsed() < response + Duration::from_millis(100), "{:?}", started.elapsed());
 }

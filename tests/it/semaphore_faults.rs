@@ -1,13 +1,13 @@
 //! Semaphores when answers are lost, requests come late, and the server is out of memory or killed: a permit is neither
 //! taken twice nor lost.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Semaphore};
 
 use crate::support::proxy::Way;
 use crate::support::wire::{NAME, changes};
-use crate::support::{Faulty, Server, Wire, eventually, subscribers};
+use crate::support::{Faulty, Server, Stopwatch, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 
@@ -124,7 +124,7 @@ async fn a_release_outlasts_a_server_whose_disk_fails() {
         let refused = wire.refusals("MISCONF");
         eventually(|| wire.refusals("MISCONF") >= refused + 2).await;
         // It holds up those behind it, who are told in time.
-        let (asked, told) = (Instant::now(), semaphore.try_acquire().await);
+        let (asked, told) = (Stopwatch::start(), semaphore.try_acquire().await);
         assert!(matches!(&told, Err(error) if error.code() == Some("MISCONF")), "{way}: {told:?}");
         assert!(asked.elapsed() < Faulty::RESPONSE * 2, "{way}: {:?}", asked.elapsed());
         assert_eq!((wire.value(), wire.messages()), (Some(1), vec![]), "{way}");
@@ -216,7 +216,7 @@ async fn a_closed_client_gives_up_what_the_server_refuses() {
     wire.disk_fails(true);
     drop(permit);
     eventually(|| wire.refusals("MISCONF") > 0).await;
-    let closing = Instant::now();
+    let closing = Stopwatch::start();
     client.close().await;
     // It waits that long for what is being given back.
     assert!(closing.elapsed() < Faulty::RESPONSE * 3, "{:?}", closing.elapsed());

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::wire::NAME;
-use crate::support::{Server, Wire, eventually, subscribers};
+use crate::support::{Server, Stopwatch, Wire, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 /// At once: by a message or a step of the queue, and not by a look at the clock.
@@ -136,7 +136,7 @@ async fn those_behind_one_who_gives_up_are_served_at_once() {
     assert!(!small.is_finished());
     large.abort();
     assert!(large.await.unwrap_err().is_cancelled());
-    let left = Instant::now();
+    let left = Stopwatch::start();
     small.await.unwrap().release().await.unwrap();
     assert!(left.elapsed() < PROMPT, "{:?}", left.elapsed());
     kept.release().await.unwrap();
@@ -227,7 +227,7 @@ async fn who_waits_is_woken_by_whatever_makes_permits() {
             _ => None,
         };
         let waiter = bench.waiter(1).await;
-        let made = Instant::now();
+        let made = Stopwatch::start();
         match way {
             "try_set_permits" => assert!(another.try_set_permits(1).await.unwrap()),
             "release" => another.release(1).await.unwrap(),

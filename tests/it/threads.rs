@@ -1,10 +1,10 @@
 //! The blocking API: plain threads, with and without a runtime around them.
 
-use crate::support::Server;
+use crate::support::{Server, Stopwatch};
 use redisson_lock::blocking::{Client, Lock};
 use redisson_lock::{BackOff, Error, HoldState, LossReason};
 use std::sync::{Arc, Barrier};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[test]
 fn a_thread_re_enters_and_excludes_other_threads() {
@@ -59,7 +59,7 @@ fn waiting_threads_exclude_each_other() {
 #[test]
 fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
     let server = Server::start();
-    let freed = |dropped: Instant| {
+    let freed = |dropped: Stopwatch| {
         while redis::cmd("EXISTS").arg("n").query(&mut server.cli()).unwrap() {
             assert!(dropped.elapsed() < Duration::from_millis(100), "the lock was left");
         }
@@ -70,7 +70,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
     drop(client);
     assert_eq!(guard.state(), HoldState::Held);
     drop(guard);
-    freed(Instant::now());
+    freed(Stopwatch::start());
 
     // Inside async code too, where a runtime must not be waited for.
     let client = Client::connect(server.url()).unwrap();
@@ -80,7 +80,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
         drop(client);
         drop(guard);
     });
-    freed(Instant::now());
+    freed(Stopwatch::start());
 }
 
 #[test]

@@ -3,11 +3,11 @@
 
 use crate::support::cluster::add_slots;
 use crate::support::server::Secrets;
-use crate::support::{Hostile, Java, Server, eventually, subscribers, versions};
+use crate::support::{Hostile, Java, Server, Stopwatch, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use redisson_lock::redis::ConnectionAddr;
 use redisson_lock::{Client, Error, HoldState, Owner, Tls};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -87,7 +87,7 @@ async fn locks_work_over_tls_beside_java_without() {
         theirs.await.unwrap();
         let ours = tokio::spawn(async move { lock.try_lock_for(WAIT).await });
         eventually(|| subscribers(&server, CHANNEL) > 0).await;
-        let freed = Instant::now();
+        let freed = Stopwatch::start();
         thread.unlock("plain", "n").await.unwrap();
         let guard = ours.await.unwrap().unwrap().expect("it is free");
         assert!(freed.elapsed() < WAIT / 10, "{version}: {:?}", freed.elapsed());
@@ -221,7 +221,7 @@ async fn one_side_with_tls_and_one_without_is_told_in_time() {
     let authority = Authority::new("one");
     let (server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
     let plain = server.url().replace("redis://", "rediss://");
-    let began = Instant::now();
+    let began = Stopwatch::start();
     // The server waits for a line of its own protocol to end.
     let error = connect(&plain, authority.trusted()).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
@@ -239,7 +239,7 @@ async fn a_master_without_tls_that_a_slow_sentinel_names_is_told_in_time() {
     let sentinel = Hostile::slow_sentinel(TIMEOUT / 10, "127.0.0.1", server.port()).await;
     let sentinel = format!("redis://{}", sentinel.address());
     let tls = Authority::new("one").trusted().server_name("redis.example.org");
-    let began = Instant::now();
+    let began = Stopwatch::start();
     let by = Client::builder().tls(tls).connect_timeout(TIMEOUT);
     let error = by.connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap_err();
     assert!(error.to_string().contains("TLS at this port"), "{error:?}");

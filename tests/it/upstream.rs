@@ -7,7 +7,7 @@ use tokio_stream::StreamExt;
 
 use crate::support::kind::{channels, keys};
 use crate::support::proxy::{Link, Proxy, Way};
-use crate::support::{Server, eventually};
+use crate::support::{Server, Stopwatch, eventually};
 
 /// The waiter was told "busy", and its subscription is still on its way when the holder unlocks: nobody tells it.
 #[tokio::test(flavor = "multi_thread")]
@@ -131,7 +131,7 @@ async fn no_watchdog_renews_for_ever() {
         let mut cli = server.cli();
         redis::cmd("HSET").arg("n").arg(&owner).arg(1).exec(&mut cli).unwrap();
         redis::cmd("PEXPIRE").arg("n").arg(700).exec(&mut cli).unwrap();
-        let since = Instant::now();
+        let since = Stopwatch::start();
         eventually(|| keys(&server).is_empty()).await;
         assert!(since.elapsed() < Duration::from_millis(900), "{end}: {:?}", since.elapsed());
     }

@@ -1,13 +1,13 @@
 //! The value lock beside locks of the same kind in other languages: redis-py's own, and node-redlock's.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
 use tokio::task::JoinSet;
 
 use crate::support::peer::Peer;
 use crate::support::wire::NAME;
-use crate::support::{Server, Wire};
+use crate::support::{Server, Stopwatch, Wire};
 
 /// Of our watchdog.
 const LEASE: Duration = Duration::from_millis(900);
@@ -88,7 +88,7 @@ async fn each_side_waits_for_the_other() {
             bench.peer.ask("lock n 30000 30000").await;
             let early = tokio::time::timeout(Duration::from_millis(100), bench.peer.answer()).await;
             assert!(early.is_err(), "{language} took a held lock: {early:?}");
-            let freed = Instant::now();
+            let freed = Stopwatch::start();
             guard.unlock().await.unwrap();
             assert_eq!(bench.peer.answer().await, "true", "{language}");
             assert!(freed.elapsed() < SOON, "{language}: {:?}", freed.elapsed());
@@ -98,7 +98,7 @@ async fn each_side_waits_for_the_other() {
             let waiting = bench.waiting();
             tokio::time::sleep(Duration::from_millis(wait)).await;
             assert!(!waiting.is_finished(), "{language}");
-            let freed = Instant::now();
+            let freed = Stopwatch::start();
             assert!(bench.peer.does("unlock n").await, "{language}");
             let guard = waiting.await.unwrap();
             assert!(freed.elapsed() < SOON, "{language}: {:?}", freed.elapsed());
@@ -114,7 +114,7 @@ async fn their_leases_end_for_us_when_they_say() {
         let mut bench = Bench::beside(language).await;
         let lease = Duration::from_millis(500);
         assert!(bench.peer.does(&format!("lock n {} 0", lease.as_millis())).await, "{language}");
-        let taken = Instant::now();
+        let taken = Stopwatch::start();
         let guard = bench.lock.lock().await.unwrap();
         assert!(taken.elapsed() < lease + SOON, "{language}: {:?}", taken.elapsed());
         // Who is late does not free what is ours.
@@ -126,10 +126,9 @@ async fn their_leases_end_for_us_when_they_say() {
         // One that is extended lasts longer.
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
         assert!(bench.peer.does(&format!("extend n {}", lease.as_millis())).await, "{language}");
-        let extended = Instant::now();
+        let extended = Stopwatch::start();
         let guard = bench.lock.lock().await.unwrap();
-        let took = extended.elapsed();
-        assert!((lease - SOON / 5..lease + SOON).contains(&took), "{language}: {took:?}");
+        assert!(extended.is_within(lease - SOON / 5..lease + SOON), "{language}: {extended:?}");
         guard.unlock().await.unwrap();
     }
 }

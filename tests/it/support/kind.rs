@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_lock::{BackOff, Client, Codec, Kryo5, Lock};
+use tokio::runtime;
 use tokio::sync::Semaphore;
 
 use super::{Server, eventually, since, versions};
@@ -399,7 +400,8 @@ fn suffix(name: &str, suffix: &str) -> String {
 /// How many tests of one suite run at once: few enough to be on time on a small machine.
 const AT_ONCE: usize = 6;
 
-/// Runs `test` for each of `what`, several at once, each in a task and so as an owner of its own.
+/// Runs `test` for each of `what`, several at once. Each is a task, and so an owner of its own, in a runtime of its own:
+/// where one test blocks a thread, as the start of a server does, no other is late.
 pub async fn each<T: Copy + fmt::Debug, F>(what: impl IntoIterator<Item = T>, test: impl Fn(T) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -409,14 +411,19 @@ where
         let (test, room) = (test(one), room.clone());
         let running = tokio::spawn(async move {
             let _room = room.acquire().await.expect("it stays open");
-            test.await;
+            let alone = move || {
+                let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+                let runtime = runtime.expect("a runtime");
+                runtime.block_on(runtime.spawn(test))
+            };
+            tokio::task::spawn_blocking(alone).await.expect("it catches the panics of its test")
         });
         (one, running)
     };
     let running: Vec<_> = what.into_iter().map(run).collect();
     let mut failed = Vec::new();
     for (one, running) in running {
-        if running.await.is_err() {
+        if running.await.expect("it catches the panics of its test").is_err() {
             failed.push(one);
         }
     }

@@ -23,6 +23,7 @@ pub mod random;
 pub mod record;
 pub mod scripts;
 pub mod server;
+pub mod stopwatch;
 pub mod topology;
 pub mod wire;
 pub mod worker;
@@ -38,6 +39,7 @@ pub use messages::Messages;
 pub use monitor::Monitor;
 pub use proxy::Proxy;
 pub use server::Server;
+pub use stopwatch::Stopwatch;
 pub use wire::{Faulty, Wire};
 pub use worker::program;
 
