@@ -52,6 +52,8 @@ const LEASE: Duration = Duration::from_secs(2);
 const LONG_LEASE: Duration = Duration::from_secs(6);
 /// The last holds, and what is left of them.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Until the processes have what they need from the machine, a JVM above all. The first fault comes after that.
+const WARM_UP: Duration = Duration::from_millis(schedule::QUIET_MS - 500);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// What the last releases may take: a round trip on a busy machine.
 const LAST_RELEASES: Duration = Duration::from_millis(250);
@@ -152,6 +154,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let mut stage = Stage { servers, proxy, urls, clients, started: CLIENTS as u64 + 1, recipe, eras };
     let mut violations = Vec::new();
     let began = Instant::now();
+    history.warm = now() + WARM_UP.as_nanos() as u64;
     if let Err(problem) = torment(&mut stage, &plan, &mut history) {
         violations.push(Violation { rule: "the campaign broke off", at: now(), text: problem });
     }

@@ -428,10 +428,11 @@ fn waited_too_long(history: &History) -> Verdict {
     verdict
 }
 
-/// A lock that nobody holds is taken at once by whoever asks for it, at any time of the campaign, unless a fault is near that
-/// delays a wake-up or leaves a hold behind. Judged by each hold: the lock was free from the end of the hold before, or from when
-/// it was asked for. A waiter may wait for another of several locks or values, so these are left out, as are readers and permits,
-/// which are beside each other, and a fair lock beside Java, where the turn may be that of a thread which its JVM has not woken yet.
+/// A lock that nobody holds is taken at once by those who wait for it, at any time of the campaign, unless a fault is near that
+/// delays a wake-up or leaves a hold behind. Judged by the next hold. Its task waited before the lock was free; or the lock is one
+/// of those that are wanted for a moment, and then it was free from when it was asked for. A waiter may wait for another of several
+/// locks or values, so these are left out, as are readers and permits, which are beside each other, and a fair lock beside Java,
+/// where the turn may be that of a thread which its JVM has not woken yet.
 fn idle_while_wanted(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let mut before: HashMap<&str, &Hold> = HashMap::new();
@@ -443,9 +444,12 @@ fn idle_while_wanted(history: &History) -> Verdict {
             continue;
         }
         let last = before.get(hold.key);
-        let free = last.map_or(hold.asked, |last| last.done.max(hold.asked));
+        let done = last.map_or(0, |last| last.done);
+        let free = done.max(hold.asked);
+        let wanted = hold.asked <= done || hold.key.starts_with("passing:");
         // A hold that was lost may have left its record.
-        if is_rust(hold) && free < hold.start && last.is_none_or(|last| last.outcome == "Ok") {
+        let given_back = last.is_none_or(|last| last.outcome == "Ok");
+        if is_rust(hold) && wanted && given_back && (history.warm..hold.start).contains(&free) {
             // Few are idle for long, and to look for excuses takes time.
             let allowed = IDLE_NS + MARGIN_NS;
             let idle = || {

@@ -598,10 +598,19 @@ fn a_free_lock_is_taken_by_its_waiters() {
     let pair = |asked, start| history(vec![hold("a", "k", 10_000, 10_100), after(asked, start)], vec![]);
     keeps(idle_while_wanted, &pair(10_050, 10_350));
     breaks(idle_while_wanted, &pair(10_050, 10_351));
-    // Nobody waited when it became free: then it counts from the question.
-    keeps(idle_while_wanted, &pair(10_750, 11_000));
-    breaks(idle_while_wanted, &pair(10_749, 11_000));
-    breaks(idle_while_wanted, &history(vec![after(10_749, 11_000)], vec![]));
+    // Nobody waited when it became free.
+    keeps(idle_while_wanted, &pair(10_101, 11_000));
+    // What is wanted for a moment counts from the question.
+    let passing = |asked| Hold { key: "passing:1", ..after(asked, 11_000) };
+    let passed = |asked| {
+        history(vec![Hold { key: "passing:1", ..hold("a", "k", 10_000, 10_100) }, passing(asked)], vec![])
+    };
+    keeps(idle_while_wanted, &passed(10_750));
+    breaks(idle_while_wanted, &passed(10_749));
+    breaks(idle_while_wanted, &history(vec![passing(10_749)], vec![]));
+    // Not before the processes have warmed up.
+    keeps(idle_while_wanted, &History { warm: 10_101 * MS, ..pair(10_050, 11_000) });
+    breaks(idle_while_wanted, &History { warm: 10_100 * MS, ..pair(10_050, 11_000) });
     let lost_before = |outcome| Hold { outcome, ..hold("a", "k", 10_000, 10_100) };
     let behind = |outcome| history(vec![lost_before(outcome), after(10_050, 11_000)], vec![]);
     breaks(idle_while_wanted, &behind("Ok"));
