@@ -252,9 +252,7 @@ fn torment(stage: &mut Stage, plan: &[schedule::Fault], history: &mut History) -
             }
         }
     }
-    // After a failover a lock may stay taken for a lease, by a release that the new master lacks.
-    let lease_ms = if stage.servers.are_alone() { 0 } else { stage.recipe.lease_ms };
-    wait(Instant::now() + Duration::from_millis(lease_ms + schedule::QUIET_MS), stage, &history.windows);
+    wait(Instant::now() + Duration::from_millis(schedule::QUIET_MS), stage, &history.windows);
     Ok(())
 }
 
@@ -273,8 +271,10 @@ fn wind_up(stage: &mut Stage, mut java: Option<&mut Java>) -> Vec<Violation> {
         hear_levels(client, "settled").unwrap_or_else(&mut wrong);
     }
     // The clients are still there, and want nothing any more. Their last releases are on their way, and no lease has to end: the
-    // last fault was long enough ago.
-    let until = Instant::now() + LAST_RELEASES;
+    // last fault was long enough ago. After a failover that is not so.
+    let lease = Duration::from_millis(stage.recipe.lease_ms);
+    let until =
+        Instant::now() + if stage.servers.are_alone() { Duration::ZERO } else { lease } + LAST_RELEASES;
     let java = java.as_ref().map(|java| java.id.as_str());
     let servers = &stage.servers;
     let left = || {
