@@ -1,5 +1,6 @@
 -- Takes values of a group, all or none, or takes them once more. Harmless to repeat: the requests of an owner are
--- numbered, and none takes effect after a later one has. Times are the server's.
+-- numbered, and none takes effect twice, or after a later one has. A repeat makes what the request took last as long as if it
+-- took it now. Times are the server's.
 -- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
 -- KEYS[2] mark (integer: the last request of the owner that took effect)
 -- ARGV[1] number of this request
@@ -8,12 +9,33 @@
 -- ARGV[4] lease in ms
 -- ARGV[5] values, of 22 bytes each
 -- Reply   1 taken | {'BUSY', ms} others hold one of them, for ms at most | {'STALE', -1} a later request has taken effect
+--         | {'STALE', 0} this one has, and what it took has lapsed
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
-if done >= number then
-    return done == number and 1 or {'STALE', -1}
+if done > number then
+    return {'STALE', -1}
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+if done == number then
+    local field = ':' .. ARGV[3] .. ':expire_time'
+    for at = 1, #ARGV[5], 22 do
+        local value = string.sub(ARGV[5], at, at + 21)
+        local ends = tonumber(redis.call('hget', KEYS[1], value .. field) or 0)
+        if ends <= now or redis.call('hget', KEYS[1], value) ~= ARGV[3] then
+            return {'STALE', 0}
+        end
+    end
+    for at = 1, #ARGV[5], 22 do
+        local value = string.sub(ARGV[5], at, at + 21)
+        local ends = tonumber(redis.call('hget', KEYS[1], value .. field))
+        ends = string.format('%.0f', math.max(ends, now + 1 + ARGV[4])) -- 'now' was rounded down
+        redis.call('hset', KEYS[1], value .. field, ends)
+    end
+    if redis.call('pttl', KEYS[1]) < tonumber(ARGV[4]) then
+        redis.call('pexpire', KEYS[1], ARGV[4])
+    end
+    return 1
+end
 local left = 0
 for at = 1, #ARGV[5], 22 do
     local value = string.sub(ARGV[5], at, at + 21)

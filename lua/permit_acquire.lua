@@ -1,5 +1,6 @@
 -- Takes permits that have ids and leases, if there are so many; those whose lease has ended count as free. Harmless to
--- repeat: the requests of a client are numbered, and none takes effect after a later one has. Times are the server's.
+-- repeat: the requests of a client are numbered, and none takes effect twice, or after a later one has. A repeat makes what the
+-- request took last as long as if it took it now. Times are the server's.
 -- KEYS[1] record (integer: permits that are free)
 -- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
 -- KEYS[3] mark (integer: the last request of the client that took effect)
@@ -10,18 +11,35 @@
 -- ARGV[5] ids, of 16 bytes each
 -- ARGV[6] 'spublish' where each message is for the nodes of its slot alone, else absent
 -- Reply   1 taken | {'BUSY', ms} there are fewer, and the next lease ends in ms, -1 if none does | {'STALE', -1} a later
---         request has taken effect
+--         request has taken effect | {'STALE', 0} this one has, and what it took has lapsed
 local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
-if done >= number then
-    return done == number and 1 or {'STALE', -1}
+if done > number then
+    return {'STALE', -1}
+end
+local time = redis.call('time')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- A score of ten thousand years and more is that of no end. 'now' was rounded down.
+local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + 1 + ARGV[3])
+if done == number then
+    for at = 1, #ARGV[5], 16 do
+        local ends = redis.call('zscore', KEYS[2], string.sub(ARGV[5], at, at + 15))
+        if tonumber(ends or 0) <= now then
+            return {'STALE', 0}
+        end
+    end
+    for at = 1, #ARGV[5], 16 do
+        local id = string.sub(ARGV[5], at, at + 15)
+        if tonumber(redis.call('zscore', KEYS[2], id)) < tonumber(score) then
+            redis.call('zadd', KEYS[2], score, id)
+        end
+    end
+    return 1
 end
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is no number of permits')
 end
 local permits = #ARGV[5] / 16
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expired = redis.call('zrangebyscore', KEYS[2], 0, now, 'limit', 0, permits)
 if #expired > 0 then
     redis.call('zrem', KEYS[2], unpack(expired))
@@ -32,14 +50,11 @@ if #expired > 0 then
 end
 if not free or tonumber(free) < permits then
     local first = redis.call('zrange', KEYS[2], 0, 0, 'withscores')
-    -- A score of ten thousand years and more is that of no end.
     local ends = first[2] and tonumber(first[2]) < 922337203685477 and math.max(first[2] - now, 0)
     return {'BUSY', ends or -1}
 end
 redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
 redis.call('decrby', KEYS[1], permits)
--- 'now' was rounded down.
-local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + 1 + ARGV[3])
 for at = 1, #ARGV[5], 16 do
     redis.call('zadd', KEYS[2], score, string.sub(ARGV[5], at, at + 15))
 end

@@ -268,9 +268,14 @@ async fn a_hold_and_its_waiters_outlive_a_failover() {
             guards.push((name, guard, waiter(&other, name)));
             waited_for(&cluster, name).await;
         }
+        let moved: Vec<_> = names.iter().map(|name| cluster.master_of(name) == 1).collect();
+        assert!(moved.contains(&true));
         cluster.masters[1].kill();
+        let killed = Instant::now();
         cluster.promoted(1).await;
-        for (name, guard, waiting) in guards {
+        for ((name, guard, waiting), moved) in guards.into_iter().zip(moved) {
+            // Renewed at the new master: no other has confirmed what was sent since.
+            eventually(|| !moved || guard.deadline() > killed + LEASE * 2).await;
             eventually(|| guard.state() == HoldState::Held).await;
             // Its message is heard again.
             waited_for(&cluster, name).await;

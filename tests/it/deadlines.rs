@@ -5,12 +5,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use redisson_lock::{Client, Holding};
 
 use crate::support::kind::{Kind, each};
+use crate::support::proxy::{Link, Words};
+use crate::support::{Proxy, Server, scripts};
 
 const NAME: &str = "n";
 /// Redis counts whole milliseconds.
 const LEASE: Duration = Duration::from_micros(2_000_900);
 const ROUNDS: usize = 12;
 const RENEWALS: usize = 5;
+/// How long a client behind a proxy waits for an answer.
+const RESPONSE: Duration = Duration::from_millis(300);
 
 /// The kinds with a lease in one record.
 fn kinds() -> impl Iterator<Item = Kind> {
@@ -90,6 +94,59 @@ async fn a_renewed_deadline_is_never_later_than_the_servers() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
+    })
+    .await;
+}
+
+/// A client behind a proxy, the link that its commands take at first, and the proxy.
+async fn behind_a_proxy(server: &Server) -> (Client, Link, Proxy) {
+    scripts::load(server);
+    let proxy = Proxy::start(server.port()).await;
+    let client = Client::builder().response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
+    let link = proxy.link(0).await;
+    (client, link, proxy)
+}
+
+fn acquires(words: &Words) -> bool {
+    const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"GET", b"HGET"];
+    words.iter().any(|word| word == NAME.as_bytes()) && !LOOKS.contains(&words[0].as_slice())
+}
+
+/// The lease counts from the send that was answered, so the server must count it from there, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_after_a_lost_reply_is_never_later_than_the_servers() {
+    each(kinds(), |kind| async move {
+        let server = kind.server(NAME);
+        let (client, link, _proxy) = behind_a_proxy(&server).await;
+        link.lose_reply_to(acquires);
+        let (holding, _guard) = hold(kind, &client, Some(LEASE)).await;
+        link.lost_reply().await;
+        let (ours, servers) = (deadline(&holding), end(kind, &mut server.cli()));
+        assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
+    })
+    .await;
+}
+
+/// The first send of an acquire took effect, was not answered, and lapsed. Its repeat is no proof of a hold. (Readers are beside
+/// each other.)
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeat_of_an_acquire_that_lapsed_does_not_hold_what_another_has() {
+    each(kinds().filter(|kind| *kind != Kind::Read), |kind| async move {
+        let server = kind.server(NAME);
+        let (client, link, _proxy) = behind_a_proxy(&server).await;
+        let other = Client::connect(server.url()).await.unwrap();
+        link.lose_reply_to(acquires);
+        let mut taking =
+            tokio::spawn(async move { hold(kind, &client, Some(Duration::from_millis(100))).await });
+        link.lost_reply().await;
+        let (theirs, guard) = hold(kind, &other, None).await;
+        if let Ok(taken) = tokio::time::timeout(RESPONSE * 3, &mut taking).await {
+            // On a slow machine it may have had the lock before.
+            let (holding, _guard) = taken.unwrap();
+            assert!(!holding.state().is_live(), "{kind}: both hold it");
+        }
+        assert!(theirs.state().is_live(), "{kind}");
+        drop(guard);
     })
     .await;
 }

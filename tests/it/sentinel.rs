@@ -21,9 +21,11 @@ async fn a_hold_that_the_replica_has_outlives_the_master() {
         tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
     };
     group.master.kill();
+    let killed = Instant::now();
     group.promoted().await;
-    // Renewed at the new master.
-    eventually(|| guard.state() == HoldState::Held).await;
+    // Renewed at the new master: no other has confirmed what was sent since.
+    eventually(|| guard.deadline() > killed + LEASE).await;
+    assert_eq!(guard.state(), HoldState::Held);
     let holder = connect(&group).await.lock("orders").holder().await.unwrap().expect("it is held");
     assert_eq!(holder.client_id(), client.id().to_string());
     let released = Stopwatch::start();

@@ -8,7 +8,7 @@
 
 use crate::Failure;
 use crate::keys::{FAIR_WAIT_MS, KINDS};
-use crate::ledger::{Ledger, delayed, error_word, now};
+use crate::ledger::{Ledger, error_word, measured, now, waits};
 use crate::random::Random;
 use crate::work::{self, Work};
 use redisson_lock::{Client, HandOff, Replication};
@@ -24,6 +24,9 @@ use tokio::runtime::Handle;
 const HOT_TASKS: u64 = 4;
 /// Tasks that contend for the key of each other kind.
 const TASKS_OF_A_KIND: u64 = 2;
+/// The numbers of the tasks after these.
+const FRESH: u64 = 3 + HOT_TASKS + TASKS_OF_A_KIND * KINDS.len() as u64;
+const PASSING: u64 = FRESH + 1;
 /// Of a client that has nothing to do: those that keep up its two connections, and what drives each; and the watchdog.
 const TASKS: usize = 5;
 const SOCKETS: usize = 2;
@@ -72,7 +75,8 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     while alone && (tasks(), sockets()) != base {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    delayed();
+    // The threads of the runtime are there, and no others.
+    waits();
     let stopping = Arc::new(AtomicBool::new(false));
     thread::spawn({
         let (ledger, handle) = (ledger.clone(), Handle::current());
@@ -92,10 +96,11 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     let mut running = tokio::task::JoinSet::new();
     running.spawn(work(1).long(kinds.clone()));
     if !alone {
-        running.spawn(work(3 + HOT_TASKS + TASKS_OF_A_KIND * KINDS.len() as u64).fresh());
+        running.spawn(work(FRESH).fresh());
     }
     if kinds.contains(&"reentrant") {
         running.spawn(work(0).own());
+        running.spawn(work(PASSING).passing());
         running.spawn(work(2).duel());
         for task in 3..3 + HOT_TASKS {
             running.spawn(work(task).hot());
@@ -111,14 +116,13 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     while let Some(line) = lines.next_line().await? {
         match line.split_once(' ') {
             Some(("force", key)) => {
-                let (asked, waited) = (now(), delayed());
-                let forced = work::force_unlock(&client, key).await;
+                let asked = now();
+                let (forced, delayed) = measured(work::force_unlock(&client, key)).await;
                 let outcome = forced.as_ref().map_or_else(error_word, bool::to_string);
                 let limit = RESPONSE.as_millis();
                 let name = &ledger.name;
-                let (ended, waited) = (now(), delayed() - waited);
-                let times = format!("{asked} {ended} {limit}");
-                ledger.log(&format!("call {name} - force_unlock {times} {outcome} {waited}"));
+                let times = format!("{asked} {} {limit}", now());
+                ledger.log(&format!("call {name} - force_unlock {times} {outcome} {delayed}"));
                 println!("forced {outcome}");
             }
             Some(("starve", ms)) => {

@@ -18,8 +18,15 @@ pub const KINDS: [&str; 11] = [
     "multi",
 ];
 
+/// Rust processes.
+pub const CLIENTS: u64 = 4;
+
 /// In cells of 8 bytes.
-pub const CELLS: usize = 512;
+pub const CELLS: usize = 1024;
+
+/// Keys that are wanted one after the other, each for so long. None comes again before the longest lease has ended.
+pub const PASSING: u64 = 128;
+pub const PASSING_MS: u64 = 100;
 
 /// The cells that tell the eras: that of semaphores, and that of the one whose permits Java takes as well. 0: there is
 /// none.
@@ -44,7 +51,7 @@ pub fn capacity(key: &str) -> u64 {
 /// What a key is of, as a report has it.
 pub fn kind(key: &str) -> &str {
     match key.split(':').next().unwrap_or(key) {
-        "hot" | "own" | "fresh" | "kept" | "long" | "pair" | "duel" => "reentrant",
+        "hot" | "own" | "fresh" | "kept" | "long" | "pair" | "duel" | "passing" => "reentrant",
         "javasemaphore" => "semaphore beside Java",
         kind => kind,
     }
@@ -61,14 +68,29 @@ pub fn cell(kind: &str, member: u64) -> u64 {
     64 + 8 * at(kind) + member
 }
 
-/// Of the key that one client holds for long.
-pub fn long_cell(kind: &str, index: u64) -> u64 {
-    256 + 16 * at(kind) + index
+/// Of a key that is held for long.
+pub fn long_cell(kind: &str, number: u64) -> u64 {
+    256 + 16 * at(kind) + number
+}
+
+/// Of the keys that two clients contend for, that of a client.
+pub fn of_rivals(index: u64) -> u64 {
+    index / 2
+}
+
+/// Whether a key is held for longer than a lease, so that a waiter may wait for that long.
+pub fn is_held_for_long(key: &str) -> bool {
+    key.split(':').take(2).any(|part| part.starts_with("long"))
 }
 
 /// Of the keys that a client has for itself, one after the other.
 pub fn fresh_cell(index: u64) -> u64 {
     448 + index
+}
+
+/// Of a key that is wanted for a moment.
+pub fn passing_cell(number: u64) -> u64 {
+    512 + number
 }
 
 fn at(kind: &str) -> u64 {

@@ -5,12 +5,15 @@
 //! grows: what a killed process has told is there.
 
 use crate::Failure;
+use crate::path::{Path as CallPath, Wait};
 use redisson_lock::{Error, HoldState};
 use rustix::time::{ClockId, clock_gettime};
-use std::fs::{File, OpenOptions};
+use std::fs::{DirEntry, File, OpenOptions};
+use std::future::{Future, poll_fn};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -55,20 +58,46 @@ impl Ledger {
     }
 }
 
-/// How long the threads of the runtime were ready to run and did not, all together and up to now: what the machine kept
-/// from this process. Of those that exist at the first call.
-pub fn delayed() -> u64 {
-    static THREADS: OnceLock<Vec<File>> = OnceLock::new();
+/// Awaits a call, and measures what the machine kept from it, in ns.
+pub async fn measured<T>(call: impl Future<Output = T>) -> (T, u64) {
+    let mut path = CallPath::new(waits());
+    let mut call = pin!(call);
+    let outcome = poll_fn(|cx| {
+        let polled = call.as_mut().poll(cx);
+        path.polled(this_thread(), waits());
+        polled
+    });
+    (outcome.await, path.delayed)
+}
+
+/// How long each thread has waited in the run queue. Of the threads that exist at the first call: those of the runtime.
+pub fn waits() -> Vec<Wait> {
+    static THREADS: OnceLock<Vec<(u64, File)>> = OnceLock::new();
     let threads = THREADS.get_or_init(|| {
         let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-        tasks.filter_map(|task| File::open(task.path().join("schedstat")).ok()).collect()
+        let thread = |task: DirEntry| {
+            let id = task.file_name().to_str()?.parse().ok()?;
+            Some((id, File::open(task.path().join("schedstat")).ok()?))
+        };
+        tasks.filter_map(thread).collect()
     });
-    let delay = |thread: &File| -> Option<u64> {
+    let wait = |thread: &File| -> Option<u64> {
         let mut bytes = [0; 80];
         let length = thread.read_at(&mut bytes, 0).ok()?;
         std::str::from_utf8(&bytes[..length]).ok()?.split(' ').nth(1)?.parse().ok()
     };
-    threads.iter().filter_map(delay).sum()
+    threads.iter().filter_map(|(id, thread)| Some((*id, wait(thread)?))).collect()
+}
+
+/// As the kernel numbers it.
+fn this_thread() -> u64 {
+    thread_local! {
+        static ID: u64 = std::fs::read_link("/proc/thread-self")
+            .ok()
+            .and_then(|link| link.file_name()?.to_str()?.parse().ok())
+            .unwrap_or_default();
+    }
+    ID.with(|id| *id)
 }
 
 /// The clock that all processes of the host share, and that goes on while it sleeps.

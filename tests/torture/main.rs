@@ -6,6 +6,7 @@ mod hand;
 #[allow(dead_code)]
 mod keys;
 mod ledger;
+mod path;
 #[allow(dead_code)]
 #[path = "../it/support/proxy.rs"]
 mod proxy;

@@ -4,18 +4,18 @@
 //!   <deadline> <lost> <delayed> <outcome> <done> <token> <share> <held>`: times in ns of the boot-time clock. `lease` is the fixed one
 //!   in ms, 0 with a watchdog; `left` what the deadline had left when the last state was read, 1 where there is none;
 //!   `deadline` the last one that was seen while the hold was live, and `lost` when it was told to be lost, 0 if it was
-//!   not; `delayed` what the machine kept from this process in the last look before; `token` the fencing token, 0 if there
+//!   not; `delayed` what the machine kept from the last look before; `token` the fencing token, 0 if there
 //!   is none; `share` how much of the key's capacity it takes (see `keys.rs`); `held` the last time at which its state was
 //!   read as held, 0 if never. A hold of several things has a line for each. Java writes no `held`.
 //! - `call <process> <task> <what> <start> <end> <limit in ms> <outcome> <delayed>`: a call that must end on time, if it took longer
-//!   than a moment or failed.
+//!   than a moment or failed. `delayed` is what the machine kept from it (see `path.rs`).
 
 mod kinds;
 
 use crate::client::RESPONSE;
 use crate::hand::{Hand, Look};
 use crate::keys;
-use crate::ledger::{Ledger, delayed, error_word, now};
+use crate::ledger::{Ledger, error_word, measured, now};
 use crate::random::Random;
 use kinds::Key;
 pub use kinds::{force_unlock, wanted};
@@ -143,9 +143,43 @@ impl Work {
         while holding.join_next().await.is_some() {}
     }
 
-    /// Two quiet keys at once and one of each other kind, for longer than a lease: they live by one renewal.
+    /// Keys that all clients want at one time, each in a slot of its own: one client waits for it, and the others give up soon. A
+    /// client that gave up does not come back to a key within a lease, so what it leaves there without an answer is in the way of
+    /// the one that waits, and no later request of its own clears it.
+    pub async fn passing(mut self) {
+        let mut under_way = JoinSet::new();
+        let slot_ns = keys::PASSING_MS * 1_000_000;
+        let mut slot = now() / slot_ns;
+        while !self.stopping.load(Ordering::Relaxed) {
+            // What was missed while the process did not run is left out.
+            slot = (slot + 1).max(now() / slot_ns);
+            tokio::time::sleep(Duration::from_nanos((slot * slot_ns).saturating_sub(now()))).await;
+            let number = slot % keys::PASSING;
+            let key = Key::new("reentrant", format!("passing:{number}"), keys::passing_cell(number));
+            let waits = (slot + self.index).is_multiple_of(keys::CLIENTS);
+            let mut work = self.fork();
+            under_way.spawn(async move {
+                if waits {
+                    // Behind those who give up.
+                    work.rest(10, 30).await;
+                    return work.plain(&key, Duration::ZERO).await;
+                }
+                work.rest(0, 20).await;
+                match work.random.between(0, 2) {
+                    0 => work.tried(&key, Duration::ZERO).await,
+                    1 => work.waited(&key, Duration::ZERO).await,
+                    _ => work.cancelled(&key, Duration::ZERO).await,
+                }
+            });
+            while under_way.try_join_next().is_some() {}
+        }
+        while under_way.join_next().await.is_some() {}
+    }
+
+    /// Two keys at once and one of each other kind, for longer than a lease: they live by one renewal. All but one have a rival,
+    /// another client that wants them at all times and gets in as soon as a renewal fails.
     pub async fn long(mut self, kinds: Vec<&'static str>) {
-        let index = self.index;
+        let (index, rivals) = (self.index, keys::of_rivals(self.index));
         while !self.stopping.load(Ordering::Relaxed) {
             // Some are to outlive a lease after a fault.
             let most = self.lease.as_millis() as u64 * 7 / 4;
@@ -157,7 +191,7 @@ impl Work {
                     "reentrant" => {
                         let pair = self.fork();
                         holding.spawn(async move {
-                            let key = Key::new("reentrant", format!("long:{index}"), 16 + index);
+                            let key = Key::new("reentrant", format!("long:{rivals}"), 16 + rivals);
                             work.plain(&key, stay).await;
                         });
                         holding.spawn(async move {
@@ -166,7 +200,7 @@ impl Work {
                         });
                     }
                     "multi" => {
-                        let parts = [index, index + 8]
+                        let parts = [rivals, rivals + 8]
                             .map(|at| (format!("multi:long{at}"), keys::long_cell("multi", at)));
                         holding.spawn(async move { work.several(parts, stay).await });
                     }
@@ -176,7 +210,7 @@ impl Work {
                     _ => {
                         let side = if self.random.between(0, 1) == 0 { "read" } else { "write" };
                         let kind = if *kind == "readwrite" { side } else { kind };
-                        let mut key = Key::long(kind, index);
+                        let mut key = Key::long(kind, rivals);
                         if kind == "group" {
                             key.parts[0].0 += "/a";
                         }
@@ -192,8 +226,8 @@ impl Work {
     /// A key that two clients want at all times, and hold for longer than a round trip: what the network still delivers of
     /// one client meets the next hold.
     pub async fn duel(mut self) {
-        let pair = self.index / 2;
-        let key = Key::new("reentrant", format!("duel:{pair}"), 48 + pair);
+        let rivals = keys::of_rivals(self.index);
+        let key = Key::new("reentrant", format!("duel:{rivals}"), 48 + rivals);
         while !self.stopping.load(Ordering::Relaxed) {
             let stay = Duration::from_millis(self.random.between(10, 50));
             self.plain(&key, stay).await;
@@ -333,9 +367,9 @@ impl Work {
     }
 
     async fn give_back(&self, hand: impl Hand, tale: Tale) {
-        let (began, waited) = (now(), delayed());
-        let outcome = hand.give_back().await;
-        self.timed("unlock", began, waited, RESPONSE, &outcome);
+        let began = now();
+        let (outcome, delayed) = measured(hand.give_back()).await;
+        self.timed("unlock", began, delayed, RESPONSE, &outcome);
         self.tell(&tale, &outcome);
     }
 
@@ -362,20 +396,16 @@ impl Work {
         let lost = holding.lost();
         tokio::pin!(lost);
         while Instant::now() < until {
-            let waited = delayed();
             let deadline = holding.deadline().map_or(0, on_our_clock);
             let (at, state) = (now(), holding.state());
             tale.see(at, &state);
             if ["Held", "Suspect"].contains(&state.as_str()) {
                 tale.deadline = deadline;
             }
-            tokio::select! {
-                biased;
-                _ = &mut lost => {
-                    (tale.lost, tale.delayed) = (now(), delayed() - waited);
-                    return;
-                }
-                () = tokio::time::sleep(LOOK) => {}
+            let (outcome, delayed) = measured(tokio::time::timeout(LOOK, &mut lost)).await;
+            if outcome.is_ok() {
+                (tale.lost, tale.delayed) = (now(), delayed);
+                return;
             }
         }
     }
@@ -433,24 +463,23 @@ impl Work {
         limit: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Option<T> {
-        let (began, waited) = (now(), delayed());
-        let outcome = call.await;
-        self.timed(what, began, waited, limit, &outcome);
+        let began = now();
+        let (outcome, delayed) = measured(call).await;
+        self.timed(what, began, delayed, limit, &outcome);
         if outcome.is_err() {
             tokio::time::sleep(REST).await;
         }
         outcome.ok()
     }
 
-    fn timed<T>(&self, what: &str, began: u64, waited: u64, limit: Duration, outcome: &Result<T, Error>) {
+    fn timed<T>(&self, what: &str, began: u64, delayed: u64, limit: Duration, outcome: &Result<T, Error>) {
         let ended = now();
         if outcome.is_ok() && Duration::from_nanos(ended - began) < MOMENT {
             return;
         }
         let outcome = outcome.as_ref().map_or_else(error_word, |_| "Ok".to_owned());
         let (process, task, limit) = (&self.ledger.name, self.task, limit.as_millis());
-        let waited = delayed() - waited;
-        self.ledger.log(&format!("call {process} {task} {what} {began} {ended} {limit} {outcome} {waited}"));
+        self.ledger.log(&format!("call {process} {task} {what} {began} {ended} {limit} {outcome} {delayed}"));
     }
 
     async fn unlimited<T>(&self, what: &str, began: u64, outcome: Result<T, Error>) -> Option<T> {

@@ -32,11 +32,13 @@ usage: cargo xtask <command>
   test [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
       Set up, then run every test, and a core of them on each other server. With --redisson, against that version alone,
       which may be any that exists; with --server, every test on that server alone: an unknown name has them listed.
-  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>]
+  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>] [--write-docs]
       Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
       seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an
-      unknown name has them listed. The report is target/torture/report.md, with a picture.
+      unknown name has them listed. The report is target/torture/report.md, with a picture. With --write-docs the run, of all
+      faults and kinds beside Java and from a commit, puts its figures into docs/reliability.md.
   torture --topology sentinel|cluster [--failovers <n>] [--replication any|none] --seed <n> [--kinds <a,b,..>] [--java]
+      [--write-docs]
       The same on a master and a replica under sentinels, or a cluster of three and three, whose masters are killed one
       by one: 30 times, if not told otherwise. With none, acquires count though no replica has them.
 ";

@@ -10,11 +10,15 @@ mod eras;
 mod evictions;
 mod failovers;
 mod faults;
+mod figures;
 mod history;
 #[allow(dead_code)]
 #[path = "../../tests/torture/keys.rs"]
 mod keys;
 mod leftovers;
+#[cfg(test)]
+#[path = "../../tests/torture/path.rs"]
+mod path;
 mod picture;
 mod processes;
 #[path = "../../tests/torture/random.rs"]
@@ -42,13 +46,14 @@ use servers::{Servers, Topology};
 use crate::process::Process;
 use crate::setup::{self, Clock};
 
-/// Rust processes.
-const CLIENTS: usize = 4;
+const CLIENTS: usize = keys::CLIENTS as usize;
 const LEASE: Duration = Duration::from_secs(2);
 /// Where servers take each other's place: holds are to outlive that.
 const LONG_LEASE: Duration = Duration::from_secs(6);
 /// The last holds, and what is left of them.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Until the processes have what they need from the machine, a JVM above all. The first fault comes after that.
+const WARM_UP: Duration = Duration::from_millis(schedule::QUIET_MS - 500);
 const PROGRESS: Duration = Duration::from_secs(10);
 /// What the last releases may take: a round trip on a busy machine.
 const LAST_RELEASES: Duration = Duration::from_millis(250);
@@ -63,10 +68,19 @@ struct Options {
     faults: Vec<&'static str>,
     kinds: Vec<&'static str>,
     java: Option<String>,
+    /// Writes the figures into the page.
+    write_docs: bool,
 }
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let options = read_options(arguments)?;
+    let commit = match options.write_docs {
+        true => {
+            is_whole(&options)?;
+            Some(figures::commit(&setup::root())?)
+        }
+        false => None,
+    };
     let clock = if options.faults.contains(&"clock") { Clock::Moved } else { Clock::Left };
     let environment = setup::run(options.java.as_slice(), clock)?;
     build()?;
@@ -139,9 +153,12 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     };
     let mut stage = Stage { servers, proxy, urls, clients, started: CLIENTS as u64 + 1, recipe, eras };
     let mut violations = Vec::new();
+    let began = Instant::now();
+    history.warm = now() + WARM_UP.as_nanos() as u64;
     if let Err(problem) = torment(&mut stage, &plan, &mut history) {
         violations.push(Violation { rule: "the campaign broke off", at: now(), text: problem });
     }
+    let lasted_s = began.elapsed().as_secs();
     history.stopped = now();
     if stage.servers.are_whole() {
         violations.extend(wind_up(&mut stage, java.as_mut()));
@@ -166,7 +183,32 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let command = format!("cargo xtask torture {}", arguments_of(&options));
     report::write(&target, &command, &digest, &history, &judgement)?;
     report::print(&history, &judgement, &command);
+    if let Some(commit) = commit {
+        let block = match options.topology {
+            Topology::Alone => "faults",
+            Topology::Sentinel => "sentinel",
+            Topology::Cluster => "cluster",
+        };
+        let (server, redisson) =
+            (figures::server(&environment.server)?, options.java.as_deref().unwrap_or_default());
+        let run = figures::Run { block, command: &command, lasted_s, server, redisson, seed: options.seed };
+        figures::write(&setup::root(), &commit, &run, &history, &judgement)?;
+        println!("torture: wrote the figures into {}", figures::PAGE);
+    }
     Ok(if judgement.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The page has the figures of whole campaigns only.
+fn is_whole(options: &Options) -> Result<(), String> {
+    let (all, every) = (schedule::KINDS.len(), keys::KINDS.len());
+    let whole = options.faults.len() == all && options.kinds.len() == every && options.replicated;
+    match whole && options.java.is_some() {
+        true => Ok(()),
+        false => {
+            Err("torture: --write-docs is for campaigns of all faults and kinds, beside Java (--java)"
+                .to_owned())
+        }
+    }
 }
 
 /// The kinds of fault after which it was never seen that things go on: each fault came too soon before the next one.
@@ -299,12 +341,14 @@ fn read_options(arguments: &[&str]) -> Result<Options, String> {
         faults: all.clone(),
         kinds: every.clone(),
         java: None,
+        write_docs: false,
     };
     let latest = || setup::default_versions().pop().expect("the list of versions is not empty");
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("torture: {word} lacks its value"));
         match *word {
+            "--write-docs" => options.write_docs = true,
             "--java" => options.java = options.java.or_else(|| Some(latest())),
             "--redisson" => options.java = Some((*value()?).to_owned()),
             "--seed" => {

@@ -30,10 +30,10 @@ impl Key {
         Self::new(kind, format!("{of}:hot"), keys::cell(of, 0))
     }
 
-    /// That which one client holds for long.
-    pub fn long(kind: &'static str, index: u64) -> Self {
+    /// One that is held for long.
+    pub fn long(kind: &'static str, number: u64) -> Self {
         let of = family(kind);
-        Self::new(kind, format!("{of}:long{index}"), keys::long_cell(of, index))
+        Self::new(kind, format!("{of}:long{number}"), keys::long_cell(of, number))
     }
 
     pub fn permits(semaphore: String, share: u32) -> Self {
@@ -186,13 +186,13 @@ impl Work {
         }
     }
 
-    /// All permits of a semaphore that this client makes for itself, again where it was lost.
+    /// All permits of a semaphore that this client and its rival make for themselves, again where it was lost.
     pub async fn long_permit(&mut self, stay: Duration) {
-        let key = Key::permits(format!("expirable:long{}", self.index), PERMITS);
+        let key = Key::permits(format!("expirable:long{}", keys::of_rivals(self.index)), PERMITS);
         let semaphore = self.client.expirable_semaphore(&key.record);
         self.call("try_set_permits", RESPONSE, semaphore.try_set_permits(PERMITS)).await;
         let tale = Tale::new(&key, "long permits", Duration::ZERO);
-        // The permits of a killed process end with their lease.
+        // The permits of a killed process end with their lease. Those of the rival may last longer, and then this is in vain.
         let wait = self.lease;
         let permit = self.call("try_acquire_for", wait, semaphore.try_acquire_for(PERMITS, wait)).await;
         if let Some(permit) = permit.flatten() {

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use super::effects::{self, Delay, Effects};
 use super::history::{History, Hold, Permits, Window, record_of};
-use super::keys::{FAIR_WAIT_MS, PERMITS, WRITER, capacity};
+use super::keys::{FAIR_WAIT_MS, PERMITS, WRITER, capacity, is_held_for_long};
 
 /// What a call may take beyond its limit, as promised; then there is what the machine kept the process from running.
 const MARGIN_NS: u64 = 50_000_000;
@@ -25,6 +25,9 @@ const MARGIN_NS: u64 = 50_000_000;
 const IDLE_NS: u64 = 200_000_000;
 /// What a client needs to connect and subscribe again at a server that is there.
 const RECONNECT_NS: u64 = 500_000_000;
+/// After so long without an answer a client ends its connection: a heartbeat is sent after 250 ms, and waits for the client's
+/// response timeout of 1 s.
+const HEARTBEAT_NS: u64 = 1_250_000_000;
 /// What a client needs to find a server that is there again: an attempt to connect that still hangs, and a pause.
 pub const RETRY_NS: u64 = 1_500_000_000;
 /// A signal and a proxy take effect not quite at once.
@@ -402,8 +405,8 @@ pub fn is_judged(history: &History, number: usize) -> bool {
 }
 
 /// Nobody who waits when a fault is over waits for longer than a lease and a retry, if the next fault leaves the time: where
-/// there are places in a queue, of a client or in the record. A writer may wait for readers who come and go, and several
-/// locks for each other's holders.
+/// there are places in a queue, of a client or in the record. A writer may wait for readers who come and go, several locks for
+/// each other's holders, and whoever wants what is held for longer than a lease for its holders.
 fn waited_too_long(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     for number in (0..history.windows.len()).filter(|number| is_judged(history, *number)) {
@@ -411,7 +414,10 @@ fn waited_too_long(history: &History) -> Verdict {
         let first = history.holds.partition_point(|hold| hold.start <= window.to);
         let after = history.holds[first..].iter().take_while(|hold| hold.start < window.to + 60_000_000_000);
         let waited = after.filter(|hold| hold.asked < window.to && is_rust(hold));
-        for hold in waited.filter(|hold| hold.share < WRITER && !hold.key.starts_with("multi:")) {
+        let in_line = |hold: &&Hold| {
+            hold.share < WRITER && !hold.key.starts_with("multi:") && !is_held_for_long(hold.key)
+        };
+        for hold in waited.filter(in_line) {
             let until = patience(history, window, hold.key, Some(hold.process));
             verdict.judge((hold.start > until && until < next).then(|| {
                 let text = format!("{}: {hold:?}", window.kind);
@@ -422,10 +428,11 @@ fn waited_too_long(history: &History) -> Verdict {
     verdict
 }
 
-/// A lock that was given back is taken at once if somebody waits for it, at any time of the campaign, unless a fault is near
-/// that delays a wake-up. Judged by the next hold, whose task waited before the lock was free. It may have waited for another of
-/// several locks or values, so these are left out, as are readers and permits, which are beside each other, and a fair lock
-/// beside Java, where the turn may be that of a thread which its JVM has not woken yet.
+/// A lock that nobody holds is taken at once by those who wait for it, at any time of the campaign, unless a fault is near that
+/// delays a wake-up or leaves a hold behind. Judged by the next hold. Its task waited before the lock was free; or the lock is one
+/// of those that are wanted for a moment, and then it was free from when it was asked for. A waiter may wait for another of several
+/// locks or values, so these are left out, as are readers and permits, which are beside each other, and a fair lock beside Java,
+/// where the turn may be that of a thread which its JVM has not woken yet.
 fn idle_while_wanted(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let mut before: HashMap<&str, &Hold> = HashMap::new();
@@ -436,19 +443,25 @@ fn idle_while_wanted(history: &History) -> Verdict {
         if capacity(hold.key) != 1 || !waits_for_one || others_first {
             continue;
         }
-        if let Some(last) = before.get(hold.key)
-            && last.outcome == "Ok"
-            && is_rust(hold)
-            && (hold.asked..hold.start).contains(&last.done)
-        {
-            let free = last.done.max(delayed_until(history, hold, beside_java));
-            let idle = hold.start.saturating_sub(free);
-            // Few are idle for long, and to add up the stalls takes time.
+        let last = before.get(hold.key);
+        let done = last.map_or(0, |last| last.done);
+        let free = done.max(hold.asked);
+        let wanted = hold.asked <= done || hold.key.starts_with("passing:");
+        // A hold that was lost may have left its record.
+        let given_back = last.is_none_or(|last| last.outcome == "Ok");
+        if is_rust(hold) && wanted && given_back && (history.warm..hold.start).contains(&free) {
+            // Few are idle for long, and to look for excuses takes time.
             let allowed = IDLE_NS + MARGIN_NS;
-            let late = idle > allowed && idle > allowed + machine_stalled(history, free, hold.start);
-            verdict.judge(late.then(|| {
+            let idle = || {
+                let free = free.max(delayed_until(history, hold, beside_java));
+                let idle = hold.start.saturating_sub(free);
+                let late = idle > allowed && idle > allowed + machine_stalled(history, free, hold.start);
+                late.then_some(idle)
+            };
+            let late = if hold.start - free > allowed { idle() } else { None };
+            verdict.judge(late.map(|idle| {
                 let text = format!("idle for {} ms\n  {last:?}\n  {hold:?}", idle / 1_000_000);
-                Violation { rule: "a free lock was not taken", at: last.done, text }
+                Violation { rule: "a free lock was not taken", at: free, text }
             }));
         }
         let last = before.entry(hold.key).or_insert(hold);
@@ -469,13 +482,14 @@ fn delayed_until(history: &History, hold: &Hold, beside_java: bool) -> u64 {
             _ if beside_java && window.hits("java") => Delay::Lease,
             delay => delay,
         };
-        let after = match delay {
-            Delay::None => 0,
-            Delay::Reconnect => RECONNECT_NS,
-            Delay::Retry => RETRY_NS,
-            Delay::Lease => history.lease_ns + RETRY_NS,
+        let over = match delay {
+            Delay::None => window.to,
+            Delay::Reconnect => window.to + RECONNECT_NS,
+            Delay::Heartbeat => window.to.min(window.begun + HEARTBEAT_NS) + RECONNECT_NS,
+            Delay::Retry => window.to + RETRY_NS,
+            Delay::Lease => window.to + history.lease_ns + RETRY_NS,
         };
-        window.to + after + dead
+        over + dead
     };
     let longest = history.lease_ns + RETRY_NS + dead;
     let near = history.windows_between(hold.asked.saturating_sub(longest), hold.start);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::torture::history::{Beat, Call, Era, Stall};
+use crate::torture::path::Path;
 
 const MS: u64 = 1_000_000;
 
@@ -168,6 +169,40 @@ fn calls_end_on_time() {
     let mut endless = call(9000, 0);
     endless.calls[0].limit_ms = 0;
     keeps(late_calls, &endless);
+}
+
+/// A call goes on in one thread at a time. While others of its process wait for a processor, it is not delayed.
+#[test]
+fn a_late_call_is_not_excused_by_other_threads() {
+    let (own, other, third) = (1, 2, 3);
+    let at = |waits: [u64; 3]| vec![(own, waits[0] * MS), (other, waits[1] * MS), (third, waits[2] * MS)];
+    let call = |path: &Path| History {
+        calls: vec![Call {
+            process: "a",
+            start: 1000 * MS,
+            end: 1300 * MS,
+            limit_ms: 100,
+            outcome: "Ok",
+            delayed: path.delayed,
+            ..Call::default()
+        }],
+        ..history(vec![], vec![])
+    };
+    let mut busy = Path::new(at([40, 50, 60]));
+    busy.polled(own, at([45, 150, 160]));
+    busy.polled(own, at([50, 250, 260]));
+    assert_eq!(busy.delayed, 10 * MS);
+    breaks(late_calls, &call(&busy));
+    // What kept its own thread counts, also where it goes on in another.
+    let mut moved = Path::new(at([40, 50, 60]));
+    moved.polled(own, at([120, 50, 60]));
+    moved.polled(other, at([500, 120, 60]));
+    assert_eq!(moved.delayed, 150 * MS);
+    keeps(late_calls, &call(&moved));
+    // A thread that began later is not known.
+    let mut unknown = Path::new(at([0, 0, 0]));
+    unknown.polled(4, at([500, 500, 500]));
+    assert_eq!(unknown.delayed, 0);
 }
 
 #[test]
@@ -540,6 +575,10 @@ fn nobody_waits_on_after_a_fault() {
     breaks(waited_too_long, &after(waited("fair:hot", 4701), 9000));
     keeps(waited_too_long, &after(share(WRITER, waited("readwrite:hot", 8000)), 9000));
     keeps(waited_too_long, &after(waited("multi:0", 8000), 9000));
+    for key in ["long:1", "fair:long1", "group:long1/a"] {
+        keeps(waited_too_long, &after(waited(key, 8000), 9000));
+    }
+    breaks(waited_too_long, &after(waited("group:hot/a", 8000), 9000));
 }
 
 #[test]
@@ -561,12 +600,31 @@ fn a_free_lock_is_taken_by_its_waiters() {
     breaks(idle_while_wanted, &pair(10_050, 10_351));
     // Nobody waited when it became free.
     keeps(idle_while_wanted, &pair(10_101, 11_000));
+    // What is wanted for a moment counts from the question.
+    let passing = |asked| Hold { key: "passing:1", ..after(asked, 11_000) };
+    let passed = |asked| {
+        history(vec![Hold { key: "passing:1", ..hold("a", "k", 10_000, 10_100) }, passing(asked)], vec![])
+    };
+    keeps(idle_while_wanted, &passed(10_750));
+    breaks(idle_while_wanted, &passed(10_749));
+    breaks(idle_while_wanted, &history(vec![passing(10_749)], vec![]));
+    // Not before the processes have warmed up.
+    keeps(idle_while_wanted, &History { warm: 10_101 * MS, ..pair(10_050, 11_000) });
+    breaks(idle_while_wanted, &History { warm: 10_100 * MS, ..pair(10_050, 11_000) });
+    let lost_before = |outcome| Hold { outcome, ..hold("a", "k", 10_000, 10_100) };
+    let behind = |outcome| history(vec![lost_before(outcome), after(10_050, 11_000)], vec![]);
+    breaks(idle_while_wanted, &behind("Ok"));
+    keeps(idle_while_wanted, &behind("NotHeld"));
     let with = |window: Window| History { windows: vec![window], ..pair(10_050, 11_000) };
     keeps(idle_while_wanted, &with(window("drop-pubsub", 10_250, 10_250)));
     breaks(idle_while_wanted, &with(window("drop-pubsub", 10_249, 10_249)));
     keeps(idle_while_wanted, &with(window("kill-client", 7250, 7250)));
     breaks(idle_while_wanted, &with(window("kill-client", 7249, 7249)));
     breaks(idle_while_wanted, &with(window("script-flush", 10_100, 10_100)));
+    // A client that gets no answers gives its requests up when it finds that its connection is dead, however long the fault lasts.
+    keeps(idle_while_wanted, &with(window("deaf", 9000, 10_250)));
+    breaks(idle_while_wanted, &with(window("deaf", 9000, 10_249)));
+    breaks(idle_while_wanted, &with(window("deaf", 8999, 10_900)));
     breaks(idle_while_wanted, &with(Window { keys: vec!["other".into()], ..window("cut", 10_050, 10_060) }));
     // Every process of the machine counts, and the same time counts once.
     let stalled = |stalls| History { stalls, ..pair(10_050, 11_000) };

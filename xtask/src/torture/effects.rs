@@ -8,7 +8,9 @@ pub enum Delay {
     None,
     /// Until the clients have connected and subscribed again at a server that is there.
     Reconnect,
-    /// The same after an attempt to connect that hangs.
+    /// The same after the heartbeat of a connection on which no answer comes has ended it.
+    Heartbeat,
+    /// Until then, after an attempt to connect that hangs.
     Retry,
     /// Until the lease of a hold that nobody gives back has ended.
     Lease,
@@ -59,7 +61,7 @@ const ALL: &[Effects] = &[
     effects("half-open", SILENCE, NO_ANSWER, Delay::Lease),
     effects("half-open-pubsub", NONE, NONE, Delay::Reconnect),
     // The server has renewed what the client holds for lost.
-    effects("deaf", &["Expired", "Unreachable", AT_RELEASE], NO_ANSWER, Delay::Reconnect),
+    effects("deaf", &["Expired", "Unreachable", AT_RELEASE], NO_ANSWER, Delay::Heartbeat),
     effects("latency", NONE, &["TimedOut"], Delay::Retry),
     effects("lose-reply", NONE, NO_CONNECTION, Delay::Reconnect),
     effects("late-request", NONE, NO_ANSWER, Delay::Lease),

@@ -9,13 +9,14 @@ use super::history::{Failover, History, Hold, Window};
 /// Within which each process goes on after a failover.
 const RESUMES_NS: u64 = 2_000_000_000;
 
-pub const RULES: [Rule; 4] = [
+pub const RULES: [Rule; 5] = [
     Rule {
         name: "the new master has what was acknowledged",
         judge: acknowledged_and_lost,
         needs: |history| history.replicated && any(history),
     },
     Rule { name: "a hold that the new master has lives on", judge: kept_and_lost, needs: any },
+    Rule { name: "a hold is renewed at the new master", judge: not_renewed, needs: any },
     Rule {
         name: "a hold that the new master lacks is lost by a renewal",
         judge: lost_and_not_told,
@@ -62,46 +63,56 @@ fn acknowledged_and_lost(history: &History) -> Verdict {
     verdict
 }
 
-/// What the new master has lives on: it is not lost for a reason that the failover is none of, and what the watchdog keeps is
-/// renewed there, so that its deadline advances.
+/// The holds of the moment of the kill that the new master has. Of several locks another may be lost, and all with it.
+fn kept<'a>(
+    history: &'a History,
+    window: &'a Window,
+    failover: &'a Failover,
+) -> impl Iterator<Item = &'a Hold> {
+    let alone = |hold: &&Hold| history.replicated || !hold.key.starts_with("multi:");
+    held_then(history, window, failover)
+        .filter(alone)
+        .filter(move |hold| has_lease(hold) && lives_on(window, hold))
+}
+
+/// What the new master has lives on: it is not lost for a reason that the failover is none of.
 fn kept_and_lost(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     for (window, failover) in failovers(history) {
-        // Of several locks another may be lost, and all with it.
-        let alone = |hold: &&Hold| history.replicated || !hold.key.starts_with("multi:");
-        let kept = held_then(history, window, failover)
-            .filter(alone)
-            .filter(|hold| has_lease(hold) && lives_on(window, hold));
-        for hold in kept {
+        for hold in kept(history, window, failover) {
             let gone = ["Lost-DataLost", "Lost-Gone", "Lost-Taken"].contains(&hold.last)
                 || hold.last == "Held" && hold.is_lost();
             let ran_out = hold.lease_ms > 0 && hold.done > hold.asked + hold.lease_ms * 1_000_000;
             let soon = hold.done < window.to + history.lease_ns;
-            let rule = if gone && soon && !ran_out {
-                Some("lost, though the new master has it")
-            } else {
-                is_not_renewed(history, window, failover, hold).then_some("not renewed at the new master")
-            };
-            verdict.judge(rule.map(|rule| Violation {
-                rule,
-                at: failover.killed,
-                text: format!("{hold:?}"),
+            verdict.judge((gone && soon && !ran_out).then(|| {
+                let rule = "lost, though the new master has it";
+                Violation { rule, at: failover.killed, text: format!("{hold:?}") }
             }));
         }
     }
     verdict
 }
 
-/// The failover left time for a renewal within the lease, and the hold went on for longer than a client needs to renew at the new
-/// master, but its deadline is still that of a renewal at the old one.
-fn is_not_renewed(history: &History, window: &Window, failover: &Failover, hold: &Hold) -> bool {
-    // Renewed at most a third of a lease before the kill, the lease ends no sooner than two thirds after it.
-    let ends = failover.killed + history.lease_ns * 2 / 3;
-    let next = window.to + RETRY_NS;
-    let next = next + stalled(history, hold.process, failover.killed, next);
-    let watched = hold.lease_ms == 0 && hold.deadline > 0;
-    let old = hold.deadline <= failover.killed + history.lease_ns;
-    watched && next < ends && old && hold.end.max(hold.lost) > next
+/// What the watchdog keeps is renewed at the new master, so that its deadline advances: beyond the kill and a lease, because the
+/// old master confirmed nothing that was sent later. Judged where the last lease of the old master left the time to connect to
+/// the new one, and the hold went on until then. It may have been lost meanwhile, for whatever reason: then it was not renewed.
+fn not_renewed(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (window, failover) in failovers(history) {
+        for hold in kept(history, window, failover).filter(|hold| hold.lease_ms == 0 && hold.deadline > 0) {
+            let next = window.to + RETRY_NS;
+            let next = next + stalled(history, hold.process, failover.killed, next);
+            let renewed = hold.deadline > failover.killed + history.lease_ns;
+            let had_time = next < hold.deadline && hold.end.max(hold.lost) > next;
+            if renewed || had_time {
+                verdict.judge((!renewed).then(|| {
+                    let rule = "not renewed at the new master";
+                    Violation { rule, at: failover.killed, text: format!("{hold:?}") }
+                }));
+            }
+        }
+    }
+    verdict
 }
 
 /// What it lacks is told by the next renewal, of which there is one each third of a lease.
@@ -296,16 +307,29 @@ mod tests {
     #[test]
     fn what_the_new_master_has_is_renewed_there() {
         let kept: &[(&str, &[&str])] = &[("hot:0", &["id:1", "1"])];
-        // Killed at 1000; renewed at the old master until 990, and at the new one from 3000 on, of a lease of 9 s.
-        let judged = |end: u64, deadline: u64| {
-            let hold = Hold { end: end * MS, deadline: deadline * MS, ..hold("rust0") };
+        // Killed at 1000, with a lease of 9 s, and promoted at 3000: of so many judged, how many were not renewed.
+        let judged = |hold: Hold| {
             let history = History { lease_ns: 9000 * MS, ..history(true, kept, vec![hold]) };
-            kept_and_lost(&history).found.len()
+            let verdict = not_renewed(&history);
+            (verdict.judged, verdict.found.len())
         };
+        let with = |end: u64, deadline: u64| Hold { end: end * MS, deadline: deadline * MS, ..hold("rust0") };
         // A renewal comes within a retry of the end of the failover.
-        assert_eq!(judged(4490, 9990), 0);
-        assert_eq!(judged(4510, 9990), 1);
-        assert_eq!(judged(4510, 13_000), 0);
+        assert_eq!(judged(with(4490, 9990)), (0, 0));
+        assert_eq!(judged(with(4510, 9990)), (1, 1));
+        // Sent before the kill, and after.
+        assert_eq!(judged(with(4510, 10_000)), (1, 1));
+        assert_eq!(judged(with(4510, 10_001)), (1, 0));
+        assert_eq!(judged(with(3100, 12_000)), (1, 0));
+        // The lease of the old master was over before there was a new one.
+        assert_eq!(judged(with(4510, 4500)), (0, 0));
+        assert_eq!(judged(with(4510, 4501)), (1, 1));
+        // Nobody told of it any more, and it ended by its deadline, unheard.
+        let expired = |lost: u64| Hold { lost: lost * MS, last: "Lost-Unreachable", ..with(4000, 9990) };
+        assert_eq!(judged(expired(9990)), (1, 1));
+        // A fixed lease is not renewed.
+        assert_eq!(judged(Hold { lease_ms: 9000, ..with(4510, 9990) }), (0, 0));
+        assert_eq!(judged(Hold { deadline: 0, ..with(4510, 0) }), (0, 0));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use super::eras::Eras;
 use super::evictions;
 use super::history::{Window, kept};
+use super::keys;
 use super::now;
 use super::processes::{PASSWORD, Recipe};
 use super::random::Random;
@@ -117,7 +118,8 @@ impl Stage {
             }
             "oom" => self.between("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", &mut window, lasts)?,
             "string" => {
-                window.keys = self.keys_of("long", &format!("long:{one}"), &one.to_string());
+                let number = keys::of_rivals(one as u64);
+                window.keys = self.keys_of("long", &format!("long:{number}"), &number.to_string());
                 window.resets = true;
                 let (set, delete) = (window.keys.join(" x "), window.keys.join(" "));
                 self.between(&format!("MSET {set} x"), &format!("DEL {delete}"), &mut window, lasts)?;
@@ -152,7 +154,8 @@ impl Stage {
                 self.clients[one].hear("ready", PATIENCE)?;
             }
             "force-unlock" => {
-                let keys = ["hot:0".to_owned(), "hot:1".to_owned(), format!("long:{one}")];
+                let number = keys::of_rivals(one as u64);
+                let keys = ["hot:0".to_owned(), "hot:1".to_owned(), format!("long:{number}")];
                 let key = &keys[(fault.choice >> 8) as usize % keys.len()];
                 window.resets = true;
                 window.keys = self.keys_of("hot", key, "");

@@ -236,6 +236,8 @@ pub struct History {
     /// The Redisson beside them fails to renew its readers' holds once one counts 2, which an acquire that it sends again
     /// does; then it frees the lock for everybody (3.44 to 3.52).
     pub java_frees_readers: bool,
+    /// From when on the processes had warmed up: a JVM that has just begun keeps the others from running.
+    pub warm: u64,
     /// When the work was told to stop.
     pub stopped: u64,
 }
