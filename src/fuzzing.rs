@@ -1,14 +1,57 @@
 //! The doors through which the fuzz targets of `fuzz/` come in. Built with `--cfg fuzzing` only.
 
 use crate::connection::fuzzing::subscriber;
+use crate::owner::{self, Owner, OwnerId};
 use crate::pubsub::PubSub;
 use crate::wakeup::Signal;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-pub use crate::connection::fuzzing::{reply, reply_bytes, url};
+pub use crate::connection::fuzzing::{
+    Info, Meant, cluster_slots, error, host, info, reply, reply_bytes, role, sentinel_master, shown, url,
+    vote,
+};
 #[cfg(feature = "redisson-config")]
 pub use crate::redisson_config::read_anything as configuration;
+
+/// The words that the scripts answer today.
+pub fn words() -> Vec<&'static str> {
+    crate::script::words().into_iter().collect()
+}
+
+/// The record that `owner` holds once, as `RESTORE` reads it.
+pub fn restore_payload(owner: &str) -> Vec<u8> {
+    crate::dump::held_once(owner)
+}
+
+/// The text of a record that says that this owner, of this client, holds it.
+pub fn owner_text(kind: Kind, client: &str, era: u32) -> Option<String> {
+    let id = match kind {
+        Kind::Thread(n) => OwnerId::Thread(n),
+        Kind::Guard(n) => OwnerId::Guard(n),
+        Kind::Explicit(text) => OwnerId::Explicit(Owner::new(text).ok()?),
+    };
+    Some(id.text(client, era).to_string())
+}
+
+/// Who an owner is.
+#[allow(missing_docs)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    Thread(u64),
+    Guard(u64),
+    Explicit(&'a str),
+}
+
+/// The part of an owner's text that names the owner.
+pub fn owner_id(text: &str) -> &str {
+    owner::id(text)
+}
+
+/// Whether `text` is of that client and of an earlier era than `era`.
+pub fn is_retired(text: &str, client: &str, era: u32) -> bool {
+    owner::is_retired(text, client, era)
+}
 
 /// One thing that happens around a connection for subscriptions.
 #[allow(missing_docs)]

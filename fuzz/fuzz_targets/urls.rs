@@ -1,5 +1,3 @@
-//! A URL is understood or refused, never a panic; and neither shows its password.
-
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|url: &str| redisson_lock::fuzzing::url(url));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| redisson_lock_fuzz::urls(input));

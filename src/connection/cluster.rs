@@ -120,11 +120,11 @@ struct Told {
 
 /// A range of slots and its master.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Range {
-    first: u16,
-    last: u16,
-    host: String,
-    port: u16,
+pub(super) struct Range {
+    pub first: u16,
+    pub last: u16,
+    pub host: String,
+    pub port: u16,
 }
 
 pub(super) struct Keeper {
@@ -434,7 +434,7 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, limit: Duration)
 }
 
 /// A layout that could be a cluster's. Each master is connected to, with the password.
-fn bounded(ranges: &[Range]) -> Result<(), String> {
+pub(super) fn bounded(ranges: &[Range]) -> Result<(), String> {
     let slots: usize = ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
     if slots > usize::from(SLOTS) {
         return Err(format!("its ranges have {slots} slots in all, more than the {SLOTS} of a cluster"));
@@ -459,7 +459,7 @@ fn unavailable(node: &str, reason: &str) -> Error {
 }
 
 /// Ranges, each with its master first. A master without a name of its own is the one that was asked.
-fn read(answer: Value) -> Option<Vec<Range>> {
+pub(super) fn read(answer: Value) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     let range = |range: Value| {
         let Value::Array(parts) = range else { return None };
@@ -492,5 +492,6 @@ fn text(value: &Value) -> Option<String> {
 fn by_ip(master: &[Value]) -> Option<String> {
     let Some(Value::Array(known)) = master.get(3) else { return None };
     let known: Vec<_> = known.iter().map(text).collect::<Option<_>>()?;
-    known.chunks_exact(2).find(|pair| pair[0] == "ip").map(|pair| pair[1].clone())
+    let ip = known.chunks_exact(2).find(|pair| pair[0] == "ip").map(|pair| pair[1].clone());
+    ip.filter(|ip| ip != NAMELESS)
 }

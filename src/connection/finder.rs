@@ -1,6 +1,6 @@
 //! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
-use super::{Address, connect_error, server_text, told};
+use super::{Address, connect_error, replicas, server_text, told};
 use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
 use crate::options::Options;
@@ -47,9 +47,9 @@ pub(super) struct Replicated {
 
 /// The master as a sentinel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
-    host: String,
-    port: u16,
+pub(super) struct Told {
+    pub host: String,
+    pub port: u16,
 }
 
 impl Finder {
@@ -111,10 +111,6 @@ impl Sentinel {
             let known = if self.shares_credentials { sentinel.known_as(&self.master) } else { None };
             ask(sentinel.clone(), known, self.service.clone(), until, options.clone())
         });
-        let most = |said: &[Told], of: usize| {
-            let voices = |told: &Told| said.iter().filter(|other| *other == told).count();
-            said.iter().find(|told| voices(told) * 2 > of).cloned()
-        };
         let named = self.sentinels.len();
         let said = all(asked, until, named / 2 + 1, |said| most(said, named).is_some()).await?;
         match most(&said, said.len()) {
@@ -217,6 +213,12 @@ async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Op
     }
 }
 
+/// The master that more than half of `of` sentinels name.
+pub(super) fn most(said: &[Told], of: usize) -> Option<Told> {
+    let voices = |told: &Told| said.iter().filter(|other| *other == told).count();
+    said.iter().find(|told| voices(told) * 2 > of).cloned()
+}
+
 /// The node, if it says that it is a master.
 async fn is_master(node: Address, until: Moment, options: Options) -> Result<Address> {
     let (mut connection, driver) = node.open(until, &options).await?;
@@ -224,9 +226,7 @@ async fn is_master(node: Address, until: Moment, options: Options) -> Result<Add
     let role = redis::cmd("ROLE");
     let asking = async {
         match time::timeout(limit, connection.send_packed_command(&role)).await.map(told) {
-            Ok(Ok(Value::Array(role))) if matches!(role.first(), Some(Value::BulkString(role)) if role == b"master") => {
-                Ok(())
-            }
+            Ok(Ok(role)) if replicas::connected(&role).is_some() => Ok(()),
             Ok(Ok(_)) => Err(unknown(
                 node.node(),
                 "it is a replica, and no other server says that it is the master".into(),
@@ -249,7 +249,7 @@ fn unknown(node: &str, reason: String) -> Error {
 }
 
 /// Names and values in turn.
-fn read(value: Value) -> Option<Told> {
+pub(super) fn read(value: Value) -> Option<Told> {
     let fields: HashMap<String, String> = redis::from_redis_value(value).ok()?;
     Some(Told {
         host: fields.get("ip").and_then(|host| server_text::host(host)).filter(|host| !host.is_empty())?,

@@ -1,10 +1,13 @@
-//! What the fuzz targets (see `fuzz/`) need of this folder: replies and URLs made of anything, and a subscriber over any
-//! stream.
+//! What the fuzz targets (see `fuzz/`) need of this folder: every decoder of what a server says, URLs made of anything, and a
+//! subscriber over any stream.
 
 use super::link::decode;
-use super::{Access, Address, Messages, Subscriber, server};
+use super::server::{self, Server};
+use super::{
+    Access, Address, Meaning, Messages, Redirect, Subscriber, cluster, finder, replicas, server_text,
+};
 use crate::error::Error;
-use crate::script::{self, Renewal, Undecodable};
+use crate::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
 use redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -16,15 +19,30 @@ pub fn reply_bytes(bytes: &[u8]) {
     }
 }
 
-/// `value` as the reply of every request.
+/// `value` as the reply of every request. What is decoded is what the reply says.
 pub fn reply(value: Value) {
-    if let Value::BulkString(text) = &value {
-        let _ = server::read(&String::from_utf8_lossy(text), "node");
-    }
     let reply = &decode(value);
-    let _ = script::acquired(reply);
+    let ttl = match reply {
+        Reply::List(items) => match items.as_slice() {
+            [Reply::Text(_), Reply::Int(ms), ..] => u64::try_from(*ms).ok().map(Duration::from_millis),
+            _ => None,
+        },
+        _ => None,
+    };
+    match script::acquired(reply) {
+        Ok(Acquired::Taken(n)) => assert_eq!(*reply, Reply::Int(n.cast_signed())),
+        Ok(Acquired::Busy(left) | Acquired::Stale(left) | Acquired::Own(left)) => {
+            assert!(left == ttl || matches!(reply, Reply::List(items) if !matches!(items[1], Reply::Int(_))));
+        }
+        Err(Undecodable) => {}
+    }
+    if let Some(holder) = script::hindrance(reply) {
+        assert!(matches!(reply, Reply::List(items) if items[2] == Reply::Text(holder.into())));
+    }
     let _ = script::recounted(reply);
-    let _ = script::released(reply);
+    if let Ok(Released::Freed(n)) = script::released(reply) {
+        assert_eq!(*reply, Reply::Int(n.cast_signed()));
+    }
     let _ = script::handed_over(reply);
     for (renewal, batch) in Renewal::ALL.into_iter().flat_map(|renewal| (0..4).map(move |n| (renewal, n))) {
         let renewed = script::renewed(renewal, reply, batch);
@@ -33,8 +51,95 @@ pub fn reply(value: Value) {
     let _ = script::yes(reply);
     let _ = script::lives(reply);
     let _ = script::counted(reply);
+    let _ = script::number(reply);
     let _ = script::held_by(reply);
-    let _ = script::refused(reply);
+    let _ = script::held_by_token(reply);
+    let _ = script::holds_values(reply);
+    if let Ok(Some(shares)) = script::shared_by(reply) {
+        let writers = shares.holders.iter().map(|holder| holder.owner().ends_with(":write"));
+        assert!(writers.is_sorted_by(|before, after| before >= after), "writers come first");
+    }
+    if let Ok(refused) = script::refused(reply) {
+        assert!(matches!(reply, Reply::List(items) if refused.len() == items.len() / 2));
+    }
+}
+
+/// The ranges of slots that an answer to `CLUSTER SLOTS` has, each as its first and its last, and its master's host and port;
+/// where a client would use them.
+pub fn cluster_slots(answer: Value) -> Option<Vec<(u16, u16, String, u16)>> {
+    let ranges = cluster::read(answer).filter(|ranges| cluster::bounded(ranges).is_ok())?;
+    Some(ranges.into_iter().map(|range| (range.first, range.last, range.host, range.port)).collect())
+}
+
+/// The host and the port of the master in an answer to `SENTINEL MASTER`.
+pub fn sentinel_master(answer: Value) -> Option<(String, u16)> {
+    finder::read(answer).map(|told| (told.host, told.port))
+}
+
+/// Where most of `of` sentinels say that the master is.
+pub fn vote(said: &[(String, u16)], of: usize) -> Option<(String, u16)> {
+    let said: Vec<_> =
+        said.iter().map(|(host, port)| finder::Told { host: host.clone(), port: *port }).collect();
+    finder::most(&said, of).map(|told| (told.host, told.port))
+}
+
+/// How many replicas a server has by its answer to `ROLE`, if it says that it is a master.
+pub fn role(answer: &Value) -> Option<usize> {
+    replicas::connected(answer)
+}
+
+/// What a client knows of a server by its `INFO`.
+#[allow(missing_docs)]
+#[derive(Debug)]
+pub struct Info {
+    pub run_id: Option<String>,
+    pub master: Option<String>,
+    pub uptime: Duration,
+    pub logs_ends: bool,
+}
+
+/// Reads the answer to `INFO`.
+///
+/// # Errors
+/// Where the server is too old.
+pub fn info(text: &str) -> Result<Info, Error> {
+    let Server { run_id, master, uptime, logs_ends } = server::read(text, "node")?;
+    Ok(Info { run_id, master, uptime, logs_ends })
+}
+
+/// What a client makes of an error that a server answers.
+#[allow(missing_docs)]
+#[derive(Debug, PartialEq, Eq)]
+pub enum Meant {
+    NoScript,
+    Elsewhere { slot: u16, host: String, port: u16, ask: bool },
+    NotNow { code: String, message: String },
+    Refused { code: String, message: String },
+    Unknown { reason: String },
+}
+
+/// What the redis crate reads in `bytes` as an error, as a client understands it, and as it is told where no connection can be
+/// made.
+pub fn error(bytes: &[u8]) -> Option<(Meant, Error)> {
+    let error = super::told(redis::parse_redis_value(bytes)).err()?;
+    let meant = match super::meaning(&error) {
+        Meaning::NoScript => Meant::NoScript,
+        Meaning::Elsewhere(Redirect { slot, host, port, ask }) => Meant::Elsewhere { slot, host, port, ask },
+        Meaning::NotNow { code, message } => Meant::NotNow { code, message },
+        Meaning::Refused { code, message } => Meant::Refused { code, message },
+        Meaning::Unknown { reason } => Meant::Unknown { reason },
+    };
+    Some((meant, super::connect_error(&error, "node")))
+}
+
+/// A server's text as errors and logs show it.
+pub fn shown(text: &str) -> String {
+    server_text::plain(text)
+}
+
+/// A host that a server names, if it is one.
+pub fn host(text: &str) -> Option<String> {
+    server_text::host(text)
 }
 
 /// `url`, and the same with a password: what is shown of it is the same whatever the password is.

@@ -87,7 +87,9 @@ fn meaning(error: &RedisError) -> Meaning {
     };
     let (code, detail) = (code.as_str(), server_text::detail(error).unwrap_or_default());
     let detail = detail.as_str();
-    let (code, message) = match IN_SCRIPT.iter().find_map(|c| detail.find(c).map(|at| (c.trim(), at))) {
+    // The first of them: what follows is its text, which may have any word.
+    let inner = IN_SCRIPT.iter().filter_map(|c| Some((c.trim(), detail.find(c)?))).min_by_key(|(_, at)| *at);
+    let (code, message) = match inner {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
         None if ["ERR", PLACE].contains(&code) && NOT_PERMITTED.iter().any(|said| detail.contains(said)) => {
             ("NOPERM", detail)
@@ -168,5 +170,23 @@ impl Backoff {
         let random = random() % 1024;
         time::sleep(half + half.mul_f64(random as f64 / 1024.0)).await;
         self.next = (self.next * 2).min(self.max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_code_in_the_text_of_a_script_counts() {
+        for (said, expected) in [
+            ("-ERR Error running script: @user_script:4: OOM command not allowed\r\n", "OOM"),
+            ("-ERR Error running script: @user_script:4: NOPERM no right to WRONGTYPE keys\r\n", "NOPERM"),
+            ("-ERR unknown command\r\n", "ERR"),
+        ] {
+            let error = told(redis::parse_redis_value(said.as_bytes())).unwrap_err();
+            let Meaning::Refused { code, .. } = meaning(&error) else { panic!("{said} is a refusal") };
+            assert_eq!(code, expected);
+        }
     }
 }

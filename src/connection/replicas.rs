@@ -234,18 +234,7 @@ impl Replicas {
             let each = 1 + usize::from(in_cluster);
             let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
             let mut answers = time::timeout(limit, asking).await.ok()?.ok()?;
-            let connected = match answers.pop()? {
-                // Where an offset stands before the replicas differs between servers, and some leave out what is empty.
-                Value::Array(role) => match role.as_slice() {
-                    [Value::BulkString(role), rest @ ..] if role == b"master" => match rest.last() {
-                        Some(Value::Array(replicas)) => replicas.len(),
-                        _ => 0,
-                    },
-                    _ => return None,
-                },
-                _ => return None,
-            };
-            let connected = u32::try_from(connected).unwrap_or(u32::MAX);
+            let connected = u32::try_from(connected(&answers.pop()?)?).unwrap_or(u32::MAX);
             let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
             if write || needed == 0 {
                 let written: Vec<_> = answers.into_iter().skip(each - 1).step_by(each).collect();
@@ -282,6 +271,19 @@ impl Replicas {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How many replicas a server has by its answer to `ROLE`; `None` where it does not say that it is a master.
+pub(super) fn connected(role: &Value) -> Option<usize> {
+    let Value::Array(role) = role else { return None };
+    match role.as_slice() {
+        // Where an offset stands before the replicas differs between servers, and some leave out what is empty.
+        [Value::BulkString(role), rest @ ..] if role == b"master" => match rest.last() {
+            Some(Value::Array(replicas)) => Some(replicas.len()),
+            _ => Some(0),
+        },
+        _ => None,
     }
 }
 

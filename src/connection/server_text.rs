@@ -10,6 +10,9 @@ const REPEATED: &str = ", with args beginning with";
 /// Bytes of a text that are shown.
 const SHOWN: usize = 1000;
 
+/// Bytes of a host: the names of DNS have 253, and the zone of an IPv6 address may be a few more.
+const LONGEST_HOST: usize = 255;
+
 /// A server's text as errors and logs have it: on one line, with every sign that is not printable escaped, without arguments that
 /// it repeats, and not longer than anybody reads.
 pub(crate) fn plain(text: &str) -> String {
@@ -49,10 +52,10 @@ pub(super) fn details(error: &ServerError) -> String {
 }
 
 /// A host that a server named, if it is one: a name or an IP address, neither of which has spaces, control characters or
-/// quotes. Empty where the server named none.
+/// quotes, and which is not too long to be either: it is looked up and shown. Empty where the server named none.
 pub(super) fn host(text: &str) -> Option<String> {
     let is_plain = |sign: char| !sign.is_whitespace() && sign.escape_debug().len() == 1;
-    text.chars().all(is_plain).then(|| text.to_owned())
+    (text.len() <= LONGEST_HOST && text.chars().all(is_plain)).then(|| text.to_owned())
 }
 
 #[cfg(test)]
@@ -83,5 +86,7 @@ mod tests {
         for bad in ["a b", "a\nb", "a\u{1b}[31m", "a\u{0}", "\"a\"", "a\u{a0}b", "a\u{202e}b"] {
             assert_eq!(host(bad), None, "{bad:?}");
         }
+        assert!(host(&"a".repeat(LONGEST_HOST)).is_some());
+        assert_eq!(host(&"a".repeat(LONGEST_HOST + 1)), None);
     }
 }

@@ -55,7 +55,7 @@ macro_rules! scripts {
                 tells: OnceLock::new(),
             };)*
         /// All of them, for what must hold for every script.
-        #[cfg(test)]
+        #[cfg(any(test, fuzzing))]
         pub(crate) static ALL: &[&Script] = &[$(&$ident),*];
     };
 }
@@ -104,6 +104,17 @@ scripts! {
     GROUP_LOOK = "group_look";
     GROUP_FORCE_UNLOCK = "group_force_unlock";
     PROBE = "probe";
+}
+
+/// The words that scripts answer, as their heads and their code have them.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn words() -> std::collections::BTreeSet<&'static str> {
+    let quoted = |text: &'static str| text.split('\'').skip(1).step_by(2);
+    let in_lists = ALL.iter().flat_map(|script| script.source.split('{').skip(1)).map(|rest| {
+        let list = rest.split(['}', '\n']).next().unwrap_or_default();
+        quoted(list).filter(|word| !word.is_empty() && word.bytes().all(|sign| sign.is_ascii_uppercase()))
+    });
+    in_lists.flatten().collect()
 }
 
 /// What is run on the server.
@@ -432,6 +443,27 @@ mod tests {
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());
             let said = request.args().count() + usize::from(script.sharded().is_some());
             assert_eq!([request.keys().len(), said], used, "{}", script.name);
+        }
+    }
+
+    /// Those that stand for a refusal, each in one of the forms that scripts give it.
+    #[test]
+    fn each_word_of_a_script_is_understood() {
+        assert_eq!(words(), BTreeSet::from(["BUSY", "GONE", "MISMATCH", "OTHER", "OWN", "STALE"]));
+        for word in words() {
+            let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
+            let forms = [
+                vec![text(word)],
+                vec![text(word), Reply::Int(1)],
+                vec![text(word), Reply::Int(1), text("holder")],
+            ];
+            let understood = forms.map(Reply::List).iter().any(|reply| {
+                acquired(reply).is_ok()
+                    || recounted(reply).is_ok()
+                    || released(reply).is_ok()
+                    || handed_over(reply).is_ok()
+            });
+            assert!(understood, "{word}");
         }
     }
 

@@ -45,6 +45,7 @@ mod products;
 mod red_lock;
 mod replication;
 mod schedules;
+mod schedules_server;
 mod secrets;
 mod semaphore_faults;
 mod semaphores;

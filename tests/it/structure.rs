@@ -176,7 +176,7 @@ const RULE: &[(&str, &[&str])] = &[
         ],
     ),
     ("blocking", &["error", "guard", "owner"]),
-    ("fuzzing", &["connection", "pubsub", "redisson_config", "wakeup"]),
+    ("fuzzing", &["connection", "dump", "owner", "pubsub", "redisson_config", "script", "wakeup"]),
     (
         "measuring",
         &[

@@ -4,9 +4,12 @@
 //! Each run is decided by one number. One that fails names it, and `SHUTTLE_SEED=<it>` repeats that run alone.
 
 mod contention;
+pub(crate) mod data;
 mod holds;
 mod registry;
 mod run;
 pub(crate) mod server;
 pub(crate) mod sync;
 pub(crate) mod time;
+
+use crate::dump;

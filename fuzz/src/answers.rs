@@ -1,0 +1,86 @@
+//! Answers of a server, made of any bytes.
+
+use arbitrary::{Arbitrary, Unstructured};
+use redisson_lock::redis::{Value, parse_redis_value};
+
+/// An answer, in which every second text is a word that the decoder knows, so that what follows it is reached, too.
+#[derive(Arbitrary, Debug)]
+enum Piece {
+    Nil,
+    Okay,
+    Int(i64),
+    Small(i8),
+    Bool(bool),
+    Double(f64),
+    Text(Vec<u8>),
+    Simple(String),
+    Word(u8),
+    List(Vec<Piece>),
+    Set(Vec<Piece>),
+    Map(Vec<(Piece, Piece)>),
+}
+
+/// `input` as the redis crate reads it, if it does, and as a value that has `words` in it.
+pub fn values(input: &[u8], words: &[&str]) -> impl Iterator<Item = Value> {
+    let piece = Piece::arbitrary_take_rest(Unstructured::new(input));
+    parse_redis_value(input).into_iter().chain(piece.map(|piece| value(piece, words)))
+}
+
+fn value(piece: Piece, words: &[&str]) -> Value {
+    let all = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| value(piece, words)).collect();
+    match piece {
+        Piece::Nil => Value::Nil,
+        Piece::Okay => Value::Okay,
+        Piece::Int(n) => Value::Int(n),
+        Piece::Small(n) => Value::Int(n.into()),
+        Piece::Bool(b) => Value::Boolean(b),
+        Piece::Double(f) => Value::Double(f),
+        Piece::Text(text) => Value::BulkString(text),
+        Piece::Simple(text) => Value::SimpleString(text),
+        Piece::Word(n) => text(words[usize::from(n) % words.len()]),
+        Piece::List(pieces) => Value::Array(all(pieces)),
+        Piece::Set(pieces) => Value::Set(all(pieces)),
+        Piece::Map(pairs) => {
+            Value::Map(pairs.into_iter().map(|(k, v)| (value(k, words), value(v, words))).collect())
+        }
+    }
+}
+
+pub fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+/// A host: as likely one that a server could name as any text.
+#[derive(Arbitrary, Clone, Debug)]
+pub enum Host {
+    Known(u8),
+    Any(String),
+}
+
+impl Host {
+    pub fn text(&self) -> &str {
+        const KNOWN: [&str; 6] = ["10.0.0.1", "2001:db8::1", "redis-1.example.org", "fe80::1%eth0", "", "?"];
+        match self {
+            Self::Known(n) => KNOWN[usize::from(*n) % KNOWN.len()],
+            Self::Any(text) => text,
+        }
+    }
+}
+
+/// A host that was decoded is a name or an address, or empty. It is connected to, and it is shown.
+pub fn is_a_host(host: &str) {
+    assert!(host.len() <= 255, "{} bytes are no host", host.len());
+    is_plain(host);
+    assert!(!host.contains([' ', '"', '\'', '\\']), "{host:?} is no host");
+}
+
+/// A text that is shown is on one line, and neither moves the cursor nor turns the direction of what follows it.
+pub fn is_plain(text: &str) {
+    let turns = ['\u{200e}', '\u{200f}', '\u{61c}', '\u{2028}', '\u{2029}', '\u{feff}'];
+    let bad = |sign: char| {
+        sign.is_control()
+            || turns.contains(&sign)
+            || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    assert!(!text.contains(bad), "{text:?} would be shown as it is");
+}

@@ -1,0 +1,132 @@
+//! What is in records, and what scripts answer about them.
+
+use crate::answers::{text, values};
+use arbitrary::{Arbitrary, Unstructured};
+use redisson_lock::fuzzing::{self, Kind};
+use redisson_lock::redis::Value;
+use std::sync::LazyLock;
+
+/// Every decoder of an answer of a script, on any answer and on those that scripts give.
+pub fn replies(input: &[u8]) {
+    static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let others = ["mode", "read", "write", "uuid:1", "uuid:1:write", "0", "1"];
+        fuzzing::words().into_iter().chain(others).collect()
+    });
+    fuzzing::reply_bytes(input);
+    values(input, &WORDS).for_each(fuzzing::reply);
+
+    #[derive(Arbitrary, Debug)]
+    enum Input {
+        Status(u8, Option<i64>, Option<String>),
+        Renewed(Vec<i8>),
+        Moved(i64, i64),
+        Record(Vec<(u8, String, i8)>),
+        Held(String, i64, i64),
+    }
+    let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) else { return };
+    let list = match input {
+        Input::Status(word, number, holder) => {
+            let words = fuzzing::words();
+            let parts = [Some(text(words[usize::from(word) % words.len()])), number.map(Value::Int)];
+            parts.into_iter().chain([holder.map(|holder| text(&holder))]).flatten().collect()
+        }
+        Input::Renewed(holds) => holds.into_iter().map(|n| Value::Int(n.into())).collect(),
+        Input::Moved(subscriptions, token) => vec![Value::Int(subscriptions), Value::Int(token)],
+        Input::Record(fields) => {
+            let fields = fields.into_iter().flat_map(|(n, owner, count)| {
+                let owner = if n % 4 == 0 { "mode" } else { &owner };
+                [text(owner), text(&if n % 4 == 0 { "write".to_owned() } else { count.to_string() })]
+            });
+            vec![text("0"), Value::Array(fields.collect())]
+        }
+        Input::Held(owner, count, ms) => vec![text(&owner), Value::Int(count), Value::Int(ms)],
+    };
+    fuzzing::reply(Value::Array(list));
+}
+
+/// The record of an owner as `RESTORE` reads it: read by the rules of the format it names the owner, once, and nothing else.
+pub fn restore_payloads(input: &[u8]) {
+    let (times, text) = match input {
+        [times, rest @ ..] => (usize::from(*times) + 1, String::from_utf8_lossy(rest)),
+        [] => (1, "".into()),
+    };
+    // So that a length takes one byte, two or five.
+    for owner in [text.to_string(), text.repeat(times)] {
+        let payload = fuzzing::restore_payload(&owner);
+        assert_eq!(held_once(&payload), Some(owner.into_bytes()));
+    }
+}
+
+/// The owner in a payload, if that is sound.
+fn held_once(payload: &[u8]) -> Option<Vec<u8>> {
+    let (content, checksum) = payload.split_at_checked(payload.len().checked_sub(8)?)?;
+    assert_eq!(crc(content).to_le_bytes(), *checksum, "the checksum");
+    let (content, version) = content.split_at_checked(content.len().checked_sub(2)?)?;
+    assert_eq!(u16::from_le_bytes([version[0], version[1]]), 6, "a version that every Redis reads");
+    // A hash with one field.
+    let [4, 1, rest @ ..] = content else { return None };
+    let (length, rest) = match rest {
+        [short, rest @ ..] if short >> 6 == 0 => (usize::from(*short), rest),
+        [high, low, rest @ ..] if high >> 6 == 1 => (usize::from(high & 0x3f) << 8 | usize::from(*low), rest),
+        [0x80, a, b, c, d, rest @ ..] => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, rest),
+        _ => return None,
+    };
+    let (owner, count) = rest.split_at_checked(length)?;
+    (count == [1, b'1']).then(|| owner.to_vec())
+}
+
+/// The checksum of the format, bit by bit.
+fn crc(bytes: &[u8]) -> u64 {
+    const POLYNOMIAL: u64 = 0xad93_d235_94c9_35a9;
+    let mut crc = 0;
+    for byte in bytes {
+        crc ^= u64::from(byte.reverse_bits()) << 56;
+        for _ in 0..8 {
+            crc = crc << 1 ^ if crc >> 63 == 1 { POLYNOMIAL } else { 0 };
+        }
+    }
+    crc.reverse_bits()
+}
+
+/// Texts of owners: any text that a record may have, and those of this library's owners. No two owners share one, and each is
+/// known to be of its client and of its era.
+pub fn owner_texts(input: &[u8]) {
+    const CLIENTS: [&str; 2] =
+        ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"];
+    let text = &*String::from_utf8_lossy(input);
+    assert!(text.contains(fuzzing::owner_id(text)));
+    if fuzzing::is_retired(text, CLIENTS[0], 3) {
+        assert!(text.starts_with(CLIENTS[0]));
+        assert!(fuzzing::is_retired(text, CLIENTS[0], 4), "what is retired stays so");
+    }
+    assert!(!fuzzing::is_retired(text, CLIENTS[0], 0), "a client begins with no text of its own");
+
+    #[derive(Arbitrary, Debug)]
+    enum Who {
+        Thread(u64),
+        Guard(u64),
+        Explicit(String),
+    }
+    let Ok(owners) = <[(Who, u8, u8); 2]>::arbitrary_take_rest(Unstructured::new(input)) else { return };
+    let mut texts = Vec::new();
+    for (who, client, era) in &owners {
+        let kind = match who {
+            Who::Thread(n) => Kind::Thread(*n),
+            Who::Guard(n) => Kind::Guard(*n),
+            Who::Explicit(text) => Kind::Explicit(text),
+        };
+        let (client, era) = (CLIENTS[usize::from(client % 2)], u32::from(*era));
+        let Some(text) = fuzzing::owner_text(kind, client, era) else { return };
+        assert!(text.starts_with(&format!("{client}:")) && text.matches(':').count() == 1, "{text}");
+        for now in [0, era, era + 1] {
+            assert_eq!(fuzzing::is_retired(&text, client, now), era < now, "{text} in era {now}");
+            assert_eq!(fuzzing::is_retired(&format!("{text}:write"), client, now), era < now, "{text}:write");
+            assert!(CLIENTS.iter().all(|other| *other == client || !fuzzing::is_retired(&text, other, now)));
+        }
+        let other = fuzzing::owner_text(kind, CLIENTS[0], era + 1);
+        assert_eq!(Some(fuzzing::owner_id(&text)), other.as_deref().map(fuzzing::owner_id));
+        texts.push((text, kind, client, era));
+    }
+    let [(one, who, client, era), (other, ..)] = &texts[..] else { unreachable!("two owners") };
+    assert_eq!(one == other, (who, client, era) == (&texts[1].1, &texts[1].2, &texts[1].3));
+}

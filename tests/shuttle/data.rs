@@ -1,0 +1,258 @@
+//! What the server of these tests has and does: records by the scripts' truth table, their expiry, and its channels. The time is
+//! told to it. It names nothing of the crate, so that `tests/it/schedules_server.rs` can compare it with a real server.
+
+use super::dump;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+pub(crate) struct Data {
+    pub records: BTreeMap<String, Record>,
+    /// The name of the script with that digest or source.
+    named: fn(&str) -> Option<&'static str>,
+    known: BTreeSet<&'static str>,
+    pub listeners: BTreeMap<u64, Listener>,
+    last: u64,
+    /// One answer in so many is lost, with its connection, before or after its request was run; 0 for none.
+    pub loss: u64,
+    /// When each record was last freed with a message to somebody.
+    freed: BTreeMap<String, Duration>,
+    /// A client had to look to find that a lock was free: it had missed the message.
+    pub found_by_looking: bool,
+}
+
+#[derive(Clone, Default)]
+pub(crate) struct Record {
+    pub counts: BTreeMap<String, u64>,
+    pub expires: Duration,
+}
+
+pub(crate) struct Listener {
+    pub channels: BTreeSet<String>,
+    messages: mpsc::UnboundedSender<String>,
+}
+
+/// The commands since `MULTI`.
+pub(crate) type Queued = Option<Vec<Vec<String>>>;
+
+impl Data {
+    pub(crate) fn new(named: fn(&str) -> Option<&'static str>) -> Self {
+        Self {
+            named,
+            records: BTreeMap::new(),
+            known: BTreeSet::new(),
+            listeners: BTreeMap::new(),
+            last: 0,
+            loss: 0,
+            freed: BTreeMap::new(),
+            found_by_looking: false,
+        }
+    }
+
+    pub(crate) fn add(&mut self, messages: mpsc::UnboundedSender<String>) -> u64 {
+        self.last += 1;
+        self.listeners.insert(self.last, Listener { channels: BTreeSet::new(), messages });
+        self.last
+    }
+
+    /// What the server answers to a command of a connection at `now`.
+    pub(crate) fn answer(&mut self, words: Vec<String>, queued: &mut Queued, now: Duration) -> String {
+        match (words[0].as_str(), &mut *queued) {
+            ("MULTI", _) => {
+                *queued = Some(Vec::new());
+                "+OK\r\n".to_owned()
+            }
+            ("EXEC", _) => {
+                let commands = queued.take().unwrap_or_default();
+                let answers: Vec<_> = commands.iter().map(|words| self.run(words, now)).collect();
+                format!("*{}\r\n{}", answers.len(), answers.concat())
+            }
+            (_, Some(queue)) => {
+                queue.push(words);
+                "+QUEUED\r\n".to_owned()
+            }
+            _ => self.run(&words, now),
+        }
+    }
+
+    fn run(&mut self, words: &[String], now: Duration) -> String {
+        self.records.retain(|_, record| record.expires > now);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match words.as_slice() {
+            [verb @ ("EVALSHA" | "EVAL"), text, _, rest @ ..] => {
+                let script = (self.named)(text).expect("a script of ours");
+                if *verb == "EVALSHA" && !self.known.contains(script) {
+                    return "-NOSCRIPT No matching script.\r\n".into();
+                }
+                self.known.insert(script);
+                self.script(script, rest, now)
+            }
+            ["RESTORE", key, ..] if self.records.contains_key(*key) => {
+                "-BUSYKEY Target key name already exists.\r\n".into()
+            }
+            ["RESTORE", key, lease, payload] => {
+                // See `src/dump.rs`: the length of a short owner is in one byte, and then comes the owner.
+                let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
+                if String::from_utf8_lossy(&dump::held_once(&owner)) != *payload {
+                    return "-ERR DUMP payload version or checksum are wrong\r\n".into();
+                }
+                let expires = now + Duration::from_millis(lease.parse().expect("a number"));
+                let record = Record { counts: BTreeMap::from([(owner, 1)]), expires };
+                self.records.insert((*key).to_owned(), record);
+                self.freed.remove(*key);
+                "+OK\r\n".into()
+            }
+            ["HDEL", key, owner] => {
+                let Some(record) = self.records.get_mut(*key).filter(|r| r.counts.contains_key(*owner))
+                else {
+                    return ":0\r\n".into();
+                };
+                record.counts.remove(*owner);
+                self.records.retain(|_, record| !record.counts.is_empty());
+                self.freed.insert((*key).to_owned(), now);
+                ":1\r\n".into()
+            }
+            ["PUBLISH", channel, _] => format!(":{}\r\n", self.publish(channel)),
+            ["HSCAN", key, ..] => {
+                let missed = self.freed.get(*key).is_some_and(|&freed| freed < now);
+                self.found_by_looking |= !self.records.contains_key(*key) && missed;
+                let record = self.records.get(*key).cloned().unwrap_or_default();
+                let items = record.counts.iter().map(|(owner, n)| bulk(owner) + &bulk(&n.to_string()));
+                format!("*2\r\n{}*{}\r\n{}", bulk("0"), record.counts.len() * 2, items.collect::<String>())
+            }
+            ["PING", ..] => "+PONG\r\n".into(),
+            ["INFO", ..] => {
+                bulk("redis_version:7.0.15\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n")
+            }
+            _ => "+OK\r\n".into(),
+        }
+    }
+
+    /// As the scripts do it, which `tests/it/schedules_server.rs` checks.
+    fn script(&mut self, script: &str, words: &[&str], now: Duration) -> String {
+        let ms = |text: &str| Duration::from_millis(text.parse().expect("a number"));
+        if script == "lock_renew" {
+            let (keys, args) = words.split_at(words.len() / 3);
+            let held: Vec<_> = keys
+                .iter()
+                .zip(args.chunks(2))
+                .map(|(key, arg)| match self.records.get_mut(*key) {
+                    None => ":0\r\n",
+                    Some(record) if record.counts.contains_key(arg[0]) => {
+                        record.expires = record.expires.max(now + ms(arg[1]));
+                        ":1\r\n"
+                    }
+                    Some(_) => ":-3\r\n",
+                })
+                .collect();
+            return match held.iter().all(|answer| *answer == ":1\r\n") {
+                true => format!(":{}\r\n", held.len()),
+                false => format!("*{}\r\n{}", held.len(), held.concat()),
+            };
+        }
+        let (key, args) = (words[0], &words[1..]);
+        let absent = !self.records.contains_key(key);
+        let record = self.records.entry(key.to_owned()).or_default();
+        let count = record.counts.get(args[0]).copied();
+        let left = i64::try_from(record.expires.saturating_sub(now).as_millis()).expect("a short time");
+        let again = args.last() == Some(&"1");
+        let answer = match (script, args, count) {
+            ("lock_acquire", [owner, lease, _], None) if absent => {
+                record.counts.insert((*owner).to_owned(), 1);
+                record.expires = now + ms(lease);
+                self.freed.remove(key);
+                number(1)
+            }
+            ("lock_acquire", _, None) => {
+                let holder = record.counts.keys().next().expect("a record has an owner");
+                format!("*3\r\n{}:{left}\r\n{}", bulk("BUSY"), bulk(holder))
+            }
+            ("lock_acquire", [_, lease, _], Some(1)) if again => {
+                record.expires = record.expires.max(now + ms(lease));
+                number(1)
+            }
+            ("lock_acquire", _, Some(_)) => status("STALE", Some(left)),
+            ("lock_move", [_, to, lease, channel, _], _)
+                if count == Some(1) || count.is_none() && again && record.counts.get(*to) == Some(&1) =>
+            {
+                record.counts = BTreeMap::from([((*to).to_owned(), 1)]);
+                let ends = now + ms(lease);
+                // What was moved before may have been renewed since.
+                record.expires = if count.is_none() { record.expires.max(ends) } else { ends };
+                let subscribed = |listener: &&Listener| listener.channels.contains(*channel);
+                let all = self.listeners.values().filter(subscribed).count();
+                number(all as u64)
+            }
+            ("lock_move", _, Some(_)) => status("MISMATCH", None),
+            ("lock_recount", [owner, from, to, lease, _], Some(n)) => {
+                let (from, to): (u64, u64) = (from.parse().expect("n"), to.parse().expect("n"));
+                if n == from || n == to && again {
+                    record.counts.insert((*owner).to_owned(), to);
+                    record.expires = record.expires.max(now + ms(lease));
+                    number(1)
+                } else {
+                    status("MISMATCH", i64::try_from(n).ok())
+                }
+            }
+            ("lock_release", [_, channel], Some(_)) => {
+                self.records.remove(key);
+                let told = self.publish(channel);
+                self.freed.insert(key.to_owned(), now);
+                number(told)
+            }
+            ("lock_move" | "lock_recount" | "lock_release", _, None) => {
+                status(if absent { "GONE" } else { "OTHER" }, None)
+            }
+            (name, ..) => panic!("{name} with {args:?}"),
+        };
+        self.records.retain(|_, record| !record.counts.is_empty());
+        answer
+    }
+
+    pub(crate) fn publish(&mut self, channel: &str) -> u64 {
+        let listening = self.listeners.values().filter(|listener| listener.channels.contains(channel));
+        listening.filter(|listener| listener.messages.send(channel.to_owned()).is_ok()).count() as u64
+    }
+}
+
+fn number(number: u64) -> String {
+    format!(":{number}\r\n")
+}
+
+fn status(word: &str, number: Option<i64>) -> String {
+    match number {
+        None => format!("*1\r\n{}", bulk(word)),
+        Some(number) => format!("*2\r\n{}:{number}\r\n", bulk(word)),
+    }
+}
+
+fn bulk(text: &str) -> String {
+    format!("${}\r\n{text}\r\n", text.len())
+}
+
+/// Takes a whole command from the front of `buffer`.
+pub(crate) fn next_command(buffer: &mut Vec<u8>) -> Option<Vec<String>> {
+    let mut at = 0;
+    let mut number = |sign: u8, skip: usize| {
+        at += skip;
+        let end = at + buffer.get(at..)?.windows(2).position(|two| two == b"\r\n")?;
+        assert_eq!(buffer[at], sign, "a command is an array of strings");
+        let number: usize = std::str::from_utf8(&buffer[at + 1..end]).ok()?.parse().ok()?;
+        at = end + 2;
+        Some((number, at))
+    };
+    let (count, mut end) = number(b'*', 0)?;
+    let mut words = Vec::new();
+    let mut skip = 0;
+    for _ in 0..count {
+        let (length, start) = number(b'$', skip)?;
+        end = start + length + 2;
+        skip = length + 2;
+        words.push(String::from_utf8_lossy(buffer.get(start..start + length)?).into_owned());
+    }
+    if buffer.len() < end {
+        return None;
+    }
+    buffer.drain(..end);
+    Some(words)
+}
