@@ -13,7 +13,8 @@ mod test;
 mod torture;
 
 use std::env;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
@@ -43,6 +44,10 @@ usage: cargo xtask <command>
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
+    if let Some(mut again) = without_package_variables() {
+        eprintln!("xtask: {}", again.args(&arguments).exec());
+        return ExitCode::FAILURE;
+    }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
         ["setup"] => setup::for_tests(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
@@ -57,4 +62,19 @@ fn main() -> ExitCode {
         eprintln!("{problem}");
         ExitCode::FAILURE
     })
+}
+
+/// This program without the variables by which `cargo run` describes the package xtask; `None` if none is set. The build script
+/// of a dependency (ring) watches some of them: a cargo that inherits them builds that dependency anew, with all that
+/// depend on it, and so does the next cargo that a shell starts.
+fn without_package_variables() -> Option<Command> {
+    let of_package =
+        |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start));
+    let names: Vec<_> =
+        env::vars_os().map(|(name, _)| name).filter(|name| name.to_str().is_some_and(of_package)).collect();
+    let mut again = Command::new(env::current_exe().ok()?);
+    names.iter().for_each(|name| {
+        again.env_remove(name);
+    });
+    (!names.is_empty()).then_some(again)
 }
