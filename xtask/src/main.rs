@@ -3,6 +3,7 @@
 mod bench;
 mod cluster;
 mod demo;
+mod needs;
 mod others;
 mod planted;
 mod process;
@@ -30,9 +31,11 @@ usage: cargo xtask <command>
   setup
       Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
       locks of other languages.
-  test [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
-      Set up, then run every test, and a core of them on each other server. With --redisson, against that version alone,
-      which may be any that exists; with --server, every test on that server alone: an unknown name has them listed.
+  test [--no-java] [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
+      Set up, then run every test, and a core of them on each other server. Arguments of cargo test choose a part of the
+      tests: then only what those need is set up. With --no-java, leave out the tests that need Java; with --redisson, run
+      against that version alone, which may be any that exists; with --server, run every test on that server alone: an
+      unknown name has them listed.
   torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>]
       Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
       seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an
