@@ -111,7 +111,21 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     if let Some(server) = servers::FETCHED.iter().find(|server| options.server == Some(server.name)) {
         wanted.insert(server.setting());
     }
-    let installed = setup::for_needs(&options.versions, &wanted)?;
+    // The set-up waits for downloads, and the compiler does not. A part was built when it was listed.
+    let mut building = match part {
+        true => None,
+        false => {
+            Some(cargo().args(&words).arg("--no-run").spawn().map_err(|error| format!("cargo: {error}"))?)
+        }
+    };
+    let installed = setup::for_needs(&options.versions, &wanted);
+    if let Some(building) = &mut building {
+        let built = building.wait().map_err(|error| format!("cargo: {error}"))?;
+        if !built.success() {
+            return Ok(exit_code(built));
+        }
+    }
+    let installed = installed?;
     let (environment, lacks) = match options.server {
         Some(name) => installed.clone().on(name)?,
         None => (installed.clone(), [].as_slice()),
