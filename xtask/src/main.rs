@@ -22,7 +22,7 @@ usage: cargo xtask <command>
 
   bench [--quick] [<scenario>..]
       Measure ours, raw redis-rs, Redisson and other Rust crates beside each other. The report is docs/bench; with
-      --quick, which takes four minutes, target/bench. A name that is none has the scenarios listed.
+      --quick, which takes about seven minutes, target/bench. A name that is none has the scenarios listed.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
   planted [--share <n> | <name>..]
