@@ -19,10 +19,12 @@ import org.redisson.Redisson;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
+import org.redisson.config.SingleServerConfig;
 
 /**
- * Redisson with its default settings, at the command of `cargo xtask bench`: the same commands and answers as
- * benches/contenders has. The argument is the server's URL.
+ * Redisson at the command of `cargo xtask bench`: the same commands and answers as benches/contenders has. The arguments
+ * are the server's URL and, where the settings are not the default ones, the size of the connection pool and the number
+ * of Netty's threads.
  */
 public final class Bench {
     private static final long WARM_UP_MS = 300;
@@ -42,7 +44,13 @@ public final class Bench {
     public static void main(String[] arguments) throws Exception {
         LogManager.getLogManager().reset();
         Config config = new Config();
-        config.useSingleServer().setAddress(arguments[0]);
+        SingleServerConfig server = config.useSingleServer().setAddress(arguments[0]);
+        if (arguments.length > 1) {
+            int pool = Integer.parseInt(arguments[1]);
+            // All are open from the start.
+            server.setConnectionPoolSize(pool).setConnectionMinimumIdleSize(pool);
+            config.setNettyThreads(Integer.parseInt(arguments[2]));
+        }
         Bench bench = new Bench(Redisson.create(config));
         System.out.println("ready");
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));

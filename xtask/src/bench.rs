@@ -21,6 +21,8 @@ const REDISSON: &str = "4.7.0";
 /// How much of everything.
 pub struct Effort {
     pub rounds: usize,
+    /// Of what takes longer: locks that are held, and tasks that wait.
+    pub long_rounds: usize,
     pub seconds: f64,
     /// Locks held at a time.
     pub held: &'static [usize],
@@ -31,9 +33,15 @@ pub struct Effort {
 /// What needs no server.
 const LOCAL: &str = "local";
 
-const FULL: Effort =
-    Effort { rounds: 5, seconds: 2.0, held: &[1_000, 10_000, 100_000, 1_000_000], idle: 32.0 };
-const QUICK: Effort = Effort { rounds: 2, seconds: 0.7, held: &[1_000, 10_000, 100_000], idle: 12.0 };
+const FULL: Effort = Effort {
+    rounds: 5,
+    long_rounds: 3,
+    seconds: 2.0,
+    held: &[1_000, 10_000, 100_000, 1_000_000],
+    idle: 32.0,
+};
+const QUICK: Effort =
+    Effort { rounds: 2, long_rounds: 2, seconds: 0.7, held: &[1_000, 10_000, 100_000], idle: 12.0 };
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let (mut effort, mut folder, mut only) = (FULL, setup::root().join("docs/bench"), Vec::new());
@@ -57,8 +65,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let wanted = |name: &str| only.is_empty() || only.contains(&name);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     if scenarios::ALL.iter().any(|scenario| wanted(scenario.name)) {
-        let mut report = Report::new(arguments);
-        side_by_side(&effort, wanted, &mut report)?;
+        let report = side_by_side(&effort, wanted, arguments)?;
         report.write(&folder)?;
         println!("\nreport: {}", folder.join("README.md").display());
     }
@@ -73,10 +80,15 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn side_by_side(effort: &Effort, wanted: impl Fn(&str) -> bool, report: &mut Report) -> Result<(), String> {
+fn side_by_side(
+    effort: &Effort,
+    wanted: impl Fn(&str) -> bool,
+    arguments: &[&str],
+) -> Result<Report, String> {
     let environment = setup::run(&[], Clock::Left)?;
     let java = setup::build_java(&setup::BENCH, REDISSON)?;
     let contenders = stage::build()?;
+    let mut report = Report::new(arguments, &environment.server);
     let mut stage = Stage::start(&environment.server, contenders, java)?;
     for scenario in scenarios::ALL {
         if wanted(scenario.name) {
@@ -85,5 +97,5 @@ fn side_by_side(effort: &Effort, wanted: impl Fn(&str) -> bool, report: &mut Rep
             report.add(scenario, table);
         }
     }
-    Ok(())
+    Ok(report)
 }

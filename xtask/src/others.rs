@@ -6,26 +6,32 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::needs::Needs;
 use crate::servers;
 use crate::setup::{at, remove, root, target};
 
 /// The folders of libraries that `tests/peers` uses.
-const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
-const NODE: &str = "REDISSON_LOCK_NODE_PEER";
+pub const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
+pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
 
 /// Written last, so that half of it is nothing. Says what it was made of.
 const COMPLETE: &str = ".complete";
 
-/// What the tests are told: names of settings, and paths.
-pub fn run() -> Result<Vec<(String, PathBuf)>, String> {
+/// Sets up what is in `needs`, and returns the names of the settings with their paths.
+pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
     let mut all = Vec::new();
     for server in &servers::FETCHED {
         let setting = server.setting();
-        let program = chosen_or(&setting, || server.fetch())?;
-        all.push((setting, program));
+        if needs.contains(&setting) {
+            let program = chosen_or(&setting, || server.fetch())?;
+            all.push((setting, program));
+        }
     }
-    all.push((PYTHON.to_owned(), chosen_or(PYTHON, fetch_python)?));
-    all.push((NODE.to_owned(), chosen_or(NODE, fetch_node)?));
+    for (setting, fetch) in [(PYTHON, fetch_python as fn() -> _), (NODE, fetch_node)] {
+        if needs.contains(setting) {
+            all.push((setting.to_owned(), chosen_or(setting, fetch)?));
+        }
+    }
     for (setting, path) in &all {
         println!("setup: {setting} {}", path.display());
     }

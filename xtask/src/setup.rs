@@ -8,6 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
+use crate::needs::{self, Needs};
 use crate::others;
 use crate::servers::{self, Lacks};
 
@@ -18,6 +19,12 @@ const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 /// The package `redis-server` only adds a link to it, and a system service that nobody here wants started.
 const SERVER_IN_DISGUISE: &str = "/usr/bin/redis-check-rdb";
 
+/// Names the versions of Redisson. All tests that need Java ask for it.
+pub const JAVA: &str = "REDISSON_LOCK_VERSIONS";
+/// The folder of the Java programs.
+const PEERS: &str = "REDISSON_LOCK_PEERS";
+
+pub const FAKETIME_SETTING: &str = "REDISSON_LOCK_FAKETIME";
 /// Moves the clock of the one program that a test moves it for.
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
@@ -89,13 +96,18 @@ impl Environment {
         Ok((Self { server: program, ..self }, server.lacks))
     }
 
-    /// Tells the tests that `command` runs.
+    /// Tells the tests that `command` runs, and of nothing else that was not set up.
     pub fn tell(&self, command: &mut Command) {
+        for setting in needs::all() {
+            command.env_remove(setting);
+        }
+        command.env_remove(PEERS);
+        if !self.versions.is_empty() {
+            command.env(JAVA, self.versions.join(",")).env(PEERS, &self.peers);
+        }
         command
             .env("REDISSON_LOCK_SERVER", &self.server)
-            .env("REDISSON_LOCK_PEERS", &self.peers)
-            .env("REDISSON_LOCK_VERSIONS", self.versions.join(","))
-            .envs(self.faketime.iter().map(|library| ("REDISSON_LOCK_FAKETIME", library)))
+            .envs(self.faketime.iter().map(|library| (FAKETIME_SETTING, library)))
             .envs(self.others.iter().map(|(setting, path)| (setting, path)));
     }
 }
@@ -113,9 +125,16 @@ pub fn default_versions() -> Vec<String> {
 
 /// All that the tests need.
 pub fn for_tests(versions: &[String]) -> Result<Environment, String> {
-    let environment = run(versions, Clock::Moved)?;
-    install_missing(|| Ok(missing_for_others()))?;
-    Ok(Environment { others: others::run()?, ..environment })
+    for_needs(versions, &needs::all())
+}
+
+/// A redis-server, and of the rest what is in `needs`.
+pub fn for_needs(versions: &[String], needs: &Needs) -> Result<Environment, String> {
+    let versions = if needs.contains(JAVA) { versions } else { &[] };
+    let clock = if needs.contains(FAKETIME_SETTING) { Clock::Moved } else { Clock::Left };
+    let environment = run(versions, clock)?;
+    install_missing(|| Ok(missing_for_others(needs)))?;
+    Ok(Environment { others: others::run(needs)?, ..environment })
 }
 
 /// Without versions it leaves Java alone.
@@ -162,16 +181,22 @@ fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
 }
 
 /// What brings the servers and the libraries of other languages.
-fn missing_for_others() -> Vec<Need> {
-    let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
-    let pip = pip.is_ok_and(|output| output.status.success());
-    let mut needs = vec![
-        Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", met: pip },
-        Need { what: "Node.js (node)", package: "nodejs", met: on_path("node").is_some() },
-        Need { what: "npm", package: "npm", met: on_path("npm").is_some() },
-    ];
-    needs.retain(|need| !need.met);
-    needs
+fn missing_for_others(needs: &Needs) -> Vec<Need> {
+    let mut missing = Vec::new();
+    if needs.contains(others::PYTHON)
+        || servers::FETCHED.iter().any(|server| needs.contains(&server.setting()))
+    {
+        let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
+        let met = pip.is_ok_and(|output| output.status.success());
+        missing.push(Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", met });
+    }
+    if needs.contains(others::NODE) {
+        let node = on_path("node").is_some();
+        missing.push(Need { what: "Node.js (node)", package: "nodejs", met: node });
+        missing.push(Need { what: "npm", package: "npm", met: on_path("npm").is_some() });
+    }
+    missing.retain(|need| !need.met);
+    missing
 }
 
 fn install_missing(missing: impl Fn() -> Result<Vec<Need>, String>) -> Result<(), String> {

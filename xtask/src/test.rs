@@ -1,15 +1,20 @@
 //! Sets up and runs every test: a missing tool is an error, never a skipped test. Then runs parts of them again: the locks by
-//! scripts alone, the random schedules of `tests/shuttle`, and a core on each other server.
+//! scripts alone, the random schedules of `tests/shuttle`, and a core on each other server. Of a part of the tests, it sets up
+//! what that part needs, and runs nothing again.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::num::NonZero;
-use std::process::{Command, ExitCode, ExitStatus};
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use crate::needs::{self, Needs};
 use crate::servers::{self, Lacks};
-use crate::setup::{self, Environment};
+use crate::setup::{self, Environment, JAVA};
 
 /// The modules that run on each other server: records, replies, messages, refusals and failovers, which differ from version
 /// to version.
@@ -52,50 +57,124 @@ const SCRIPTS_ONLY: [&str; 21] = [
     "value_lock",
 ];
 
-pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
+struct Options<'a> {
+    versions: Vec<String>,
+    server: Option<&'a str>,
+    java: bool,
+    cargo_arguments: &'a [&'a str],
+}
+
+fn read_options<'a>(arguments: &'a [&'a str]) -> Result<Options<'a>, String> {
     let (own, cargo_arguments) = match arguments.iter().position(|word| *word == "--") {
         Some(dashes) => (&arguments[..dashes], &arguments[dashes + 1..]),
         None => (arguments, [].as_slice()),
     };
-    let (mut versions, mut server) = (setup::default_versions(), None);
-    for option in own.chunks(2) {
-        match option {
-            ["--redisson", version] => versions = vec![(*version).to_owned()],
-            ["--server", name] => server = Some(*name),
+    let mut options =
+        Options { versions: setup::default_versions(), server: None, java: true, cargo_arguments };
+    let mut words = own.iter();
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("test: {word} lacks its value"));
+        match *word {
+            "--redisson" => options.versions = vec![(*value()?).to_owned()],
+            "--server" => options.server = Some(value()?),
+            "--no-java" => options.java = false,
             _ => {
-                return Err(format!(
-                    "test: cannot read {option:?}; arguments for cargo test stand behind --"
-                ));
+                return Err(format!("test: cannot read {word:?}; arguments for cargo test stand behind --"));
             }
         }
     }
-    let installed = setup::for_tests(&versions)?;
-    let (environment, lacks) = match server {
+    Ok(options)
+}
+
+pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
+    let options = read_options(arguments)?;
+    let part = !options.cargo_arguments.is_empty();
+    let needs = needs::of_tests()?;
+    let all = ["test", "--all-features", "--workspace"].map(str::to_owned).into_iter();
+    let mut words: Vec<String> =
+        all.chain(options.cargo_arguments.iter().map(|word| (*word).to_owned())).collect();
+    // Built and listed before anything is set up, so that only that is set up which a part of the tests needs.
+    let chosen = if part { Some(list(&words)?) } else { None };
+    let is_chosen = |test: &String| chosen.as_ref().is_none_or(|chosen| chosen.contains(test));
+    let left_out: Vec<&String> = needs
+        .iter()
+        .filter(|(test, needs)| !options.java && needs.contains(JAVA) && is_chosen(test))
+        .map(|(test, _)| test)
+        .collect();
+    let mut wanted = match &chosen {
+        Some(chosen) => chosen.iter().filter_map(|test| needs.get(test)).flatten().cloned().collect(),
+        None => needs::all(),
+    };
+    if !options.java {
+        wanted.remove(JAVA);
+    }
+    if let Some(server) = servers::FETCHED.iter().find(|server| options.server == Some(server.name)) {
+        wanted.insert(server.setting());
+    }
+    // The set-up waits for downloads, and the compiler does not. A part was built when it was listed.
+    let mut building = match part {
+        true => None,
+        false => {
+            Some(cargo().args(&words).arg("--no-run").spawn().map_err(|error| format!("cargo: {error}"))?)
+        }
+    };
+    let installed = setup::for_needs(&options.versions, &wanted);
+    if let Some(building) = &mut building {
+        let built = building.wait().map_err(|error| format!("cargo: {error}"))?;
+        if !built.success() {
+            return Ok(exit_code(built));
+        }
+    }
+    let installed = installed?;
+    let (environment, lacks) = match options.server {
         Some(name) => installed.clone().on(name)?,
         None => (installed.clone(), [].as_slice()),
     };
-    println!("test: against Redisson {}", environment.versions.join(", "));
-    let all = ["test", "--all-features", "--workspace"].map(str::to_owned).into_iter();
-    let mut words: Vec<String> = all.chain(cargo_arguments.iter().map(|word| (*word).to_owned())).collect();
+    if !environment.versions.is_empty() {
+        println!("test: against Redisson {}", environment.versions.join(", "));
+    }
+    if part && wanted.contains(needs::PROGRAMS) {
+        // `cargo test` builds them only when it is not told what to test. All but one are for the tests of that module.
+        let all = chosen.iter().flatten().any(|test| test.starts_with("examples::"));
+        let which = if all { ["--examples"].as_slice() } else { &["--example", "worker"] };
+        let status = cargo().args(["build", "--all-features"]).args(which).status();
+        if !status.map_err(|error| format!("cargo: {error}"))?.success() {
+            return Err("test: the examples do not build".to_owned());
+        }
+    }
+    write_needs(&needs)?;
     without(lacks, &mut words);
     println!("test: cargo {}", words.join(" "));
+    skip(&left_out, needs.keys(), &mut words)?;
     let status = tests(&environment, &words).status().map_err(|error| format!("cargo: {error}"))?;
     // Arguments choose a part of the tests above.
-    if !status.success() || !cargo_arguments.is_empty() {
-        return Ok(exit_code(status));
+    let code = match !status.success() || part {
+        true => exit_code(status),
+        false => further(&environment, &options, &left_out)?,
+    };
+    if !left_out.is_empty() {
+        println!(
+            "test: NOT RUN, because of --no-java: {} tests that need Java. The same command without --no-java runs them.",
+            left_out.len()
+        );
     }
+    Ok(code)
+}
+
+/// Parts of the tests once more.
+fn further(environment: &Environment, options: &Options, left_out: &[&String]) -> Result<ExitCode, String> {
     // Beside the newest Redisson alone, here and on the other servers.
-    let mut beside_newest = environment;
-    beside_newest.versions = versions.last().cloned().into_iter().collect();
-    let scripts_only = names_in(&beside_newest, &SCRIPTS_ONLY)?;
+    let mut beside_newest = environment.clone();
+    beside_newest.versions = environment.versions.last().cloned().into_iter().collect();
+    let scripts_only = names_in(&SCRIPTS_ONLY, left_out)?;
     let mut scripts = selected(&beside_newest, &scripts_only);
     scripts.env("REDISSON_LOCK_SCRIPTS_ONLY", "1");
     let mut further = vec![("locks where the server permits only scripts".to_owned(), scripts)];
-    if server.is_none() {
+    if options.server.is_none() {
         let mut random = cargo();
         schedules(&mut random, &["shuttled", "--show-output"]);
         further.push(("the client's own code, scheduled at random".to_owned(), random));
-        let core = names_in(&beside_newest, &CORE)?;
+        let core = names_in(&CORE, left_out)?;
         for server in &servers::FETCHED {
             // No server lacks anything that the core needs.
             let (environment, _) = beside_newest.clone().on(server.name)?;
@@ -114,27 +193,73 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The full names of the tests in `modules`. A module without a test is an error: it was renamed, or the list is wrong.
-fn names_in(environment: &Environment, modules: &[&str]) -> Result<Vec<String>, String> {
-    let mut listing = tests(environment, &["test", "--quiet", "--all-features", "--test", "it"]);
-    let listed = listing
-        .args(["--", "--list", "--format", "terse"])
-        .output()
-        .map_err(|error| format!("cargo: {error}"))?;
+/// Builds the tests that `words` choose, and returns their names.
+fn list(words: &[String]) -> Result<BTreeSet<String>, String> {
+    let mut listing = cargo();
+    listing.args(words);
+    if !words.iter().any(|word| word == "--") {
+        listing.arg("--");
+    }
+    // The build says what it does on the error stream.
+    let listed = listing.arg("--list").stderr(Stdio::inherit()).output();
+    let listed = listed.map_err(|error| format!("cargo: {error}"))?;
     if !listed.status.success() {
-        return Err(format!("test: cannot list the tests: {}", String::from_utf8_lossy(&listed.stderr)));
+        return Err("test: the tests do not build, or cannot be listed".to_owned());
     }
     let listed = String::from_utf8_lossy(&listed.stdout);
-    let all: Vec<&str> = listed.lines().filter_map(|line| line.strip_suffix(": test")).collect();
+    let names: BTreeSet<_> =
+        listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
+    match names.is_empty() {
+        true => Err("test: these arguments choose no test".to_owned()),
+        false => Ok(names),
+    }
+}
+
+/// For `setting` in `tests/it/support`, which refuses a test what is not found in its sources.
+fn write_needs(needs: &BTreeMap<String, Needs>) -> Result<(), String> {
+    let line =
+        |(test, needs): (&String, &Needs)| format!("{test} {}\n", Vec::from_iter(needs.clone()).join(" "));
+    fs::write(needs_file(), needs.iter().map(line).collect::<String>()).map_err(setup::at(&needs_file()))
+}
+
+fn needs_file() -> PathBuf {
+    setup::target().join("needs")
+}
+
+/// Leaves these tests out of all.
+fn skip<'a>(
+    left_out: &[&String],
+    all: impl Iterator<Item = &'a String> + Clone,
+    words: &mut Vec<String>,
+) -> Result<(), String> {
+    if !left_out.is_empty() && !words.iter().any(|word| word == "--") {
+        words.push("--".to_owned());
+    }
+    for test in left_out {
+        // Other tests whose names contain this one would be left out, too.
+        let other = all.clone().find(|other| other.contains(test.as_str()) && !left_out.contains(other));
+        if let Some(other) = other {
+            return Err(format!("test: {test} cannot be left out without {other}: rename one of them"));
+        }
+        words.extend(["--skip".to_owned(), (*test).clone()]);
+    }
+    Ok(())
+}
+
+/// The full names of the tests in `modules` but for those that are left out. A module without a test is an error: it was
+/// renamed, or the list is wrong.
+fn names_in(modules: &[&str], left_out: &[&String]) -> Result<Vec<String>, String> {
+    let all = list(&["test", "--quiet", "--all-features", "--test", "it"].map(str::to_owned))?;
     let mut names = Vec::new();
     for module in modules {
         let before = names.len();
-        let inside = |name: &&&str| name.split_once("::").is_some_and(|(first, _)| first == *module);
-        names.extend(all.iter().filter(inside).map(|name| (*name).to_owned()));
+        let inside = |name: &&String| name.split_once("::").is_some_and(|(first, _)| first == *module);
+        names.extend(all.iter().filter(inside).cloned());
         if names.len() == before {
             return Err(format!("test: no test is in the module {module}"));
         }
     }
+    names.retain(|name| !left_out.contains(&name));
     Ok(names)
 }
 
@@ -159,6 +284,7 @@ fn without(lacks: Lacks, words: &mut Vec<String>) {
 fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S]) -> Command {
     let mut tests = cargo();
     environment.tell(tests.args(words));
+    tests.env("REDISSON_LOCK_NEEDS", needs_file());
     wait_at_once(&mut tests);
     tests
 }

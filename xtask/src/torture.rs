@@ -425,6 +425,8 @@ fn build() -> Result<(), String> {
         "--quiet",
         "--package",
         "redisson-lock",
+        // As the tests are built, so that the library is not built twice.
+        "--all-features",
         "--example",
         "torture",
         "--target-dir",

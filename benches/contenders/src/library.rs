@@ -86,12 +86,8 @@ impl Library {
             "raw" => Self::Raw(Raw::connect(url, false).await),
             "native" => Self::Raw(Raw::connect(url, true).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),
-            "rslock" => {
-                let mut manager = LockManager::new(vec![url.to_owned()]);
-                // Until it is got, as fast as others are.
-                manager.set_retry(u32::MAX, Duration::from_millis(1));
-                Self::Rslock(manager)
-            }
+            // It asks again after up to 200 ms, which nobody told it to change.
+            "rslock" => Self::Rslock(LockManager::new(vec![url.to_owned()])),
             "tokio" => Self::Tokio(Arc::default()),
             other => panic!("no such library: {other}"),
         }

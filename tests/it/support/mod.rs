@@ -29,6 +29,8 @@ pub mod wire;
 pub mod worker;
 
 use std::env;
+use std::fs;
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub use canary::{CANARY, shows_no_canary};
@@ -63,9 +65,27 @@ pub fn fair_allowance(version: &str, wanted: Duration) -> (Option<String>, Durat
     (None, Duration::from_secs(if since(version, 3, 13) { 300 } else { 5 }))
 }
 
-/// What `cargo xtask test` tells the tests. Without it they fail rather than pass untried.
+/// A setting of `cargo xtask test`. Without it a test fails rather than pass untried.
 pub fn setting(name: &str) -> String {
+    if let Some(test) = test_without(name) {
+        panic!(
+            "xtask/src/needs.rs does not find in the sources that {test} needs {name}, so `cargo xtask test` does not \
+             set that up when it runs the test alone: name the setting, or call what names it, in a way that is found"
+        );
+    }
     env::var(name).unwrap_or_else(|_| panic!("{name} is not set: run the tests with `cargo xtask test`"))
+}
+
+/// The test of this thread, if it is not one that needs `name` according to its sources. Every test has a server, and the Java
+/// programs come with their versions.
+fn test_without(name: &str) -> Option<String> {
+    let thread = thread::current();
+    let needs = fs::read_to_string(env::var_os("REDISSON_LOCK_NEEDS")?).ok()?;
+    let test = thread.name()?;
+    let of_test = needs.lines().find_map(|line| line.strip_prefix(test)?.strip_prefix(' '))?;
+    let found = ["REDISSON_LOCK_SERVER", "REDISSON_LOCK_PEERS"].contains(&name)
+        || of_test.split(' ').any(|need| need == name);
+    (!found).then(|| test.to_owned())
 }
 
 /// Waits until `condition` holds: for what has no event of its own to wait for, such as a server's view of us.

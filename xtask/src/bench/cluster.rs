@@ -32,10 +32,10 @@ pub fn run(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         table.row(&[
             called.to_owned(),
             format!("{:.0}", samples.median(rate)),
-            format!("{:.0} %", samples.spread(rate) * 100.0),
+            format!("{:.0} %", samples.figures(rate).spread() * 100.0),
             format!("{:.1}", samples.median(|s| s.per_hold("cpu")) * 1e6),
             format!("{:.1}", samples.median(|s| s.per_hold("server.cpu")) * 1e6),
-            format!("{:.2}", to_one(name)),
+            format!("{:.2}", to_one(name).median()),
         ]);
     }
     for (masters, [sharded, plain]) in CLUSTERS {

@@ -30,9 +30,24 @@ impl Sample {
 pub struct Samples(pub Vec<Sample>);
 
 impl Samples {
-    /// The middle one of what `figure` makes of each.
+    /// What `figure` makes of each.
+    pub fn figures(&self, figure: impl Fn(&Sample) -> f64) -> Figures {
+        Figures(self.0.iter().map(figure).filter(|value| !value.is_nan()).collect())
+    }
+
     pub fn median(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
-        let all = self.sorted(figure);
+        self.figures(figure).median()
+    }
+}
+
+/// One figure, of each round.
+#[derive(Clone, Debug, Default)]
+pub struct Figures(pub Vec<f64>);
+
+impl Figures {
+    /// The middle one.
+    pub fn median(&self) -> f64 {
+        let all = self.sorted();
         match all.len() {
             0 => f64::NAN,
             n if n % 2 == 1 => all[n / 2],
@@ -40,16 +55,22 @@ impl Samples {
         }
     }
 
-    /// How far the extremes are from the middle, as a part of it.
-    pub fn spread(&self, figure: impl Fn(&Sample) -> f64) -> f64 {
-        let all = self.sorted(&figure);
-        let middle = self.median(figure);
-        let far = |value: Option<&f64>| value.map_or(f64::NAN, |value| (value / middle - 1.0).abs());
-        far(all.first()).max(far(all.last()))
+    pub fn least(&self) -> f64 {
+        self.sorted().first().copied().unwrap_or(f64::NAN)
     }
 
-    fn sorted(&self, figure: impl Fn(&Sample) -> f64) -> Vec<f64> {
-        let mut all: Vec<f64> = self.0.iter().map(figure).filter(|value| !value.is_nan()).collect();
+    pub fn most(&self) -> f64 {
+        self.sorted().last().copied().unwrap_or(f64::NAN)
+    }
+
+    /// How far the extremes are from the middle, as a part of it.
+    pub fn spread(&self) -> f64 {
+        let far = |value: f64| (value / self.median() - 1.0).abs();
+        far(self.least()).max(far(self.most()))
+    }
+
+    fn sorted(&self) -> Vec<f64> {
+        let mut all = self.0.clone();
         all.sort_by(f64::total_cmp);
         all
     }

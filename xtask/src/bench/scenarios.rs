@@ -6,8 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::report::{Table, Target};
-use super::sample::{Sample, Samples, percentile, rate};
-use super::stage::Stage;
+use super::sample::{Figures, Sample, Samples, percentile, rate};
+use super::stage::{Stage, TUNED};
 use super::{Effort, cluster};
 use crate::setup;
 
@@ -29,7 +29,10 @@ pub const ALL: &[Scenario] = &[
 
 pub type Measured = BTreeMap<(usize, &'static str), Samples>;
 
-/// Every library at every number of workers, in turn, as many rounds as there are.
+/// In the place of a library: one worker of redis-rs with a key of its own, which makes two round trips a hold.
+const TWO_TRIPS: &str = "raw, two round trips";
+
+/// Every library at every number of workers, in turn, as many rounds as there are. Each round begins with another one.
 pub fn rounds(
     stage: &mut Stage,
     effort: &Effort,
@@ -40,12 +43,16 @@ pub fn rounds(
     let mut measured = Measured::new();
     for round in 0..effort.rounds {
         for &workers in workers {
-            for &library in libraries {
+            for &library in &rotated(libraries, round) {
                 // Compiled first.
-                if round == 0 && library == "Redisson" {
+                if round == 0 && ["Redisson", TUNED].contains(&library) {
                     stage.measure(library, &format!("{command} {workers} 1"))?;
                 }
-                let sample = stage.measure(library, &format!("{command} {workers} {}", effort.seconds))?;
+                let (name, work) = match library {
+                    TWO_TRIPS => ("raw", "uncontended 1".to_owned()),
+                    _ => (library, format!("{command} {workers}")),
+                };
+                let sample = stage.measure(name, &format!("{work} {}", effort.seconds))?;
                 measured.entry((workers, library)).or_default().0.push(sample);
             }
         }
@@ -53,23 +60,25 @@ pub fn rounds(
     Ok(measured)
 }
 
-/// The middle of what `figure` is for one to what it is for the other, round by round.
+/// The same from another one on in each round: who comes after a busy one has a warm processor, and a hot one.
+fn rotated<T: Clone>(all: &[T], round: usize) -> Vec<T> {
+    let mut all = all.to_vec();
+    let first = round % all.len();
+    all.rotate_left(first);
+    all
+}
+
+/// What `figure` is for one to what it is for the other, of each round.
 pub fn ratio(
     measured: &Measured,
     workers: usize,
     (one, other): (&'static str, &'static str),
     figure: impl Fn(&Sample) -> f64,
-) -> f64 {
+) -> Figures {
     let (Some(one), Some(other)) = (measured.get(&(workers, one)), measured.get(&(workers, other))) else {
-        return f64::NAN;
+        return Figures::default();
     };
-    let pairs = one.0.iter().zip(&other.0);
-    let ratios = pairs.map(|(one, other)| {
-        let mut sample = Sample::default();
-        sample.set("ratio", figure(one) / figure(other));
-        sample
-    });
-    Samples(ratios.collect()).median(|sample| sample.get("ratio"))
+    Figures(one.0.iter().zip(&other.0).map(|(one, other)| figure(one) / figure(other)).collect())
 }
 
 fn scripts(sample: &Sample) -> f64 {
@@ -112,13 +121,13 @@ fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
                 format!("{workers}"),
                 library.to_owned(),
                 format!("{:.0}", samples.median(rate)),
-                format!("{:.0} %", samples.spread(rate) * 100.0),
+                format!("{:.0} %", samples.figures(rate).spread() * 100.0),
                 format!("{:.1}", samples.median(|s| s.per_hold("cpu")) * 1e6),
                 format!("{:.1}", samples.median(|s| s.per_hold("server.cpu")) * 1e6),
                 format!("{:.2}", samples.median(scripts)),
                 format!("{:.2}", samples.median(publishes)),
-                format!("{:.2}", to("raw")),
-                format!("{:.2}", to("Redisson")),
+                format!("{:.2}", to("raw").median()),
+                format!("{:.2}", to("Redisson").median()),
                 format!("{:.1}", samples.median(|s| s.get("most") / s.get("least"))),
                 format!("{:.1}", samples.median(|s| s.get("allocations"))),
             ]);
@@ -128,8 +137,8 @@ fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
 }
 
 fn uncontended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
-    const LIBRARIES: [&str; 7] =
-        ["ours", "ours, scripts", "raw", "raw, no Lua", "Redisson", "rlock", "rslock"];
+    const LIBRARIES: [&str; 8] =
+        ["ours", "ours, scripts", "raw", "raw, no Lua", "Redisson", TUNED, "rlock", "rslock"];
     let counts = [1, 16, 64, 256];
     let measured = rounds(stage, effort, "uncontended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
@@ -175,25 +184,23 @@ fn redis_benchmark(stage: &Stage, clients: usize) -> Result<f64, String> {
 }
 
 fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
-    const LIBRARIES: [&str; 6] = ["ours", "ours, pipelined", "Redisson", "rlock", "rslock", "tokio"];
+    const LIBRARIES: [&str; 8] =
+        ["ours", "ours, pipelined", TWO_TRIPS, "Redisson", TUNED, "rlock", "rslock", "tokio"];
     let counts = [2, 16, 64, 256];
     let measured = rounds(stage, effort, "contended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
-    // Two round trips a hold, so twice the rate of one.
-    let alone = rounds(stage, effort, "uncontended", &[1], &["raw"])?;
-    let one_trip = 2.0 * alone[&(1, "raw")].median(rate);
     for (workers, redisson) in [(2, 3.2), (16, 3.5), (64, 3.5), (256, 3.5)] {
         let samples = &measured[&(workers, "ours")];
         let to = |other| ratio(&measured, workers, ("ours", other), rate);
         table.target(Target::most(
             format!("{workers} workers, scripts a hold"),
             1.1,
-            samples.median(scripts),
+            samples.figures(scripts),
         ));
-        let trips = samples.median(rate) / one_trip;
+        let trips = Figures(to(TWO_TRIPS).0.iter().map(|ratio| ratio / 2.0).collect());
         table.target(Target::least(format!("{workers} workers, to one round trip a hold"), 0.9, trips));
         table.target(Target::least(format!("{workers} workers, to Redisson"), redisson, to("Redisson")));
-        let fair = samples.median(|s| s.get("most") / s.get("least"));
+        let fair = samples.figures(|s| s.get("most") / s.get("least"));
         table.target(Target::most(format!("{workers} workers, most / least holds of a worker"), 1.5, fair));
         let piped = "ours, pipelined";
         let to = |other| ratio(&measured, workers, (piped, other), rate);
@@ -207,7 +214,7 @@ fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             0.1,
             to("tokio"),
         ));
-        let few = measured[&(workers, piped)].median(scripts);
+        let few = measured[&(workers, piped)].figures(scripts);
         table.target(Target::most(format!("{workers} workers, pipelined, scripts a hold"), 0.1, few));
     }
     Ok(table)
@@ -246,24 +253,29 @@ fn hand_overs(stage: &mut Stage, library: &str, seconds: f64) -> Result<(Vec<f64
 fn turns(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
     let mut table =
         Table::new("us, p50", &["library", "turns", "p50 us", "p90 us", "p99 us", "p50 of unlock us"]);
+    let libraries = ["ours", "raw", "Redisson", TUNED];
     let mut all: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    // The median and the 99th percentile, of each round.
+    let mut each: BTreeMap<&str, [Vec<f64>; 2]> = BTreeMap::new();
     for round in 0..effort.rounds {
-        for library in ["ours", "raw", "Redisson"] {
-            if round == 0 && library == "Redisson" {
+        for library in rotated(&libraries, round) {
+            if round == 0 && ["Redisson", TUNED].contains(&library) {
                 hand_overs(stage, library, 1.0)?;
             }
-            let (turns, unlocks) = hand_overs(stage, library, effort.seconds)?;
+            let (mut turns, unlocks) = hand_overs(stage, library, effort.seconds)?;
+            turns.sort_by(f64::total_cmp);
+            let [middle, late] = each.entry(library).or_default();
+            middle.push(percentile(&turns, 0.5));
+            late.push(percentile(&turns, 0.99));
             let both = all.entry(library).or_default();
             both.0.extend(turns);
             both.1.extend(unlocks);
         }
     }
-    let mut p = BTreeMap::new();
     for (library, (turns, unlocks)) in &mut all {
         turns.sort_by(f64::total_cmp);
         unlocks.sort_by(f64::total_cmp);
         let at = |part| percentile(turns, part);
-        p.insert(*library, (at(0.5), at(0.99)));
         table.bar("p50", library, at(0.5));
         table.bar("p99", library, at(0.99));
         table.row(&[
@@ -275,45 +287,61 @@ fn turns(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             format!("{:.0}", percentile(unlocks, 0.5)),
         ]);
     }
-    let (ours, raw, redisson) = (p["ours"], p["raw"], p["Redisson"]);
-    table.target(Target::most("p50, to raw".into(), 1.15, ours.0 / raw.0));
-    table.target(Target::most("p50, to Redisson".into(), 0.5, ours.0 / redisson.0));
-    table.target(Target::most("p99, to Redisson".into(), 0.5, ours.1 / redisson.1));
-    stage.stop("ours/2");
-    stage.stop("raw/2");
-    stage.stop("Redisson/2");
+    let to = |other, which: usize| {
+        let pairs = each["ours"][which].iter().zip(&each[other][which]);
+        Figures(pairs.map(|(ours, other): (&f64, &f64)| ours / other).collect())
+    };
+    table.target(Target::most("p50, to raw".into(), 1.15, to("raw", 0)));
+    table.target(Target::most("p50, to Redisson".into(), 0.5, to("Redisson", 0)));
+    table.target(Target::most("p99, to Redisson".into(), 0.5, to("Redisson", 1)));
+    for library in libraries {
+        stage.stop(&format!("{library}/2"));
+    }
     Ok(table)
 }
 
 fn mixed(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
     let mut table =
-        Table::new("holds a second", &["library", "workers", "holds a second", "share", "fair share"]);
+        Table::new("holds a second", &["library", "workers", "holds a second", "±", "share", "fair share"]);
     let seconds = effort.seconds.max(2.0);
     let sides = [("ours", 16_usize), ("Redisson", 8)];
-    for (name, workers) in sides {
-        stage.say(name, &format!("contended {workers} {seconds}"))?;
+    let workers: usize = sides.iter().map(|(_, workers)| workers).sum();
+    // Of each round.
+    let mut rates: BTreeMap<&str, Figures> = BTreeMap::new();
+    let mut shares: BTreeMap<&str, Figures> = BTreeMap::new();
+    for round in 0..effort.rounds {
+        for (name, workers) in rotated(&sides, round) {
+            stage.say(name, &format!("contended {workers} {seconds}"))?;
+        }
+        let mut of_round = Vec::new();
+        for (name, _) in sides {
+            stage.hear(name, "begin")?;
+            let sample = Sample::read(&stage.hear(name, "end")?);
+            of_round.push((name, rate(&sample)));
+        }
+        for (name, _) in sides {
+            stage.hear(name, "done")?;
+        }
+        let all: f64 = of_round.iter().map(|(_, rate)| rate).sum();
+        for (name, rate) in of_round {
+            rates.entry(name).or_default().0.push(rate);
+            shares.entry(name).or_default().0.push(rate / all);
+        }
     }
-    let mut rates = Vec::new();
-    for (name, _) in sides {
-        stage.hear(name, "begin")?;
-        let sample = Sample::read(&stage.hear(name, "end")?);
-        rates.push(rate(&sample));
-    }
-    for (name, _) in sides {
-        stage.hear(name, "done")?;
-    }
-    let all: f64 = rates.iter().sum();
-    for ((name, workers), rate) in sides.into_iter().zip(rates) {
-        let fair = workers as f64 / 24.0;
-        table.bar("", name, rate);
+    for (name, of_name) in sides {
+        let fair = of_name as f64 / workers as f64;
+        let (rate, share) = (&rates[name], &shares[name]);
+        table.bar("", name, rate.median());
         table.row(&[
             name.to_owned(),
-            workers.to_string(),
-            format!("{rate:.0}"),
-            format!("{:.0} %", rate / all * 100.0),
+            of_name.to_string(),
+            format!("{:.0}", rate.median()),
+            format!("{:.0} %", rate.spread() * 100.0),
+            format!("{:.0} %", share.median() * 100.0),
             format!("{:.0} %", fair * 100.0),
         ]);
-        table.target(Target::least(format!("{name}: share, to the fair one"), 0.25, rate / all / fair));
+        let to_fair = Figures(share.0.iter().map(|share| share / fair).collect());
+        table.target(Target::least(format!("{name}: share, to the fair one"), 0.25, to_fair));
     }
     Ok(table)
 }
@@ -325,6 +353,7 @@ fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             "library",
             "held",
             "client CPU",
+            "±",
             "server CPU",
             "bytes each",
             "least TTL s",
@@ -333,41 +362,60 @@ fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         ],
     );
     for &count in effort.held {
-        let libraries: &[&str] = if count <= 100_000 { &["ours", "Redisson"] } else { &["ours"] };
+        let libraries: &[&'static str] = if count <= 100_000 { &["ours", "Redisson"] } else { &["ours"] };
+        let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
+        for round in 0..effort.long_rounds {
+            for library in rotated(libraries, round) {
+                let sample = hold(stage, library, count, effort.idle)?;
+                measured.entry(library).or_default().0.push(sample);
+            }
+        }
         for &library in libraries {
-            // A process of its own, whose memory nothing used before.
-            let name = format!("{library}/held");
-            let taken = stage.measure(&name, &format!("hold {count}"))?;
-            stage.ask(&["SLOWLOG", "RESET"])?;
-            let (sample, least, uneven) = watch(stage, &name, count, library, effort.idle)?;
-            let slow: f64 = stage.ask(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
-            let part = |cpu: &str| sample.get(cpu) / sample.get("seconds") * 100.0;
-            let bytes = taken.get("memory") / count as f64;
-            table.bar(&count.to_string(), library, part("cpu"));
+            let samples = &measured[library];
+            let part = |cpu: &'static str| {
+                samples.figures(move |sample| sample.get(cpu) / sample.get("seconds") * 100.0)
+            };
+            let of = |name: &'static str| samples.figures(move |sample| sample.get(name));
+            table.bar(&count.to_string(), library, part("cpu").median());
             table.row(&[
                 library.to_owned(),
                 count.to_string(),
-                format!("{:.2} %", part("cpu")),
-                format!("{:.2} %", part("server.cpu")),
-                format!("{bytes:.0}"),
-                format!("{least:.1}"),
-                format!("{slow:.0}"),
-                format!("{uneven:.1}"),
+                format!("{:.2} %", part("cpu").median()),
+                format!("{:.0} %", part("cpu").spread() * 100.0),
+                format!("{:.2} %", part("server.cpu").median()),
+                format!("{:.0}", of("bytes").median()),
+                format!("{:.1}", of("least ttl").least()),
+                format!("{:.0}", of("slow").most()),
+                format!("{:.1}", of("uneven").median()),
             ]);
             if library == "ours" {
                 // Two thirds of the lease are left when the renewal is due; a second of that may be slack.
-                table.target(Target::least(format!("{count} held, least TTL s"), 19.0, least));
-                table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, slow));
+                table.target(Target::least(format!("{count} held, least TTL s"), 19.0, of("least ttl")));
+                table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, of("slow")));
             }
             if library == "ours" && count == 100_000 {
                 table.target(Target::most("100000 held, % of a core of the client".into(), 1.0, part("cpu")));
-                table.target(Target::most("100000 held, bytes each".into(), 300.0, bytes));
+                table.target(Target::most("100000 held, bytes each".into(), 300.0, of("bytes")));
             }
-            stage.stop(&name);
-            stage.ask(&["FLUSHALL"])?;
         }
     }
     Ok(table)
+}
+
+/// So many locks held by a process of its own, whose memory nothing used before.
+fn hold(stage: &mut Stage, library: &str, count: usize, seconds: f64) -> Result<Sample, String> {
+    let name = format!("{library}/held");
+    let taken = stage.measure(&name, &format!("hold {count}"))?;
+    stage.ask(&["SLOWLOG", "RESET"])?;
+    let (mut sample, least, uneven) = watch(stage, &name, count, library, seconds)?;
+    let slow = stage.ask(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
+    sample.set("slow", slow);
+    sample.set("bytes", taken.get("memory") / count as f64);
+    sample.set("least ttl", least);
+    sample.set("uneven", uneven);
+    stage.stop(&name);
+    stage.ask(&["FLUSHALL"])?;
+    Ok(sample)
 }
 
 /// What a process spends on holding, the least expiry that a record was seen with, and how uneven the renewals were.
@@ -414,13 +462,44 @@ fn watch(
 
 fn waiting(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
     const COUNT: usize = 10_000;
-    let mut table = Table::new(
-        "bytes a waiter",
-        &["library", "waiters", "bytes each", "idle client CPU", "subscriptions", "scripts to begin, each"],
-    );
-    stage.measure("ours/held", &format!("hold {COUNT}"))?;
+    let head = [
+        "library",
+        "waiters",
+        "bytes each",
+        "±",
+        "idle client CPU",
+        "subscriptions",
+        "scripts to begin, each",
+    ];
+    let mut table = Table::new("bytes a waiter", &head);
+    let mut all = Samples::default();
+    for _ in 0..effort.long_rounds {
+        all.0.push(wait(stage, COUNT, effort.idle.min(12.0))?);
+    }
+    let of = |name: &'static str| all.figures(move |sample| sample.get(name));
+    let (bytes, idle, channels) = (of("bytes"), of("idle"), of("channels"));
+    table.bar("", "ours", bytes.median());
+    table.row(&[
+        "ours".to_owned(),
+        COUNT.to_string(),
+        format!("{:.0}", bytes.median()),
+        format!("{:.0} %", bytes.spread() * 100.0),
+        format!("{:.2} %", idle.median()),
+        format!("{:.0}", channels.median()),
+        format!("{:.2}", of("asked").median()),
+    ]);
+    table.target(Target::most("bytes each".into(), 1024.0, bytes));
+    table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
+    let a_key = Figures(channels.0.iter().map(|channels| channels / COUNT as f64).collect());
+    table.target(Target::most("subscriptions a key".into(), 1.0, a_key));
+    Ok(table)
+}
+
+/// So many tasks that wait, in a process of its own, for as many locks of another.
+fn wait(stage: &mut Stage, count: usize, seconds: f64) -> Result<Sample, String> {
+    stage.measure("ours/held", &format!("hold {count}"))?;
     let before = stage.spent()?;
-    let taken = stage.measure("ours/waiting", &format!("wait {COUNT}"))?;
+    let taken = stage.measure("ours/waiting", &format!("wait {count}"))?;
     // Until all of them wait: the last subscription is in force, and nothing more is asked.
     let mut calls = f64::NAN;
     let until = Instant::now() + Duration::from_secs(30);
@@ -432,26 +511,16 @@ fn waiting(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         }
         calls = now;
     }
-    let sample = stage.measure("ours/waiting", &format!("idle {}", effort.idle.min(12.0)))?;
+    let mut sample = stage.measure("ours/waiting", &format!("idle {seconds}"))?;
     let channels = stage.ask(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
-    let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / COUNT as f64;
-    let idle = sample.get("cpu") / sample.get("seconds") * 100.0;
+    let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / count as f64;
+    sample.set("channels", channels as f64);
+    sample.set("asked", asked);
+    sample.set("idle", sample.get("cpu") / sample.get("seconds") * 100.0);
     // Memory once they wait, and not only once they were begun.
-    let bytes = (sample.get("memory") - taken.get("before")) / COUNT as f64;
-    table.bar("", "ours", bytes);
-    table.row(&[
-        "ours".to_owned(),
-        COUNT.to_string(),
-        format!("{bytes:.0}"),
-        format!("{idle:.2} %"),
-        channels.to_string(),
-        format!("{asked:.2}"),
-    ]);
-    table.target(Target::most("bytes each".into(), 1024.0, bytes));
-    table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
-    table.target(Target::most("subscriptions a key".into(), 1.0, channels as f64 / COUNT as f64));
+    sample.set("bytes", (sample.get("memory") - taken.get("before")) / count as f64);
     stage.stop("ours/waiting");
     stage.stop("ours/held");
     stage.ask(&["FLUSHALL"])?;
-    Ok(table)
+    Ok(sample)
 }

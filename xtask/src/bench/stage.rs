@@ -14,6 +14,15 @@ use crate::setup;
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// Redisson with other settings than its own: a connection for each of the most workers, and no more threads than processors
+/// have use for. By itself it has 64 connections, of which it opens 24 at first, and 32 threads.
+pub const TUNED: &str = "Redisson, tuned";
+pub const TUNED_POOL: usize = 256;
+
+pub fn tuned_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// May not use RESTORE, so that ours uses scripts only.
 const WITHOUT_RESTORE: &str = "scripts";
 
@@ -122,9 +131,12 @@ impl Stage {
         let port = self.server.port;
         let library = name.split('/').next().unwrap_or(name);
         let mut command = match library {
-            "Redisson" => {
+            "Redisson" | TUNED => {
                 let mut command = Command::new("java");
                 command.arg(format!("@{}", self.java.display())).arg(format!("redis://127.0.0.1:{port}"));
+                if library == TUNED {
+                    command.args([TUNED_POOL, tuned_threads()].map(|number| number.to_string()));
+                }
                 command
             }
             _ => {
