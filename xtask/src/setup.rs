@@ -124,7 +124,10 @@ pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
     let server = find_server()?.ok_or("the redis-server is gone again")?;
     println!("setup: server {}", server.display());
     let peers = match chosen_peers(versions)? {
-        Some(chosen) => chosen,
+        Some(chosen) => {
+            println!("setup: REDISSON_LOCK_PEERS {}", chosen.display());
+            chosen
+        }
         None => {
             for version in versions {
                 build_java(&PEER, version)?;
