@@ -25,9 +25,10 @@ usage: cargo xtask <command>
       --quick, which takes about seven minutes, target/bench. A name that is none has the scenarios listed.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
-  planted [--share <n> | <name>..]
-      Plant the bugs of tests/planted, one by one, in a copy of the project, and run the tests that must catch them. With
-      --share, plant an nth of them, another one at each commit.
+  planted [--at-once <n>] [--share <n> | <name>..]
+      Plant the bugs of tests/planted in a copy of the project, and run the tests that must catch them, which run without
+      the bugs first. With --share, plant an nth of the bugs, another one at each commit; with --at-once, plant so many at
+      the same time, each in a copy of its own.
   setup
       Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
       locks of other languages.

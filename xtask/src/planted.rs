@@ -1,106 +1,104 @@
-//! Shows that the tests can fail: applies each patch of `tests/planted` to a copy of the project, and runs the tests
-//! that are to catch it. A patch opens with lines of text: what the bug is, and one of [`CHECKS`] or more, each with its
-//! arguments. A patch that no longer applies is a failure, as is a bug that one of its checks does not catch.
+//! Shows that the tests can fail: plants each bug of `tests/planted` in a copy of the project, and runs the checks that its patch
+//! names. Each check runs without the bug first, because a check that fails there shows nothing. Every named check must catch
+//! the bug, and no other failure counts.
 //!
 //! `tests/planted` itself has the bugs of the engine, and its folder `kinds` those of single kinds.
 
-use std::collections::BTreeSet;
-use std::env;
-use std::fs;
-use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Output, Stdio};
-use std::sync::mpsc::{self, RecvTimeoutError};
+mod patches;
+mod tree;
+mod verdict;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use patches::{Check, Place, Planted};
+use tree::{Seen, Tree};
+use verdict::{End, Outcome, Run, Symptom};
+
 use crate::setup;
-use crate::test::schedules;
 
-/// How long one check of a bug may take.
-const LIMIT: Duration = Duration::from_secs(200);
-
-struct Planted {
-    name: String,
-    patch: PathBuf,
-    /// What the bug is.
+/// A line of the report.
+struct Line {
     bug: String,
-    checks: Vec<Check>,
+    check: Check,
+    outcome: Outcome,
+    build: Duration,
+    control: Option<Run>,
+    planted: Option<Run>,
 }
 
-/// What is to catch a bug, with the arguments that choose a part of it.
-struct Check {
-    kind: Kind,
-    arguments: Vec<String>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// The tests of `tests/it`.
-    Suite,
-    /// Those of `tests/shuttle`.
-    Schedules,
-    /// A minute of `cargo xtask torture`.
-    Campaign,
-}
-
-/// How a patch says what it is caught by.
-const CHECKS: [(&str, Kind); 3] = [
-    ("Caught by the suite: ", Kind::Suite),
-    ("Caught by the schedules: ", Kind::Schedules),
-    ("Caught by the campaign: ", Kind::Campaign),
-];
+/// The runs without a bug, by place and name.
+type Controls = BTreeMap<(Place, String), Run>;
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let project = setup::root();
-    let tree = setup::target().join("planted");
-    let folder = project.join("tests/planted");
-    let mut bugs = all(&folder)?;
-    bugs.extend(all(&folder.join("kinds"))?);
+    let bugs = patches::all(&project.join("tests/planted"))?;
     // Also those that are not planted this time.
     for bug in &bugs {
         applies(bug, &project)?;
     }
-    let bugs = chosen(bugs, arguments, &project)?;
+    let (bugs, at_once) = chosen(bugs, arguments, &project)?;
     let environment = setup::for_tests(&["3.52.0".to_owned()])?;
-    let mut missed = 0;
-    for bug in &bugs {
-        println!("planted: {}: {}", bug.name, bug.bug);
-        copy_project(&project, &tree)?;
-        let outcome = plant(bug, &tree).and_then(|()| {
-            for check in &bug.checks {
-                let caught = check.catch(&tree, &environment)?;
-                println!("planted: {}: caught by the {:?}: {}", bug.name, check.kind, caught.join(", "));
-            }
-            Ok(())
-        });
-        if let Err(problem) = outcome {
-            missed += 1;
-            println!("planted: {}: MISSED: {problem}", bug.name);
+    let trees: Vec<Tree> = (1..=at_once)
+        .map(|number| {
+            let name = if number == 1 { "planted".to_owned() } else { format!("planted-{number}") };
+            Tree { folder: setup::target().join(name), environment: environment.clone() }
+        })
+        .collect();
+    let mut controls = control(&bugs, &trees[0], &project)?;
+
+    let (next, lines) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for tree in &trees {
+            scope.spawn(|| {
+                while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let checked = check(bug, tree, &project, &controls);
+                    lines.lock().expect("no thread panics").extend(checked);
+                }
+            });
         }
-    }
-    println!("planted: {} bugs, {} caught", bugs.len(), bugs.len() - missed);
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    });
+    let mut lines = lines.into_inner().expect("no thread panics");
+    // Alone on the machine, because a campaign judges times.
+    lines.extend(campaigns(&bugs, &trees[0], &project, &mut controls)?);
+    lines.sort_by(|one, other| (&one.bug, &one.check).cmp(&(&other.bug, &other.check)));
+    Ok(report(&bugs, &lines, &controls))
 }
 
-/// The bugs that the arguments choose: all of them, those of the given names, or with `--share <n>` an nth, the next one
-/// with each commit.
-fn chosen(bugs: Vec<Planted>, arguments: &[&str], project: &Path) -> Result<Vec<Planted>, String> {
+/// The bugs that the arguments choose, and how many are planted at once. The bugs are all of them, those of the given names, or
+/// with `--share <n>` an nth, the next one with each commit.
+fn chosen(
+    bugs: Vec<Planted>,
+    mut arguments: &[&str],
+    project: &Path,
+) -> Result<(Vec<Planted>, usize), String> {
+    let number = |option: &str, word: &str| {
+        let number = word.parse().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| format!("planted: {option} takes a whole number from 1 on, and not {word:?}"))
+    };
+    let mut at_once = 1;
+    if let ["--at-once", count, rest @ ..] = arguments {
+        (at_once, arguments) = (number("--at-once", count)?, rest);
+    }
     if let ["--share", shares] = arguments {
-        let shares: usize = shares.parse().ok().filter(|shares| *shares > 0).ok_or_else(|| {
-            format!("planted: --share takes a number of shares from 1 on, and not {shares:?}")
-        })?;
+        let shares = number("--share", shares)?;
         let share = commits(project)? % shares;
         println!("planted: share {} of {shares}; the number of commits chooses it", share + 1);
-        return Ok(bugs.into_iter().skip(share).step_by(shares).collect());
+        return Ok((bugs.into_iter().skip(share).step_by(shares).collect(), at_once));
     }
     for name in arguments {
         if !bugs.iter().any(|bug| bug.name == *name) {
             return Err(format!("planted: no patch is named {name:?}"));
         }
     }
-    Ok(bugs.into_iter().filter(|bug| arguments.is_empty() || arguments.contains(&&*bug.name)).collect())
+    let chosen = bugs.into_iter().filter(|bug| arguments.is_empty() || arguments.contains(&&*bug.name));
+    Ok((chosen.collect(), at_once))
 }
 
 fn commits(project: &Path) -> Result<usize, String> {
@@ -124,179 +122,199 @@ fn applies(bug: &Planted, project: &Path) -> Result<(), String> {
     }
 }
 
-fn all(folder: &Path) -> Result<Vec<Planted>, String> {
-    let mut patches: Vec<_> = fs::read_dir(folder)
-        .map_err(|error| format!("{}: {error}", folder.display()))?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "patch"))
-        .collect();
-    patches.sort();
-    patches.into_iter().map(read).collect()
+/// The tests of a place that the bugs name.
+fn named<'a>(bugs: &'a [Planted], place: &Place) -> BTreeSet<&'a str> {
+    let checks = bugs.iter().flat_map(|bug| &bug.checks).filter(|check| check.place == *place);
+    checks.map(|check| &*check.name).collect()
 }
 
-fn read(patch: PathBuf) -> Result<Planted, String> {
-    let text = fs::read_to_string(&patch).map_err(|error| format!("{}: {error}", patch.display()))?;
-    let head: Vec<&str> = text.lines().take_while(|line| !line.starts_with("--- ")).collect();
-    let mut bug = Vec::new();
-    let mut checks = Vec::new();
-    for line in head {
-        match CHECKS.iter().find_map(|(words, kind)| Some((line.strip_prefix(words)?, *kind))) {
-            Some((arguments, kind)) => {
-                checks.push(Check {
-                    kind,
-                    arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+/// Runs every named test on the project without a bug, with one build. A name without a test is an error.
+fn control(bugs: &[Planted], tree: &Tree, project: &Path) -> Result<Controls, String> {
+    tree.reset(project)?;
+    let mut controls = Controls::new();
+    for place in [Place::Suite, Place::Schedules] {
+        let names = named(bugs, &place);
+        if names.is_empty() {
+            continue;
+        }
+        let began = Instant::now();
+        let program = tree.build(&place).map_err(|problem| format!("planted: without a bug: {problem}"))?;
+        let built = began.elapsed();
+        let tests = tree.tests(&program)?;
+        if let Some(unknown) = names.iter().find(|name| !tests.contains(**name)) {
+            let by = bugs.iter().find(|bug| bug.checks.iter().any(|check| check.name == *unknown));
+            let by = by.map_or("a patch", |bug| &bug.name);
+            return Err(format!("planted: {by} names {unknown:?}, which is no test of the {}", place.name()));
+        }
+        let limit = verdict::limit(Symptom::Failure, Duration::ZERO);
+        let tests: Vec<_> = names.into_iter().map(|name| (name, limit)).collect();
+        let seen = tree.run_tests(&program, &tests, 2 * processors())?;
+        println!(
+            "planted: control: {} tests of the {}: built in {}, run in {}",
+            tests.len(),
+            place.name(),
+            seconds(built),
+            seconds(began.elapsed() - built)
+        );
+        for (name, Seen { run, panicked }) in seen {
+            if run.end != End::Passed {
+                let at = panicked.unwrap_or_default();
+                println!(
+                    "planted: control: {name} {:?} without a bug, in {} {at}",
+                    run.end,
+                    seconds(run.took)
+                );
+            }
+            controls.insert((place.clone(), name), run);
+        }
+    }
+    Ok(controls)
+}
+
+/// Plants the bug, and runs the tests that it names.
+fn check(bug: &Planted, tree: &Tree, project: &Path, controls: &Controls) -> Vec<Line> {
+    let mut lines = Vec::new();
+    let began = Instant::now();
+    let planted = tree.reset(project).and_then(|()| tree.plant(bug));
+    for place in [Place::Suite, Place::Schedules] {
+        let checks: Vec<_> = bug.checks.iter().filter(|check| check.place == place).collect();
+        if checks.is_empty() {
+            continue;
+        }
+        let build = Instant::now();
+        let program = planted.clone().and_then(|()| tree.build(&place));
+        let build = build.elapsed();
+        let seen = program.and_then(|program| {
+            let limit = |check: &Check| {
+                verdict::limit(check.symptom, controls[&(place.clone(), check.name.clone())].took)
+            };
+            let tests: Vec<_> = checks.iter().map(|check| (&*check.name, limit(check))).collect();
+            tree.run_tests(&program, &tests, processors())
+        });
+        if let Err(problem) = &seen {
+            println!("planted: {}: {problem}", bug.name);
+        }
+        let seen = seen.ok();
+        for check in checks {
+            let control = controls[&(place.clone(), check.name.clone())];
+            let seen = seen.as_ref().and_then(|seen| seen.get(&check.name));
+            let planted = seen.map(|seen| seen.run);
+            let outcome =
+                planted.map_or(Outcome::NotBuilt, |planted| verdict::decide(check.symptom, control, planted));
+            let at = seen.and_then(|seen| seen.panicked.as_deref()).unwrap_or_default();
+            println!("planted: {}: {outcome} by {} {at}", bug.name, check.name);
+            lines.push(Line {
+                bug: bug.name.clone(),
+                check: check.clone(),
+                outcome,
+                build,
+                control: Some(control),
+                planted,
+            });
+        }
+    }
+    println!("planted: {}: {} in all: {}", bug.name, seconds(began.elapsed()), bug.bug);
+    lines
+}
+
+/// Runs the campaigns that the bugs name: each without a bug first, and then with each of its bugs.
+fn campaigns(
+    bugs: &[Planted],
+    tree: &Tree,
+    project: &Path,
+    controls: &mut Controls,
+) -> Result<Vec<Line>, String> {
+    let places: BTreeSet<&Place> =
+        bugs.iter().flat_map(|bug| &bug.checks).map(|check| &check.place).collect();
+    let mut lines = Vec::new();
+    for place in places {
+        let Place::Campaign(arguments) = place else { continue };
+        tree.reset(project)?;
+        let (rules, took) = tree.run_campaign(arguments)?;
+        for name in named(bugs, place) {
+            let &[applied, broken] = rules.get(name).ok_or_else(|| {
+                format!("planted: the campaign has no rule {name:?}: it has {:?}", rules.keys())
+            })?;
+            // A rule that never applied is no control.
+            let end = if applied > 0 && broken == 0 { End::Passed } else { End::Failed };
+            println!(
+                "planted: control: campaign {}: {name}: {applied} times, {broken} broken",
+                arguments.join(" ")
+            );
+            controls.insert((place.clone(), name.to_owned()), Run { end, took });
+        }
+        for bug in bugs {
+            let checks: Vec<_> = bug.checks.iter().filter(|check| check.place == *place).collect();
+            if checks.is_empty() {
+                continue;
+            }
+            let began = Instant::now();
+            let seen = tree
+                .reset(project)
+                .and_then(|()| tree.plant(bug))
+                .and_then(|()| tree.run_campaign(arguments))
+                .map_err(|problem| println!("planted: {}: {problem}", bug.name));
+            for check in checks {
+                let control = controls[&(place.clone(), check.name.clone())];
+                let planted = seen.as_ref().ok().map(|(rules, took)| {
+                    let broken = rules.get(&check.name).is_some_and(|[_, broken]| *broken > 0);
+                    Run { end: if broken { End::Failed } else { End::Passed }, took: *took }
+                });
+                let outcome = planted
+                    .map_or(Outcome::NotBuilt, |planted| verdict::decide(check.symptom, control, planted));
+                println!("planted: {}: {outcome} by the campaign's {}", bug.name, check.name);
+                lines.push(Line {
+                    bug: bug.name.clone(),
+                    check: check.clone(),
+                    outcome,
+                    build: Duration::ZERO,
+                    control: Some(control),
+                    planted,
                 });
             }
-            None => bug.push(line),
+            println!("planted: {}: {} in all", bug.name, seconds(began.elapsed()));
         }
     }
-    if checks.is_empty() {
-        return Err(format!("{}: no line says what it is caught by", patch.display()));
-    }
-    let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Planted { name, bug: bug.join(" ").trim().to_owned(), checks, patch })
+    Ok(lines)
 }
 
-/// The files that git knows and those it does not ignore, and no others but what was built; what is planted is never in the
-/// project itself.
-fn copy_project(project: &Path, copy: &Path) -> Result<(), String> {
-    let listed = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
-        .current_dir(project)
-        .output()
-        .map_err(|error| format!("git: {error}"))?;
-    if !listed.status.success() {
-        return Err(format!("git: {}", String::from_utf8_lossy(&listed.stderr)));
+/// Prints the table. It fails if a check did not catch its bug.
+fn report(bugs: &[Planted], lines: &[Line], controls: &Controls) -> ExitCode {
+    let time = |run: Option<Run>| run.map_or("-".to_owned(), |run| seconds(run.took));
+    println!("\n| patch | check | outcome | without the bug | with it | build |");
+    println!("| --- | --- | --- | ---: | ---: | ---: |");
+    for line in lines {
+        let symptom = if line.check.symptom == Symptom::Hang { ", hangs" } else { "" };
+        println!(
+            "| {} | {}: {}{symptom} | {} | {} | {} | {} |",
+            line.bug,
+            line.check.place.name(),
+            line.check.name,
+            line.outcome,
+            time(line.control),
+            time(line.planted),
+            seconds(line.build),
+        );
     }
-    let listed = String::from_utf8_lossy(&listed.stdout);
-    let mut kept = BTreeSet::from([copy.join("target")]);
-    for file in listed.lines() {
-        let (from, to) = (project.join(file), copy.join(file));
-        let Ok(content) = fs::read(&from) else { continue };
-        kept.insert(to.clone());
-        // An unchanged file keeps its time, so that it is not compiled anew.
-        if fs::read(&to).is_ok_and(|old| old == content) {
-            continue;
-        }
-        let folder = to.parent().expect("a file is in a folder");
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&to, content))
-            .map_err(|error| format!("{file}: {error}"))?;
+    let uncaught: BTreeSet<_> =
+        lines.iter().filter(|line| line.outcome != Outcome::Caught).map(|line| &line.bug).collect();
+    let failed = controls.values().filter(|run| run.end != End::Passed).count();
+    println!(
+        "\nplanted: {} bugs, {} caught by all their checks; {} checks without a bug, {failed} failed",
+        bugs.len(),
+        bugs.len() - uncaught.len(),
+        controls.len()
+    );
+    for bug in &uncaught {
+        println!("planted: NOT CAUGHT: {bug}");
     }
-    clear(copy, &kept).map_err(|error| format!("{}: {error}", copy.display()))
+    if uncaught.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Removes the files of a folder that are not to be kept: they were moved or deleted where it is copied from.
-fn clear(folder: &Path, kept: &BTreeSet<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if kept.contains(&path) {
-            continue;
-        }
-        if path.is_dir() {
-            clear(&path, kept)?;
-        } else {
-            fs::remove_file(&path)?;
-        }
-    }
-    Ok(())
+fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
 }
 
-/// Applies the patch, and sees that what comes of it builds: what its checks need, and no more.
-fn plant(bug: &Planted, tree: &Path) -> Result<(), String> {
-    let said = |output: Output, what: &str| match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("it does not {what}: {}", String::from_utf8_lossy(&output.stderr).trim())),
-    };
-    let applied = Command::new("git")
-        .args(["apply", "--unsafe-paths", "--whitespace=nowarn"])
-        .arg(format!("--directory={}", tree.display()))
-        .arg(&bug.patch)
-        .current_dir("/")
-        .output()
-        .map_err(|error| format!("git: {error}"))?;
-    said(applied, "apply")?;
-    for kind in BTreeSet::from_iter(bug.checks.iter().map(|check| check.kind)) {
-        let mut building = cargo(tree);
-        match kind {
-            Kind::Suite => building.args(["build", "--all-features", "--example", "worker", "--test", "it"]),
-            Kind::Schedules => schedules(&mut building, &["--list"]),
-            Kind::Campaign => building.args([
-                "build",
-                "--all-features",
-                "--example",
-                "torture",
-                "--package=xtask",
-                "--package=redisson-lock",
-            ]),
-        };
-        said(building.output().map_err(|error| format!("cargo: {error}"))?, "build")?;
-    }
-    Ok(())
-}
-
-fn cargo(tree: &Path) -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(tree).env_remove("CARGO_TARGET_DIR");
-    // Nobody looks into what is built here, and most of the time it takes goes into what a debugger would need.
-    cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
-    cargo
-}
-
-impl Check {
-    /// What failed, or an error if nothing did.
-    fn catch(&self, tree: &Path, environment: &setup::Environment) -> Result<Vec<String>, String> {
-        let mut command = cargo(tree);
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        match self.kind {
-            Kind::Suite => command.args(["test", "--all-features", "--test", "it", "--"]).args(&arguments),
-            Kind::Schedules => schedules(&mut command, &arguments),
-            Kind::Campaign => command.args(["xtask", "torture", "--minutes", "1"]).args(&arguments),
-        };
-        environment.tell(&mut command);
-        let mut running = command
-            .process_group(0)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| format!("cargo: {error}"))?;
-        let output = BufReader::new(running.stdout.take().expect("it is piped"));
-        let (lines, told) = mpsc::channel();
-        let reading =
-            thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| lines.send(line)));
-        let until = Instant::now() + LIMIT;
-        let (mut failed, mut hanging) = (BTreeSet::new(), BTreeSet::new());
-        loop {
-            match told.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(line) => match self.kind {
-                    Kind::Campaign => {
-                        let rule = line.strip_prefix("FAILED   ").and_then(|told| told.split(',').next());
-                        failed.extend(rule.map(str::to_owned));
-                    }
-                    Kind::Suite | Kind::Schedules => {
-                        let Some(told) = line.strip_prefix("test ") else { continue };
-                        if let Some((test, "FAILED")) = told.split_once(" ... ") {
-                            failed.insert(test.to_owned());
-                        }
-                        hanging.extend(
-                            told.split_once(" has been running").map(|(test, _)| format!("{test} (no end)")),
-                        );
-                    }
-                },
-                Err(RecvTimeoutError::Disconnected) => break,
-                Err(RecvTimeoutError::Timeout) => {
-                    // A bug may well leave a test waiting for ever.
-                    failed.extend(hanging);
-                    let group = format!("-{}", running.id());
-                    let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
-                    break;
-                }
-            }
-        }
-        let _ = (running.wait(), reading.join());
-        if failed.is_empty() {
-            return Err(format!("nothing failed in the {:?} under {arguments:?}", self.kind));
-        }
-        Ok(failed.into_iter().collect())
-    }
+fn processors() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
 }

@@ -142,10 +142,18 @@ pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
     install_missing(|| missing(!versions.is_empty(), clock))?;
     let server = find_server()?.ok_or("the redis-server is gone again")?;
     println!("setup: server {}", server.display());
-    for version in versions {
-        build_java(&PEER, version)?;
-    }
-    let peers = target().join(PEER.builds);
+    let peers = match chosen_peers(versions)? {
+        Some(chosen) => {
+            println!("setup: REDISSON_LOCK_PEERS {}", chosen.display());
+            chosen
+        }
+        None => {
+            for version in versions {
+                build_java(&PEER, version)?;
+            }
+            target().join(PEER.builds)
+        }
+    };
     Ok(Environment {
         server,
         peers,
@@ -275,6 +283,19 @@ fn find_faketime() -> Option<PathBuf> {
         fs::read_dir("/usr/lib").ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
     folders.extend(["/usr/lib", "/usr/lib64"].map(PathBuf::from));
     folders.into_iter().map(|folder| folder.join(FAKETIME)).find(|library| library.exists())
+}
+
+/// The caller's choice, which must have every version.
+fn chosen_peers(versions: &[String]) -> Result<Option<PathBuf>, String> {
+    let Some(chosen) = env::var_os("REDISSON_LOCK_PEERS") else { return Ok(None) };
+    let chosen = path::absolute(chosen).map_err(|error| format!("setup: {error}"))?;
+    match versions.iter().find(|version| !chosen.join(version).join("java.args").is_file()) {
+        None => Ok(Some(chosen)),
+        Some(version) => Err(format!(
+            "setup: REDISSON_LOCK_PEERS is {}, which has no peer on Redisson {version}",
+            chosen.display()
+        )),
+    }
 }
 
 /// Builds the Java program of a folder on a version of Redisson. `java @<what is returned>` runs it.

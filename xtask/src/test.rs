@@ -172,7 +172,7 @@ fn further(environment: &Environment, options: &Options, left_out: &[&String]) -
     let mut further = vec![("locks where the server permits only scripts".to_owned(), scripts)];
     if options.server.is_none() {
         let mut random = cargo();
-        schedules(&mut random, &["shuttled", "--show-output"]);
+        schedules(&mut random).args(["--", "shuttled", "--show-output"]);
         further.push(("the client's own code, scheduled at random".to_owned(), random));
         let core = names_in(&CORE, left_out)?;
         for server in &servers::FETCHED {
@@ -290,10 +290,9 @@ fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S]) -> Command {
 }
 
 /// The tests of `tests/shuttle`, which are a build of their own.
-pub fn schedules<'a>(cargo: &'a mut Command, arguments: &[&str]) -> &'a mut Command {
+pub fn schedules(cargo: &mut Command) -> &mut Command {
     cargo
-        .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle", "--"])
-        .args(arguments)
+        .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle"])
         .env("RUSTFLAGS", format!("{} --cfg shuttle", env::var("RUSTFLAGS").unwrap_or_default()))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
 }

@@ -124,8 +124,8 @@ fn has(history: &History, which: fn(&Window) -> bool) -> bool {
 #[derive(Default)]
 pub struct Judgement {
     pub violations: Vec<Violation>,
-    /// How often each rule applied.
-    pub counts: Vec<(&'static str, usize)>,
+    /// How often each rule applied, and how often it was broken.
+    pub counts: Vec<(&'static str, usize, usize)>,
     /// The rules that never applied, though the campaign had all that they need, and the kinds of fault that none applied to.
     pub unjudged: Vec<&'static str>,
 }
@@ -138,7 +138,7 @@ impl Judgement {
     pub fn add(&mut self, rules: &[Rule], history: &History) {
         for rule in rules {
             let Verdict { judged, found } = (rule.judge)(history);
-            self.counts.push((rule.name, judged));
+            self.counts.push((rule.name, judged, found.len()));
             if judged == 0 && (rule.needs)(history) {
                 self.unjudged.push(rule.name);
             }

@@ -647,7 +647,7 @@ fn a_rule_that_never_applied_is_named() {
     let mut quiet = history(vec![hold("a", "k", 100, 200)], vec![]);
     quiet.kinds = vec!["reentrant"];
     let judgement = judge(&quiet);
-    assert!(judgement.counts.contains(&("certain holds do not overlap", 1)));
+    assert!(judgement.counts.contains(&("certain holds do not overlap", 1, 0)));
     assert!(judgement.unjudged.contains(&"calls end on time"));
     assert!(!judgement.unjudged.contains(&"tokens rise"));
 }

@@ -67,11 +67,11 @@ fn by_rule(violations: &[Violation]) -> BTreeMap<&str, Vec<&Violation>> {
     rules
 }
 
-/// How often each rule applied.
+/// How often each rule applied and was broken. `cargo xtask planted` reads these lines.
 fn rules(judgement: &Judgement) -> String {
-    let mut text = "\n| rule | applied |\n| --- | ---: |\n".to_owned();
-    for (rule, count) in &judgement.counts {
-        let _ = writeln!(text, "| {rule} | {count} |");
+    let mut text = "\n| rule | applied | broken |\n| --- | ---: | ---: |\n".to_owned();
+    for (rule, count, broken) in &judgement.counts {
+        let _ = writeln!(text, "| {rule} | {count} | {broken} |");
     }
     text
 }
