@@ -155,7 +155,7 @@ fn block(commit: &str, date: &str, run: &Run<'_>, history: &History, judgement: 
         let _ = writeln!(text, "| {fault} | {times} |");
     }
     text += "\n| rule | applied |\n| --- | ---: |\n";
-    for (rule, applied) in judgement.counts.iter().filter(|(_, applied)| *applied > 0) {
+    for (rule, applied, _) in judgement.counts.iter().filter(|(_, applied, _)| *applied > 0) {
         let _ = writeln!(text, "| {rule} | {applied} |");
     }
     text + "\n"
@@ -254,7 +254,7 @@ mod tests {
             windows: vec![Window { kind: "cut", ..Window::default() }],
             ..History::default()
         };
-        let counts = vec![("certain holds do not overlap", 3), ("tokens rise", 0)];
+        let counts = vec![("certain holds do not overlap", 3, 0), ("tokens rise", 0, 0)];
         let judgement = Judgement { counts, ..Judgement::default() };
         block(&"a".repeat(40), "2026-01-02", &run("faults"), &history, &judgement)
     }
