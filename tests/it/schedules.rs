@@ -371,6 +371,30 @@ async fn a_grant_that_nobody_takes_ends_with_its_lease() {
     forgotten.await.unwrap().unlock().await.unwrap();
 }
 
+/// The same where the grant was told: another task of the client drives the lane, and waits behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_was_told_and_nobody_takes_ends_with_its_lease() {
+    let server = Server::start();
+    let lease = Duration::from_millis(500);
+    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let lock = client.lock("n");
+    let mut forgotten = Box::pin(lock.lock());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    let next = tokio::spawn({
+        let lock = client.lock("n").with_owner(&Owner::new("next").unwrap());
+        async move { lock.try_lock_for(lease * 6).await }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    held.unlock().await.unwrap();
+    let guard = next.await.unwrap().unwrap().expect("the grant outlives its lease");
+    assert!(guard.owner().contains("next"), "{}", guard.owner());
+    guard.unlock().await.unwrap();
+    forgotten.await.unwrap().unlock().await.unwrap();
+}
+
 /// Whoever unlocks drives the release in place, and may be left alone with it. Others of its client do not wait for that.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unlock_that_is_left_alone_keeps_nobody_waiting() {
