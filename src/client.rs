@@ -1,22 +1,22 @@
 //! The client: connects, and makes the handles.
 
-use crate::clock::Moment;
+use crate::config::credentials::{Credentials, Source};
+use crate::config::options::{BackOff, HandOff, NameMapper, Options, Replication, whole_millis};
+use crate::config::tls::Tls;
+use crate::connection::permissions;
 use crate::connection::{IntoConnectionInfo, Servers};
-use crate::contend::Contend;
-use crate::credentials::{Credentials, Source};
-use crate::drive::drive;
-use crate::entry::{self, MapEntry};
+use crate::engine::actor::drive;
+use crate::engine::session::Session;
 use crate::error::Result;
-use crate::keys::{self, GroupKeys, LockKeys};
+use crate::kinds::kind::Contend;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
-use crate::options::{BackOff, HandOff, NameMapper, Options, Replication, whole_millis};
+use crate::map_entry::{self, MapEntry};
 use crate::owner::entered;
-use crate::permissions;
+use crate::protocol::keys::{self, GroupKeys, LockKeys};
+use crate::runtime::clock::Moment;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
-use crate::session::Session;
-use crate::tls::Tls;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -177,7 +177,7 @@ impl Client {
         group: impl AsRef<str>,
         values: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Lock {
-        let values = entry::hashes(values);
+        let values = map_entry::hashes(values);
         self.make(group, |keys| Ok(Group::new(GroupKeys::new(keys, values?, self.session.mark))))
     }
 

@@ -1,9 +1,9 @@
 //! The doors through which the fuzz targets of `fuzz/` come in. Built with `--cfg fuzzing` only.
 
 use crate::connection::fuzzing::subscriber;
+use crate::connection::pubsub::PubSub;
 use crate::owner::{self, Owner, OwnerId};
-use crate::pubsub::PubSub;
-use crate::wakeup::Signal;
+use crate::runtime::wakeup::Signal;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -16,12 +16,12 @@ pub use crate::redisson_config::read_anything as configuration;
 
 /// The words that the scripts answer today.
 pub fn words() -> Vec<&'static str> {
-    crate::script::words().into_iter().collect()
+    crate::protocol::script::words().into_iter().collect()
 }
 
 /// The record that `owner` holds once, as `RESTORE` reads it.
 pub fn restore_payload(owner: &str) -> Vec<u8> {
-    crate::dump::held_once(owner)
+    crate::protocol::restore_payload::held_once(owner)
 }
 
 /// The text of a record that says that this owner, of this client, holds it.

@@ -1,12 +1,12 @@
 //! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
 
-use crate::clock::Moment;
-use crate::contend::Contend;
+use crate::engine::level::Level;
 use crate::error::{Error, Phase, Result};
-use crate::hold::{Hold, HoldState};
-use crate::level::Level;
+use crate::kinds::kind::Contend;
+use crate::lease::hold::{Hold, HoldState};
 use crate::owner::entered;
-use crate::sync::{select, time};
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::{select, time};
 use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -224,7 +224,7 @@ impl fmt::Debug for Holding {
 
 /// Who holds the lock now, if that can be told until then.
 pub(crate) async fn ask_holder(
-    session: &crate::session::Session,
+    session: &crate::engine::session::Session,
     kind: &dyn Contend,
     until: time::Instant,
 ) -> Option<crate::error::Holder> {

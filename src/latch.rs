@@ -1,17 +1,17 @@
 //! The handle of a count-down latch.
 
-use crate::acquire::{self, Wait};
-use crate::contend::Contend;
+use crate::config::options::Lease;
+use crate::engine::acquire::{self, Wait};
+use crate::engine::key_queue::Terms;
+use crate::engine::level::Level;
+use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::guard::give_back;
-use crate::keys::PermitKeys;
 use crate::kinds::Latch;
-use crate::lane::Terms;
-use crate::level::Level;
-use crate::options::Lease;
+use crate::kinds::kind::Contend;
 use crate::owner::{OwnerId, entered};
-use crate::script;
-use crate::session::Session;
+use crate::protocol::keys::PermitKeys;
+use crate::protocol::script;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -43,80 +43,54 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-mod acquire;
-mod ask;
-mod at_work;
-mod background;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
-mod clock;
+mod composite;
+mod config;
 mod connection;
-mod contend;
-mod credentials;
-mod drive;
-mod dump;
-mod entry;
+mod engine;
 mod error;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
-mod hold;
-mod in_place;
-mod keys;
 mod kinds;
-mod lane;
 mod latch;
-mod level;
+mod lease;
 mod lock;
+mod map_entry;
 #[cfg(measuring)]
 #[doc(hidden)]
 pub mod measuring;
-mod members;
-mod multi_guard;
-mod multi_lock;
-mod options;
-mod others;
 mod owner;
-mod pending;
-mod permissions;
-mod pipelined;
-mod pubsub;
-mod red_lock;
+mod protocol;
 #[cfg(feature = "redisson-config")]
 mod redisson_config;
-mod release;
-mod schedule;
-mod script;
+mod runtime;
 mod semaphore;
-mod session;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/shuttle/mod.rs"]
 mod shuttled;
-mod sync;
-mod tls;
-mod wakeup;
-mod watchdog;
 
 pub use client::{Client, ClientBuilder};
-pub use credentials::Credentials;
-pub use entry::{Codec, Kryo5, MapEntry, Utf8};
+pub use composite::guard::{MultiHolding, MultiLockGuard};
+pub use composite::multi_lock::MultiLock;
+pub use composite::red_lock::RedLock;
+pub use config::credentials::Credentials;
+pub use config::options::{BackOff, HandOff, Replication};
+pub use config::tls::Tls;
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
-pub use hold::HoldState;
 pub use latch::CountDownLatch;
+pub use lease::hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};
-pub use multi_guard::{MultiHolding, MultiLockGuard};
-pub use multi_lock::MultiLock;
-pub use options::{BackOff, HandOff, Replication};
+pub use map_entry::{Codec, Kryo5, MapEntry, Utf8};
 pub use owner::Owner;
-pub use red_lock::RedLock;
 pub use redis;
 #[cfg(feature = "redisson-config")]
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
-pub use tls::Tls;
 
 /// The programs in the README and in the guide are compiled as tests of the documentation.
 #[cfg(all(doctest, feature = "blocking"))]

@@ -1,18 +1,18 @@
 //! The handle of a lock, of whatever kind.
 
-use crate::acquire::{self, Wait};
-use crate::contend::Contend;
+use crate::config::options::Lease;
+use crate::engine::acquire::{self, Wait};
+use crate::engine::key_queue::Terms;
+use crate::engine::pending::UnderWay;
+use crate::engine::session::Session;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
-use crate::hold::HoldState;
-use crate::keys::LockKeys;
-use crate::lane::Terms;
-use crate::options::Lease;
+use crate::kinds::kind::Contend;
+use crate::lease::hold::HoldState;
 use crate::owner::{Owner, OwnerId};
-use crate::pending::UnderWay;
-use crate::script::{self, TimeToLive};
-use crate::session::Session;
-use crate::sync::select;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script::{self, TimeToLive};
+use crate::runtime::sync::select;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

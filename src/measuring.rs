@@ -1,16 +1,16 @@
 //! The doors through which `benches/local` comes in. Built with `--cfg measuring` only.
 
-use crate::clock::Moment;
 use crate::connection::packed;
-use crate::contend::Contend;
-use crate::hold::{Begun, Hold, Observer};
-use crate::keys::LockKeys;
+use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
+use crate::kinds::kind::Contend;
+use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::watchdog::Watchdog;
 use crate::owner::OwnerId;
-use crate::pubsub::PubSub;
-use crate::script;
-use crate::wakeup::Signal;
-use crate::watchdog::Watchdog;
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script;
+use crate::runtime::clock::Moment;
+use crate::runtime::wakeup::Signal;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

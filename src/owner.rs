@@ -7,7 +7,7 @@
 //! Ids hold no `:` and no `~`.
 
 use crate::error::{Error, Result};
-use crate::sync::Handle;
+use crate::runtime::sync::Handle;
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::sync::Arc;

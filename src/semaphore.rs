@@ -1,17 +1,17 @@
 //! The handles of semaphores: of permits that are no more than a number, and of permits with ids and leases.
 
-use crate::acquire::{self, Wait};
-use crate::contend::Contend;
+use crate::config::options::{Lease, check_lease, millis};
+use crate::engine::acquire::{self, Wait};
+use crate::engine::key_queue::Terms;
+use crate::engine::level::Level;
+use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
-use crate::keys::PermitKeys;
+use crate::kinds::kind::Contend;
 use crate::kinds::{ID, Leased, Permits};
-use crate::lane::Terms;
-use crate::level::Level;
-use crate::options::{Lease, check_lease, millis};
 use crate::owner::{OwnerId, entered};
-use crate::script;
-use crate::session::Session;
+use crate::protocol::keys::PermitKeys;
+use crate::protocol::script;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;

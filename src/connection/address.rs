@@ -3,12 +3,12 @@
 use super::connect_error;
 use super::secure::Connector;
 use super::socket::{self, Stream};
-use crate::clock::Moment;
-use crate::credentials::{Credentials, Source};
+use crate::config::credentials::{Credentials, Source};
+use crate::config::options::Options;
+use crate::config::tls::Tls;
 use crate::error::{Error, Phase, Result};
-use crate::options::Options;
-use crate::sync::time;
-use crate::tls::Tls;
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::time;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,

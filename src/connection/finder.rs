@@ -1,10 +1,10 @@
 //! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
 
 use super::{Address, connect_error, replicas, server_text, told};
-use crate::clock::Moment;
+use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
-use crate::options::Options;
-use crate::sync::{select, time};
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::{select, time};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::{
     Access, Address, Meaning, Messages, Redirect, Subscriber, cluster, finder, replicas, server_text,
 };
 use crate::error::Error;
-use crate::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
+use crate::protocol::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
 use redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -13,7 +13,9 @@ pub(crate) mod fuzzing;
 mod link;
 mod node;
 mod nodes;
+pub mod permissions;
 mod places;
+pub mod pubsub;
 mod replicas;
 #[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
 mod secure;
@@ -39,8 +41,8 @@ pub(crate) use servers::Servers;
 pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 
 use crate::error::{Error, Phase};
-use crate::keys;
-use crate::sync::{random, time};
+use crate::protocol::keys;
+use crate::runtime::sync::{random, time};
 use cluster::Redirect;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::io;

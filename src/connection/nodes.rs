@@ -4,10 +4,10 @@ use super::Servers;
 use super::cluster::{Cluster, Keeper, Redirect};
 use super::node::{Live, Node, Shared};
 use super::places::{Places, Senders};
+use crate::config::options::Options;
 use crate::error::Result;
-use crate::keys;
-use crate::options::Options;
-use crate::sync::task::{self, JoinHandle};
+use crate::protocol::keys;
+use crate::runtime::sync::task::{self, JoinHandle};
 use std::sync::Arc;
 use tokio::sync::watch;
 

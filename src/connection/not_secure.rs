@@ -1,8 +1,8 @@
 //! In the place of `secure` where the feature `tls` is off, and in the tests of `tests/shuttle`: there is no TLS.
 
 use super::socket::Stream;
+use crate::config::tls::Tls;
 use crate::error::{Error, Result};
-use crate::tls::Tls;
 use std::io;
 
 pub(crate) enum Connector {}

@@ -4,8 +4,8 @@
 use super::Servers;
 use super::cluster::Cluster;
 use super::node::Node;
-use crate::keys;
-use crate::options::Options;
+use crate::config::options::Options;
+use crate::protocol::keys;
 use std::sync::Arc;
 use tokio::sync::watch;
 

@@ -5,11 +5,11 @@
 //! each first writes a key that is gone at once; the replicas that have that have all that was written before it.
 
 use super::{Address, Meaning, link, meaning, told};
-use crate::clock::Moment;
+use crate::config::options::{Options, Replication, millis};
 use crate::error::{Error, Phase, Result};
-use crate::options::{Options, Replication, millis};
-use crate::sync::task::{self, JoinHandle};
-use crate::sync::{Mutex, MutexGuard, time};
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::task::{self, JoinHandle};
+use crate::runtime::sync::{Mutex, MutexGuard, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! TLS: the one place that names rustls.
 
 use super::socket::Stream;
+use crate::config::tls::Tls;
 use crate::error::{Error, Result};
-use crate::tls::Tls;
 use std::io;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -2,9 +2,9 @@
 //! and what about it would break locks. What may be meant is a warning and not an error.
 
 use super::{Meaning, connect_error, meaning, plain, told};
-use crate::clock::Moment;
 use crate::error::{Error, Phase, Result};
-use crate::sync::time;
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::time;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::time::Duration;

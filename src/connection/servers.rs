@@ -3,9 +3,9 @@
 use super::address::{Trust, read, understood};
 use super::finder::{Finder, Replicated, Sentinel};
 use super::{Access, Address};
+use crate::config::options::Options;
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::sync::{Mutex, time};
+use crate::runtime::sync::{Mutex, time};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

@@ -5,10 +5,10 @@
 //! channels are subscribed anew, each where its slot is by then.
 
 use super::Address;
+use crate::config::options::Options;
 use crate::error::Result;
-use crate::options::Options;
-use crate::sync::task::{self, JoinHandle};
-use crate::sync::{Mutex, MutexGuard};
+use crate::runtime::sync::task::{self, JoinHandle};
+use crate::runtime::sync::{Mutex, MutexGuard};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, Value};
 use std::collections::HashSet;

@@ -4,8 +4,8 @@
 //! may follow with no more said about an earlier send than before.
 
 use super::{Meaning, meaning, server_text, told};
-use crate::dump;
-use crate::script::{Delete, Reply, Shortcut, Way, deleted, restored};
+use crate::protocol::restore_payload;
+use crate::protocol::script::{Delete, Reply, Shortcut, Way, deleted, restored};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Shortcuts {
         let mut tries = redis::pipe();
         // Of the kind that is meant, so that a server that can't restore that says so. One that reads it all the same has the
         // key for a millisecond.
-        let mut payload = dump::held_once(nobody);
+        let mut payload = restore_payload::held_once(nobody);
         payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
         tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(nobody).arg(1).arg(payload);
         DeleteIf::DelIfEq.put(&mut tries, nobody, "");
@@ -120,7 +120,7 @@ impl Shortcuts {
         match &shortcut.way {
             Way::Restore { owner, lease_ms } if self.0.restore.load(Ordering::Relaxed) => {
                 let command = shortcut.packed(|| {
-                    let payload = dump::held_once(owner);
+                    let payload = restore_payload::held_once(owner);
                     let mut command = Cmd::with_capacity(4, key.len() + payload.len() + 40);
                     command.arg("RESTORE").arg(key).arg(*lease_ms).arg(payload);
                     command

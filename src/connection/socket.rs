@@ -1,6 +1,6 @@
 //! The one place that opens a socket.
 
-use crate::options::Options;
+use crate::config::options::Options;
 use redis::ConnectionAddr;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};

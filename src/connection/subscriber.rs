@@ -4,9 +4,9 @@
 use super::places::{At, Place, Shard};
 use super::sharded::{self, ShardSink, ShardStream};
 use super::{Meaning, meaning};
+use crate::config::options::Options;
 use crate::error::{Error, Result};
-use crate::options::Options;
-use crate::sync::time;
+use crate::runtime::sync::time;
 use redis::aio::{PubSubSink, PubSubStream};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,10 +4,10 @@
 //! A waiter that is not heard of for its allowance, once it is first, counts as gone. Redisson reckons that by its clients'
 //! clocks, here it is the server's; and who waits here and is heard of counts anew.
 
-use crate::contend::{Ask, Contend, Manner, Waiting};
-use crate::keys::{LockKeys, QueueKeys};
-use crate::options::millis;
-use crate::script::{self, Request};
+use crate::config::options::millis;
+use crate::kinds::kind::{Ask, Contend, Manner, Waiting};
+use crate::protocol::keys::{LockKeys, QueueKeys};
+use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
 

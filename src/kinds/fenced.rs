@@ -3,10 +3,10 @@
 //! A hand-off is a new hold and has a new number. A re-entry is none, and keeps it: Redisson raises the number there, too,
 //! which whoever compares numbers cannot tell from a hold that somebody had in between.
 
-use crate::contend::{Ask, Contend, Manner};
-use crate::keys::LockKeys;
-use crate::options::millis;
-use crate::script::{self, Request};
+use crate::config::options::millis;
+use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
 

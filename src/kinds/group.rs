@@ -4,11 +4,11 @@
 //! Each hold is for itself, because holds of an owner may overlap in part; the record counts them by value. Ends of holds are
 //! by the server's clock, where Redisson goes by its clients'.
 
-use crate::contend::{Access, Ask, Contend, LaneKey, Manner};
 use crate::error::Holder;
-use crate::keys::GroupKeys;
+use crate::kinds::kind::{Access, Ask, Contend, LaneKey, Manner};
 use crate::owner::OwnerId;
-use crate::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
+use crate::protocol::keys::GroupKeys;
+use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::sync::Arc;
 
 static GROUP: Manner = Manner {

@@ -7,11 +7,11 @@
 //! 3.44 to 3.52 fails at any greater count, and then frees the lock for everyone. And a Java reader's renewal may shorten the
 //! record's life to its own lease, so that fixed leases are kept up, too.
 
-use crate::contend::{Ask, Contend, LaneKey, Manner};
 use crate::error::Holder;
-use crate::keys::{LockKeys, ReadWriteKeys};
+use crate::kinds::kind::{Ask, Contend, LaneKey, Manner};
 use crate::owner::{OwnerId, WRITER};
-use crate::script::{self, Renewal, Reply, Request, Side, Undecodable};
+use crate::protocol::keys::{LockKeys, ReadWriteKeys};
+use crate::protocol::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
 static WRITE: Manner = Manner { name: "write lock", handed_on: false, pipelined: false, ..Manner::REENTRANT };

@@ -1,9 +1,9 @@
 //! Redisson's reentrant lock, and its non-reentrant one, which has the same record.
 
-use crate::contend::{Ask, Contend, Manner};
-use crate::keys::LockKeys;
-use crate::script::{self, Request};
-use crate::sync::{Mutex, MutexGuard};
+use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script::{self, Request};
+use crate::runtime::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 
 static NON_REENTRANT: Manner = Manner { name: "non-reentrant lock", reentrant: false, ..Manner::REENTRANT };

@@ -1,10 +1,10 @@
 //! Redisson's semaphore, whose permits are no more than a number; its semaphore whose permits have ids and leases; and its
 //! latch.
 
-use crate::contend::{Access, Ask, Contend, Manner};
 use crate::error::Holder;
-use crate::keys::PermitKeys;
-use crate::script::{self, Renewal, Reply, Request, Undecodable};
+use crate::kinds::kind::{Access, Ask, Contend, Manner};
+use crate::protocol::keys::PermitKeys;
+use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
 

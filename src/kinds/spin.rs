@@ -1,9 +1,9 @@
 //! Redisson's spin lock: the reentrant lock's record, without messages. Who waits looks again and again.
 
-use crate::contend::{Ask, Contend, Manner};
-use crate::keys::LockKeys;
-use crate::options::BackOff;
-use crate::script::{self, Request};
+use crate::config::options::BackOff;
+use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 
 static SPIN: Manner = Manner { name: "spin lock", pipelined: false, ..Manner::REENTRANT };

@@ -3,11 +3,11 @@
 //!
 //! Clients of other libraries tell nobody of a release, so who waits looks again and again; those of this one tell each other.
 
-use crate::contend::{Ask, Contend, Manner};
+use crate::config::options::BackOff;
 use crate::error::Holder;
-use crate::keys::LockKeys;
-use crate::options::BackOff;
-use crate::script::{self, Renewal, Reply, Request, Undecodable};
+use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::protocol::keys::LockKeys;
+use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;

@@ -10,10 +10,10 @@ use self::addresses::{Servers, Way};
 use self::file::{OF_NO_MEANING, Section, bad, with_variables};
 use self::value::MOST_BYTES;
 use crate::client::{Client, ClientBuilder};
-use crate::credentials::Credentials;
+use crate::config::credentials::Credentials;
+use crate::config::options::Replication;
+use crate::config::tls::Tls;
 use crate::error::Result;
-use crate::options::Replication;
-use crate::tls::Tls;
 use std::fmt;
 use tracing::warn;
 

@@ -3,8 +3,8 @@
 use super::addresses::Way;
 use super::file::Section;
 use super::{Need, RedissonConfig};
+use crate::config::tls::Tls;
 use crate::error::Result;
-use crate::tls::Tls;
 
 impl RedissonConfig {
     /// Whom the client trusts, and by which protocols. Whether it takes a certificate for any name.

@@ -5,8 +5,8 @@
 #[path = "../shuttle/data.rs"]
 #[allow(dead_code)]
 mod data;
-#[path = "../../src/dump.rs"]
-mod dump;
+#[path = "../../src/protocol/restore_payload.rs"]
+mod restore_payload;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -306,7 +306,7 @@ impl Pair {
                 ("lock_renew", command)
             }
             &Request::Restore { key, owner, lease, spoilt } => {
-                let mut payload = dump::held_once(OWNERS[owner]);
+                let mut payload = restore_payload::held_once(OWNERS[owner]);
                 if spoilt {
                     payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
                 }

@@ -1,8 +1,8 @@
 //! The way around Lua: a first acquire by RESTORE and a last release by MULTI. What it leaves in Redis is what the
 //! scripts leave, and where it is not permitted the scripts do all of it.
 
-#[path = "../../src/dump.rs"]
-mod dump;
+#[path = "../../src/protocol/restore_payload.rs"]
+mod restore_payload;
 
 use crate::support::product::{Behind, GARNET, Imitation, KVROCKS, Product, Restored, Rule};
 use crate::support::{CANARY, Server, eventually};
@@ -21,7 +21,7 @@ fn a_restored_record_is_what_a_written_one_is() {
         let mut cli = cli.borrow_mut();
         let cli = &mut *cli;
         redis::cmd("FLUSHALL").exec(cli).unwrap();
-        let payload = dump::held_once(owner);
+        let payload = restore_payload::held_once(owner);
         redis::cmd("RESTORE").arg("restored").arg(30_000).arg(payload).exec(cli).unwrap();
         redis::cmd("HSET").arg("written").arg(owner).arg("1").exec(cli).unwrap();
         let mut both = |command: &[&str]| {

@@ -1,7 +1,7 @@
 //! What the server of these tests has and does: records by the scripts' truth table, their expiry, and its channels. The time is
 //! told to it. It names nothing of the crate, so that `tests/it/schedules_server.rs` can compare it with a real server.
 
-use super::dump;
+use super::restore_payload;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -91,9 +91,9 @@ impl Data {
                 "-BUSYKEY Target key name already exists.\r\n".into()
             }
             ["RESTORE", key, lease, payload] => {
-                // See `src/dump.rs`: the length of a short owner is in one byte, and then comes the owner.
+                // See `src/protocol/restore_payload.rs`: the length of a short owner is in one byte, and then comes the owner.
                 let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
-                if String::from_utf8_lossy(&dump::held_once(&owner)) != *payload {
+                if String::from_utf8_lossy(&restore_payload::held_once(&owner)) != *payload {
                     return "-ERR DUMP payload version or checksum are wrong\r\n".into();
                 }
                 let expires = now + Duration::from_millis(lease.parse().expect("a number"));

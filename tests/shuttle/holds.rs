@@ -2,12 +2,12 @@
 
 use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
-use crate::clock::Moment;
 use crate::error::LossReason;
-use crate::hold::{Begun, Hold, HoldState, Observer};
-use crate::keys::LockKeys;
 use crate::kinds::Reentrant;
+use crate::lease::hold::{Begun, Hold, HoldState, Observer};
 use crate::owner::OwnerId;
+use crate::protocol::keys::LockKeys;
+use crate::runtime::clock::Moment;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

@@ -12,4 +12,4 @@ pub(crate) mod server;
 pub(crate) mod sync;
 pub(crate) mod time;
 
-use crate::dump;
+use crate::protocol::restore_payload;

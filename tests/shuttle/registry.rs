@@ -3,10 +3,10 @@
 use super::run::{Pace, run};
 use super::server::server;
 use super::sync::{atomic, below, task, time};
+use crate::config::options::Options;
+use crate::connection::pubsub::{PubSub, Subscription};
 use crate::connection::{Places, Servers};
-use crate::options::Options;
-use crate::pubsub::{PubSub, Subscription};
-use crate::wakeup::Signal;
+use crate::runtime::wakeup::Signal;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::data::{Data, next_command};
 use super::sync::{below, task};
 use super::time::since_boot;
-use crate::script;
+use crate::protocol::script;
 use shuttle::sync::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::collections::BTreeSet;

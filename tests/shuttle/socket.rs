@@ -1,6 +1,6 @@
 //! In the place of `src/connection/socket.rs`: the way to the server of these tests.
 
-use crate::options::Options;
+use crate::config::options::Options;
 use crate::shuttled::server;
 use redis::ConnectionAddr;
 use tokio::io::{AsyncRead, AsyncWrite};

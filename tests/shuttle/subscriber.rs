@@ -1,8 +1,8 @@
 //! In the place of `src/connection/subscriber.rs`: subscriptions at the server of these tests.
 
 use super::Place;
+use crate::config::options::Options;
 use crate::error::Result;
-use crate::options::Options;
 use crate::shuttled::server::{self, Link};
 use std::sync::Arc;
 use tokio::sync::mpsc;

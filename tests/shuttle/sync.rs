@@ -1,4 +1,4 @@
-//! What `src/sync.rs` hands to the crate in these tests.
+//! What `src/runtime/sync.rs` hands to the crate in these tests.
 
 pub(crate) use super::time;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
