@@ -5,7 +5,6 @@ use crate::config::options::{BackOff, HandOff, NameMapper, Options, Replication,
 use crate::config::tls::Tls;
 use crate::connection::permissions;
 use crate::connection::{IntoConnectionInfo, Servers};
-use crate::engine::actor::drive;
 use crate::engine::session::Session;
 use crate::error::Result;
 use crate::kinds::kind::Contend;
@@ -447,7 +446,7 @@ impl ClientBuilder {
             options.hand_off.max_in_row = 0;
         }
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
-        let session = Session::connect(servers, options, drive).await?;
+        let session = Session::connect(servers, options).await?;
         if let Ok(keys) = session.keys(&keys::nobodys()) {
             permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
         }

@@ -1,6 +1,6 @@
 //! Values and keys of maps as Redisson names them: encoded by a codec, and hashed.
 
-use crate::Client;
+use crate::client::Client;
 use crate::error::Result;
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};

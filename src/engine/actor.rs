@@ -18,7 +18,7 @@ use crate::engine::contention::{Pause, Told};
 use crate::engine::future_box::AtWork;
 use crate::engine::key_queue::{Current, Lane, Outcome, Release, Work};
 use crate::engine::release::Leaving;
-use crate::engine::session::{self, Session};
+use crate::engine::session::Session;
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::{Access, Contend, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
@@ -27,6 +27,7 @@ use crate::runtime::in_place;
 use crate::runtime::sync::{MutexGuard, select, time};
 use crate::runtime::wakeup::Mark;
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,7 +35,7 @@ use std::time::Duration;
 const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// Drives `lane` until there is nothing left to do.
-pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> session::Driver {
+pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         let mut driver = Driver {
             session,

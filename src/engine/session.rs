@@ -7,6 +7,7 @@
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
+use crate::engine::actor::drive;
 use crate::engine::background::Background;
 use crate::engine::key_queue::{Lane, Release, Work};
 use crate::engine::pending::Pending;
@@ -28,10 +29,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Drives a lane until there is nothing left to do. The wait loop, handed in from where it lives.
-pub(crate) type Drive = fn(Arc<Session>, Arc<Lane>) -> Driver;
-pub(crate) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 pub(crate) struct Session {
     /// The client's uuid as text.
     pub id: String,
@@ -48,13 +45,12 @@ pub(crate) struct Session {
     closed: AtomicBool,
     process: u32,
     runtime: Handle,
-    drive: Drive,
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
 impl Session {
     /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(servers: Servers, options: Options, drive: Drive) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(servers: Servers, options: Options) -> Result<Arc<Self>> {
         let (connection, supervisor) = Connection::connect(&servers, &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
@@ -68,7 +64,6 @@ impl Session {
             closed: AtomicBool::new(false),
             process: std::process::id(),
             runtime: Handle::current(),
-            drive,
             tasks: Mutex::new(vec![supervisor.abort_handle()]),
             connection,
             options,
@@ -362,13 +357,13 @@ pub(crate) type Turn = in_place::Turn<Driving>;
 /// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
 pub(crate) struct Driving {
     lane: Arc<Lane>,
-    driver: Driver,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     done: bool,
 }
 
 impl Driving {
     fn new(session: &Arc<Session>, lane: &Arc<Lane>) -> Self {
-        Self { lane: lane.clone(), driver: (session.drive)(session.clone(), lane.clone()), done: false }
+        Self { lane: lane.clone(), driver: drive(session.clone(), lane.clone()), done: false }
     }
 
     /// Of a lane that has something to give back and is driven by nobody.
