@@ -7,7 +7,7 @@ use crate::connection::permissions;
 use crate::connection::{IntoConnectionInfo, Servers};
 use crate::engine::session::Session;
 use crate::error::Result;
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
@@ -185,7 +185,7 @@ impl Client {
         MapEntry::new(self, &self.session.options.map(map.as_ref()), key.as_ref())
     }
 
-    fn make<K: Contend>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {
+    fn make<K: LockKind>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {
         Lock::new(self.session.clone(), name.as_ref(), kind)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::engine::level::Level;
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::lease::hold::{Hold, HoldState};
 use crate::owner::entered;
 use crate::runtime::clock::Moment;
@@ -225,7 +225,7 @@ impl fmt::Debug for Holding {
 /// Who holds the lock now, if that can be told until then.
 pub(crate) async fn ask_holder(
     session: &crate::engine::session::Session,
-    kind: &dyn Contend,
+    kind: &dyn LockKind,
     until: time::Instant,
 ) -> Option<crate::error::Holder> {
     let asked = session.connection.ask(kind.holder(), |reply| kind.held_by(reply), Phase::Inspect);

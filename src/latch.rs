@@ -8,7 +8,7 @@ use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::guard::give_back;
 use crate::kinds::Latch;
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::owner::{OwnerId, entered};
 use crate::protocol::keys::PermitKeys;
 use crate::protocol::script;
@@ -112,7 +112,7 @@ impl CountDownLatch {
         Ok(passed.is_some())
     }
 
-    fn kind(&self) -> Result<Arc<dyn Contend>> {
+    fn kind(&self) -> Result<Arc<dyn LockKind>> {
         Ok(Arc::new(Latch(self.keys()?.clone())))
     }
 

@@ -7,7 +7,7 @@ use crate::engine::pending::UnderWay;
 use crate::engine::session::Session;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
 use crate::owner::{Owner, OwnerId};
 use crate::protocol::keys::LockKeys;
@@ -45,7 +45,7 @@ use std::time::Duration;
 pub struct Lock {
     session: Arc<Session>,
     /// An unusable name is told by the first call that would need it.
-    kind: Result<Arc<dyn Contend>>,
+    kind: Result<Arc<dyn LockKind>>,
     lease: Lease,
     owner: Who,
     /// Where it is another than the client's.
@@ -70,13 +70,13 @@ enum Who {
 
 impl Lock {
     /// Of the kind that `kind` makes of the name.
-    pub(crate) fn new<K: Contend>(
+    pub(crate) fn new<K: LockKind>(
         session: Arc<Session>,
         name: &str,
         kind: impl FnOnce(LockKeys) -> Result<K>,
     ) -> Self {
         let kind = session.keys(name).and_then(kind);
-        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn Contend>);
+        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn LockKind>);
         Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
     }
 
@@ -102,7 +102,7 @@ impl Lock {
         if self.is_mutex() {
             let message =
                 "a mutex is held by its guard, not by an owner: use `Client::lock` with `with_owner`";
-            let refused = |kind: &Arc<dyn Contend>| Err(misuse(&**kind, message));
+            let refused = |kind: &Arc<dyn LockKind>| Err(misuse(&**kind, message));
             return Self { kind: self.kind().and_then(refused), ..self.clone() };
         }
         Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
@@ -326,7 +326,7 @@ impl Lock {
         self.owner == Who::Guard
     }
 
-    pub(crate) fn kind(&self) -> Result<&Arc<dyn Contend>> {
+    pub(crate) fn kind(&self) -> Result<&Arc<dyn LockKind>> {
         self.kind.as_ref().map_err(Error::clone)
     }
 
@@ -380,7 +380,7 @@ impl ReadWriteLock {
     }
 }
 
-fn misuse(kind: &dyn Contend, message: &str) -> Error {
+fn misuse(kind: &dyn LockKind, message: &str) -> Error {
     Error::misuse(format!("`{}`: {message}", kind.record().escape_debug()))
 }
 

@@ -3,7 +3,7 @@
 use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::lease::hold::{Begun, Hold, Observer};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::OwnerId;
@@ -60,7 +60,7 @@ impl Registry {
 #[derive(Debug)]
 pub struct Watched {
     watchdog: Watchdog,
-    kind: Arc<dyn Contend>,
+    kind: Arc<dyn LockKind>,
     text: Arc<str>,
 }
 

@@ -7,7 +7,7 @@ use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::kinds::{ID, Leased, Permits};
 use crate::owner::{OwnerId, entered};
 use crate::protocol::keys::PermitKeys;
@@ -173,7 +173,7 @@ impl Semaphore {
         Ok(level.map(|level| SemaphorePermit { level, permits }))
     }
 
-    fn permits(&self, permits: u32) -> Result<Arc<dyn Contend>> {
+    fn permits(&self, permits: u32) -> Result<Arc<dyn LockKind>> {
         at_least_one(permits)?;
         Ok(Arc::new(Permits { keys: self.keys()?.clone(), permits }))
     }
@@ -330,7 +330,7 @@ impl ExpirableSemaphore {
             return Err(Error::misuse("more than 1,000 permits with ids at once"));
         }
         self.lease.check()?;
-        let kind: Arc<dyn Contend> = Arc::new(Leased { keys: self.keys()?.clone(), permits });
+        let kind: Arc<dyn LockKind> = Arc::new(Leased { keys: self.keys()?.clone(), permits });
         let level = take(&self.session, &kind, self.lease, wait).await?;
         Ok(level.map(|level| ExpirablePermit { holding: Holding::of(&level), level }))
     }
@@ -386,7 +386,7 @@ impl Deref for ExpirablePermit {
 /// Permits have no owner; who waits for them is as good as any.
 async fn take(
     session: &Arc<Session>,
-    kind: &Arc<dyn Contend>,
+    kind: &Arc<dyn LockKind>,
     lease: Lease,
     wait: Wait,
 ) -> Result<Option<Level>> {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// What keeps a connection going, and ends when it drops.
-pub(super) type Driver = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How servers are got into, besides what stands in their addresses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -179,7 +179,7 @@ impl Address {
         &self,
         until: Moment,
         options: &Options,
-    ) -> Result<(MultiplexedConnection, Driver)> {
+    ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new()).await
     }
 
@@ -189,7 +189,7 @@ impl Address {
         &self,
         options: &Options,
         sender: UnboundedSender<PushInfo>,
-    ) -> Result<(MultiplexedConnection, Driver)> {
+    ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         let settings = self.settings()?.set_protocol(ProtocolVersion::RESP3);
         let until = Moment::now() + options.connect_timeout;
         self.multiplexed(until, options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
@@ -201,13 +201,13 @@ impl Address {
         options: &Options,
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
-    ) -> Result<(MultiplexedConnection, Driver)> {
+    ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         // The response timeout is ours, so that a request can go on being waited for.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
             .begun(until, options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
             .await?;
-        let driver: Driver = Box::pin(driver);
+        let driver: ConnectionTask = Box::pin(driver);
         Ok((connection, driver))
     }
 

@@ -3,9 +3,9 @@
 //! One task, the keeper, owns it all: it asks the nodes who has what, keeps each master connected, and follows the redirects
 //! that requests meet. Others see a snapshot ([`Layout`]), and tell the keeper what they met ([`Redirects`]).
 
-use super::finder::Finder;
+use super::discovery::Discovery;
 use super::node::{Node, Shared};
-use super::servers::Known;
+use super::servers::SeedNodes;
 use super::{Address, connect_error, replicas, server_text, told};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
@@ -112,7 +112,7 @@ impl Layout {
 
 /// What one node says.
 #[derive(Debug)]
-struct Told {
+struct ClusterSlotsReply {
     ranges: Vec<Range>,
     /// It knows messages for the nodes of one slot alone; `None` where its user may not ask.
     sharded: Option<bool>,
@@ -127,8 +127,8 @@ pub(super) struct Range {
     pub port: u16,
 }
 
-pub(super) struct Keeper {
-    known: Arc<Known>,
+pub(super) struct TopologyManager {
+    known: Arc<SeedNodes>,
     options: Options,
     shared: Shared,
     layout: watch::Sender<Arc<Layout>>,
@@ -158,10 +158,10 @@ pub(super) struct Cluster {
     pub sharded: bool,
 }
 
-impl Keeper {
+impl TopologyManager {
     /// Learns of the cluster from the first seed that answers. Ends once its masters are connected.
     pub(super) async fn connect(
-        known: Arc<Known>,
+        known: Arc<SeedNodes>,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, Cluster)> {
@@ -306,7 +306,7 @@ impl Keeper {
             return node.clone();
         }
         let (node, supervisor) =
-            Node::start(Finder::At(address.clone()), &self.options, &self.shared, self.running);
+            Node::start(Discovery::At(address.clone()), &self.options, &self.shared, self.running);
         self.supervisors.insert(name.clone(), Supervised(supervisor));
         layout.masters.insert(name, node.clone());
         node
@@ -356,7 +356,11 @@ impl Keeper {
 
 /// Who has what by the word of the first node that answers, and that node. Each is given a little time before the next one is
 /// asked as well.
-async fn ask_any(nodes: Vec<Address>, until: Moment, options: &Options) -> Result<(Told, Address)> {
+async fn ask_any(
+    nodes: Vec<Address>,
+    until: Moment,
+    options: &Options,
+) -> Result<(ClusterSlotsReply, Address)> {
     let mut problem = Error::misuse("no node of the cluster is named");
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
@@ -375,7 +379,7 @@ async fn ask_any(nodes: Vec<Address>, until: Moment, options: &Options) -> Resul
     }
 }
 
-async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(Told, Address)> {
+async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(ClusterSlotsReply, Address)> {
     let (connection, driver) = node.open(until, &options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let told = select! {
@@ -390,9 +394,9 @@ async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(To
 async fn look(
     layout: Arc<Layout>,
     turn: usize,
-    known: Arc<Known>,
+    known: Arc<SeedNodes>,
     options: Options,
-) -> Result<(Told, Address)> {
+) -> Result<(ClusterSlotsReply, Address)> {
     let first = turn % layout.masters.len().max(1);
     for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
         if let Ok(live) = node.usable(0)
@@ -404,7 +408,11 @@ async fn look(
     ask_any(known.nodes(), Moment::now() + options.connect_timeout, &options).await
 }
 
-async fn ask(mut connection: MultiplexedConnection, node: &str, limit: Duration) -> Result<Told> {
+async fn ask(
+    mut connection: MultiplexedConnection,
+    node: &str,
+    limit: Duration,
+) -> Result<ClusterSlotsReply> {
     let mut commands = redis::pipe();
     commands.cmd("CLUSTER").arg("SLOTS").cmd("PUBSUB").arg("SHARDNUMSUB");
     let answers = connection.send_packed_commands(&commands, 0, 2);
@@ -426,7 +434,7 @@ async fn ask(mut connection: MultiplexedConnection, node: &str, limit: Duration)
                 Ok(answer) => Some(matches!(answer, Value::Array(_))),
                 Err(error) => (error.code() != Some("NOPERM")).then_some(false),
             };
-            Ok(Told { ranges, sharded })
+            Ok(ClusterSlotsReply { ranges, sharded })
         }
         Ok(Err(error)) => Err(connect_error(&error, node)),
         Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: node.to_owned(), waited: limit }),

@@ -6,11 +6,11 @@
 //! 6. Every call ends by its deadline, whatever the connection does.
 
 use super::cluster::Redirect;
-use super::node::{Live, Shared, Unwilling};
+use super::node::{Live, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
-use super::{Backoff, Meaning, Places, meaning};
+use super::{Backoff, Meaning, SubscriptionEndpoints, meaning};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
@@ -155,7 +155,7 @@ impl Connection {
     /// What keeps requests for that record from an answer, and did since then.
     pub(crate) fn trouble(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
         match self.nodes.usable(Target::Key(record), NONE) {
-            Ok(live) => live.unwilling(since).map(|Unwilling { code, message, .. }| Error::Refused {
+            Ok(live) => live.unwilling(since).map(|TransientRefusal { code, message, .. }| Error::Refused {
                 phase,
                 node: live.node.to_string(),
                 code,
@@ -173,7 +173,7 @@ impl Connection {
     }
 
     /// Where the messages are heard of the nodes that `servers` leads to.
-    pub(crate) fn places(&self, servers: &Servers) -> Places {
+    pub(crate) fn places(&self, servers: &Servers) -> SubscriptionEndpoints {
         self.nodes.places(servers, self.changes.clone())
     }
 

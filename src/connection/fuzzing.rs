@@ -73,14 +73,14 @@ pub fn cluster_slots(answer: Value) -> Option<Vec<(u16, u16, String, u16)>> {
 
 /// The host and the port of the master in an answer to `SENTINEL MASTER`.
 pub fn sentinel_master(answer: Value) -> Option<(String, u16)> {
-    finder::read(answer).map(|told| (told.host, told.port))
+    discovery::read(answer).map(|told| (told.host, told.port))
 }
 
 /// Where most of `of` sentinels say that the master is.
 pub fn vote(said: &[(String, u16)], of: usize) -> Option<(String, u16)> {
     let said: Vec<_> =
-        said.iter().map(|(host, port)| finder::Told { host: host.clone(), port: *port }).collect();
-    finder::most(&said, of).map(|told| (told.host, told.port))
+        said.iter().map(|(host, port)| discovery::Told { host: host.clone(), port: *port }).collect();
+    discovery::most(&said, of).map(|told| (told.host, told.port))
 }
 
 /// How many replicas a server has by its answer to `ROLE`, if it says that it is a master.

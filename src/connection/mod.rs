@@ -7,7 +7,7 @@
 mod address;
 mod cluster;
 mod commands;
-mod finder;
+mod discovery;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
 mod link;
@@ -34,7 +34,7 @@ use address::{Access, Address};
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
 #[cfg(measuring)]
 pub(crate) use link::packed;
-pub(crate) use places::{Place, Places};
+pub(crate) use places::{SubscriptionEndpoint, SubscriptionEndpoints};
 pub(crate) use redis::IntoConnectionInfo;
 pub(crate) use server_text::plain;
 pub(crate) use servers::Servers;

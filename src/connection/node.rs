@@ -2,7 +2,7 @@
 //!
 //! Invariant 3: the old socket is closed before a new one is opened, so that nothing more of ours enters it.
 
-use super::finder::Finder;
+use super::discovery::Discovery;
 use super::link::{self, Link};
 use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
@@ -26,7 +26,7 @@ pub(super) struct Node {
     /// As errors name it while there is no connection.
     pub name: Arc<str>,
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
-    pub finder: Arc<Finder>,
+    pub finder: Arc<Discovery>,
     status: watch::Receiver<Status>,
     /// The connection of that epoch.
     doubted: watch::Sender<u64>,
@@ -52,13 +52,13 @@ pub(super) struct Live {
     pub link: Link,
     pub replicas: Arc<Replicas>,
     /// The node's, whatever connection it has.
-    unwilling: Arc<Mutex<Option<Unwilling>>>,
+    unwilling: Arc<Mutex<Option<TransientRefusal>>>,
     end: Arc<End>,
 }
 
 /// That the server said "not now", and how.
 #[derive(Clone, Debug)]
-pub(super) struct Unwilling {
+pub(super) struct TransientRefusal {
     at: Moment,
     pub code: String,
     pub message: String,
@@ -73,12 +73,13 @@ struct End {
 
 impl Live {
     pub(super) fn refused(&self, code: &str, message: &str) {
-        let unwilling = Unwilling { at: Moment::now(), code: code.to_owned(), message: message.to_owned() };
+        let unwilling =
+            TransientRefusal { at: Moment::now(), code: code.to_owned(), message: message.to_owned() };
         *self.unwilling.lock().unwrap_or_else(PoisonError::into_inner) = Some(unwilling);
     }
 
     /// The last of it, if it was not before `since`.
-    pub(super) fn unwilling(&self, since: Moment) -> Option<Unwilling> {
+    pub(super) fn unwilling(&self, since: Moment) -> Option<TransientRefusal> {
         let last = self.unwilling.lock().unwrap_or_else(PoisonError::into_inner).clone();
         last.filter(|unwilling| unwilling.at >= since)
     }
@@ -129,7 +130,7 @@ impl Shared {
 impl Node {
     /// Connects, and starts the supervisor on the current runtime.
     pub(super) async fn connect(
-        finder: Finder,
+        finder: Discovery,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
@@ -142,7 +143,7 @@ impl Node {
     /// Starts the supervisor on the current runtime, which then connects. The server is an `heir` if it may have come in for
     /// another whose data it has.
     pub(super) fn start(
-        finder: Finder,
+        finder: Discovery,
         options: &Options,
         shared: &Shared,
         heir: bool,
@@ -173,12 +174,12 @@ impl Node {
 
 /// Keeps a node connected.
 struct Supervisor {
-    finder: Finder,
+    finder: Discovery,
     options: Options,
     status: watch::Sender<Status>,
     shared: Shared,
     doubted: watch::Sender<u64>,
-    unwilling: Arc<Mutex<Option<Unwilling>>>,
+    unwilling: Arc<Mutex<Option<TransientRefusal>>>,
     /// Who answered last, in which life of its data.
     met: Option<(Server, u64)>,
     since: Moment,
@@ -212,7 +213,7 @@ impl Drop for Up {
 }
 
 impl Supervisor {
-    fn new(finder: Finder, options: &Options, shared: &Shared) -> Self {
+    fn new(finder: Discovery, options: &Options, shared: &Shared) -> Self {
         Self {
             status: watch::Sender::new(Status::Down { reason: "not connected yet".into() }),
             finder,

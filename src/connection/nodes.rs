@@ -1,9 +1,9 @@
 //! Which node a request goes to.
 
 use super::Servers;
-use super::cluster::{Cluster, Keeper, Redirect};
+use super::cluster::{Cluster, Redirect, TopologyManager};
 use super::node::{Live, Node, Shared};
-use super::places::{Places, Senders};
+use super::places::{Senders, SubscriptionEndpoints};
 use crate::config::options::Options;
 use crate::error::Result;
 use crate::protocol::keys;
@@ -50,7 +50,7 @@ impl Nodes {
                 Ok((Self::One(node), supervisor))
             }
             Servers::Cluster(known) => {
-                let (keeper, cluster) = Keeper::connect(known.clone(), options, shared).await?;
+                let (keeper, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
                 Ok((Self::Cluster(cluster), task::spawn(keeper.run())))
             }
         }
@@ -126,13 +126,14 @@ impl Nodes {
     }
 
     /// Where the messages are heard of the nodes that `servers` leads to.
-    pub(super) fn places(&self, servers: &Servers, changes: watch::Receiver<()>) -> Places {
+    pub(super) fn places(&self, servers: &Servers, changes: watch::Receiver<()>) -> SubscriptionEndpoints {
         match self {
-            Self::One(_) => Places::of(servers.clone()),
-            Self::Cluster(cluster) if cluster.sharded => Places::Masters(cluster.clone()),
-            Self::Cluster(cluster) => {
-                Places::Anywhere(servers.clone(), Some(Senders { cluster: cluster.clone(), changes }))
-            }
+            Self::One(_) => SubscriptionEndpoints::of(servers.clone()),
+            Self::Cluster(cluster) if cluster.sharded => SubscriptionEndpoints::Masters(cluster.clone()),
+            Self::Cluster(cluster) => SubscriptionEndpoints::Anywhere(
+                servers.clone(),
+                Some(Senders { cluster: cluster.clone(), changes }),
+            ),
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 /// The places at which all messages together are heard.
-pub(crate) enum Places {
+pub(crate) enum SubscriptionEndpoints {
     #[allow(private_interfaces)]
     Anywhere(Servers, Option<Senders>),
     #[allow(private_interfaces)]
@@ -25,7 +25,7 @@ pub(super) struct Senders {
 }
 
 /// One of them.
-pub(crate) struct Place {
+pub(crate) struct SubscriptionEndpoint {
     pub name: Arc<str>,
     pub(super) at: At,
 }
@@ -44,26 +44,26 @@ pub(super) struct Shard {
     pub cluster: Cluster,
 }
 
-impl Places {
+impl SubscriptionEndpoints {
     /// Where all come from whom they are heard from.
     pub(crate) fn of(servers: Servers) -> Self {
         Self::Anywhere(servers, None)
     }
 
     /// The one that there is ever.
-    pub(crate) fn only(&self) -> Option<Place> {
+    pub(crate) fn only(&self) -> Option<SubscriptionEndpoint> {
         match self {
             Self::Anywhere(servers, _) => {
-                Some(Place { name: servers.name().into(), at: At::Anywhere(servers.clone()) })
+                Some(SubscriptionEndpoint { name: servers.name().into(), at: At::Anywhere(servers.clone()) })
             }
             Self::Masters(_) => None,
         }
     }
 
-    pub(crate) fn now(&mut self) -> Vec<Place> {
+    pub(crate) fn now(&mut self) -> Vec<SubscriptionEndpoint> {
         let Self::Masters(cluster) = self else { return self.only().into_iter().collect() };
         let layout = cluster.layout.borrow_and_update().clone();
-        let place = |node: &Node| Place {
+        let place = |node: &Node| SubscriptionEndpoint {
             name: node.name.clone(),
             at: At::Master(Shard { node: node.clone(), cluster: cluster.clone() }),
         };
@@ -91,7 +91,7 @@ impl Places {
     }
 }
 
-impl Place {
+impl SubscriptionEndpoint {
     /// Ends when what `node` says is not all that is to be heard here any more.
     pub(crate) async fn moved(&self, node: &str, options: &Options) {
         match &self.at {

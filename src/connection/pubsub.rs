@@ -6,7 +6,9 @@
 //!    messages never awaits anything else.
 
 use crate::config::options::Options;
-use crate::connection::{Backoff, Messages, Place, Places, Subscriber, Unsubscribed};
+use crate::connection::{
+    Backoff, Messages, Subscriber, SubscriptionEndpoint, SubscriptionEndpoints, Unsubscribed,
+};
 use crate::error::{Error, Phase};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +104,7 @@ impl PubSub {
     }
 
     /// Serves for ever; meant for a task of its own.
-    pub(crate) async fn serve(self, mut places: Places, options: Options) {
+    pub(crate) async fn serve(self, mut places: SubscriptionEndpoints, options: Options) {
         if let Some(place) = places.only() {
             return select! {
                 () = self.clone().serve_at(place, options) => {}
@@ -126,7 +128,7 @@ impl PubSub {
 
     /// Has everyone look again whose messages come from another server by now, or by way of it anew: what the last one did not
     /// send any more is heard nowhere.
-    async fn follow_senders(&self, mut places: Places) {
+    async fn follow_senders(&self, mut places: SubscriptionEndpoints) {
         loop {
             places.changed().await;
             for (name, entry) in self.lock().iter_mut() {
@@ -138,7 +140,7 @@ impl PubSub {
         }
     }
 
-    async fn serve_at(self, place: Place, options: Options) {
+    async fn serve_at(self, place: SubscriptionEndpoint, options: Options) {
         let mut backoff = Backoff::new(options.reconnect_min, options.reconnect_max);
         let mut reconnect = false;
         loop {

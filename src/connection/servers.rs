@@ -1,7 +1,7 @@
 //! Where a client's servers are, as its user says it.
 
 use super::address::{Trust, read, understood};
-use super::finder::{Finder, Replicated, Sentinel};
+use super::discovery::{Discovery, Replicated, Sentinel};
 use super::{Access, Address};
 use crate::config::options::Options;
 use crate::error::{Error, Result};
@@ -17,21 +17,21 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
     #[allow(private_interfaces)]
-    One(Finder),
+    One(Discovery),
     #[allow(private_interfaces)]
-    Cluster(Arc<Known>),
+    Cluster(Arc<SeedNodes>),
 }
 
 /// Nodes of a cluster.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SeedNodes {
     /// Those that its user names.
     pub seeds: Vec<Address>,
     /// Those that they named.
     found: Mutex<Vec<Address>>,
 }
 
-impl Known {
+impl SeedNodes {
     /// Those to begin with when nothing is known: the ones that were there last, then the seeds.
     pub(super) fn nodes(&self) -> Vec<Address> {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl Servers {
             let before = format!("{scheme}://{credentials}");
             let nodes = infos(&before, hosts, &format!("/{database}"), 6379).ok_or_else(bad)??;
             let nodes = addresses(nodes, Access::to_servers(options))?;
-            return Ok(Self::One(Finder::Replicated(Arc::new(Replicated { nodes }))));
+            return Ok(Self::One(Discovery::Replicated(Arc::new(Replicated { nodes }))));
         }
         Self::one(read(url)?, options)
     }
@@ -106,7 +106,7 @@ impl Servers {
     /// One that does not move.
     pub(crate) fn one(server: impl IntoConnectionInfo, options: &Options) -> Result<Self> {
         let address = Address::new(understood(server)?, Access::to_servers(options))?;
-        Ok(Self::One(Finder::At(address)))
+        Ok(Self::One(Discovery::At(address)))
     }
 
     /// Some of the nodes of a cluster.
@@ -132,7 +132,7 @@ impl Servers {
         if seeds.is_empty() {
             return Err(Error::misuse("no node of the cluster is named"));
         }
-        Ok(Self::Cluster(Arc::new(Known { seeds, found: Mutex::default() })))
+        Ok(Self::Cluster(Arc::new(SeedNodes { seeds, found: Mutex::default() })))
     }
 
     /// The master that sentinels watch over by the name of `service`, reached as `master` is but for its address.
@@ -179,7 +179,7 @@ impl Servers {
         }
         let (service, name) = (service.to_owned(), format!("{service}@{}", first.node()));
         let sentinel = Sentinel { sentinels, service, name, master, shares_credentials };
-        Ok(Self::One(Finder::Sentinel(Arc::new(sentinel))))
+        Ok(Self::One(Discovery::Sentinel(Arc::new(sentinel))))
     }
 
     /// Whether another server may take the place of one.

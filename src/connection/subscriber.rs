@@ -1,7 +1,7 @@
 //! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
 //! subscriptions and replies to commands could be taken for each other.
 
-use super::places::{At, Place, Shard};
+use super::places::{At, Shard, SubscriptionEndpoint};
 use super::sharded::{self, ShardSink, ShardStream};
 use super::{Meaning, meaning};
 use crate::config::options::Options;
@@ -46,7 +46,7 @@ pub(crate) enum Unsubscribed {
 }
 
 impl Subscriber {
-    pub(crate) async fn open(place: &Place, options: &Options) -> Result<(Self, Messages)> {
+    pub(crate) async fn open(place: &SubscriptionEndpoint, options: &Options) -> Result<(Self, Messages)> {
         let timeout = options.response_timeout;
         match &place.at {
             At::Anywhere(servers) => {

@@ -2,11 +2,11 @@
 //! driver does the rest (see `drive`).
 
 use crate::config::options::check_wait;
-use crate::engine::key_queue::{Busy, Lane, Outcome, Terms};
+use crate::engine::key_queue::{Busy, KeyQueue, Outcome, Terms};
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
 use crate::owner::OwnerId;
 use crate::runtime::clock::Moment;
@@ -44,7 +44,7 @@ impl Wait {
 /// Cancel safe: a future dropped at any point leaves its place, and a grant on its way to it is given back.
 pub(crate) async fn acquire(
     session: &Arc<Session>,
-    kind: &Arc<dyn Contend>,
+    kind: &Arc<dyn LockKind>,
     owner: OwnerId,
     terms: Terms,
     wait: Wait,
@@ -62,7 +62,7 @@ pub(crate) async fn acquire(
             let (reply, outcome) = oneshot::channel();
             let (ticket, lane, mut turn) =
                 session.submit(kind, &owner, |work| work.enqueue(kind, owner.clone(), terms, once, reply))?;
-            let mut place = Place { session, lane, ticket, outcome, left: false };
+            let mut place = WaitTicket { session, lane, ticket, outcome, left: false };
             let told = match limit {
                 None => turn.wait(&mut place.outcome).await.ok(),
                 Some(limit) => {
@@ -104,16 +104,16 @@ pub(crate) async fn acquire(
 }
 
 /// A place in the queue, left when dropped.
-struct Place<'a> {
+struct WaitTicket<'a> {
     session: &'a Arc<Session>,
-    lane: Arc<Lane>,
+    lane: Arc<KeyQueue>,
     ticket: u64,
     outcome: oneshot::Receiver<Outcome>,
     /// Taken out of the queue by whoever told the outcome.
     left: bool,
 }
 
-impl Place<'_> {
+impl WaitTicket<'_> {
     /// The time is over. Busy if another held the lock meanwhile, by what is known, or it is the others' turn; else
     /// nobody knows. `None` if an outcome is just being told.
     fn give_up<T>(&mut self, owner: &OwnerId, started: Moment, once: bool) -> Option<Result<Option<T>>> {
@@ -144,7 +144,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
         if !self.left && self.lane.work().leave(self.ticket).is_some() {
             self.lane.signal.nudge();

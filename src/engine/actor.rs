@@ -2,7 +2,7 @@
 //!
 //! [`drive`] serves a lane until it has nothing left to do: it releases and hands off (see `release`), re-enters,
 //! attempts, and waits for others (see `others`). Between two steps it holds no lock. What it knows of Redis is in
-//! [`Told`], and belongs to the lane and not to the waiter in front: a successor inherits it.
+//! [`BusyInfo`], and belongs to the lane and not to the waiter in front: a successor inherits it.
 //!
 //! Invariants:
 //! 1. A level is given out only after its request was confirmed, and for one owner at a time. (What `pipelined` gives out
@@ -14,13 +14,13 @@
 use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
-use crate::engine::contention::{Pause, Told};
-use crate::engine::future_box::AtWork;
-use crate::engine::key_queue::{Current, Lane, Outcome, Release, Work};
+use crate::engine::contention::{BusyInfo, Pause};
+use crate::engine::future_box::ActorFuture;
+use crate::engine::key_queue::{Current, KeyQueue, Outcome, Release, Work};
 use crate::engine::release::Leaving;
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason};
-use crate::kinds::kind::{Access, Contend, would_deadlock};
+use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
 use crate::runtime::clock::Moment;
 use crate::runtime::in_place;
@@ -35,9 +35,9 @@ use std::time::Duration;
 const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// Drives `lane` until there is nothing left to do.
-pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+pub(crate) fn drive(session: Arc<Session>, lane: Arc<KeyQueue>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let mut driver = Driver {
+        let mut driver = KeyActor {
             session,
             lane,
             subscription: None,
@@ -54,7 +54,7 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Futur
         loop {
             match driver.next() {
                 Step::Wait(until) => driver.wait(until).await,
-                Step::Do(action) => driver = AtWork::new(driver.act(action)).await,
+                Step::Do(action) => driver = ActorFuture::new(driver.act(action)).await,
                 Step::Again => {}
                 Step::Finish => return,
             }
@@ -62,11 +62,11 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<Lane>) -> Pin<Box<dyn Futur
     })
 }
 
-pub(crate) struct Driver {
+pub(crate) struct KeyActor {
     pub session: Arc<Session>,
-    pub lane: Arc<Lane>,
+    pub lane: Arc<KeyQueue>,
     pub subscription: Option<Subscription>,
-    pub told: Option<Told>,
+    pub told: Option<BusyInfo>,
     /// The epoch before the server last confirmed the hold that others wait behind.
     pub checked: Option<u64>,
     /// See [`Run::unheard`], for the next run.
@@ -98,16 +98,16 @@ enum Action {
     Leave(Leaving),
     Reenter(Vec<(u64, Lease)>),
     Attempt(Attempt),
-    Glance(Arc<dyn Contend>),
+    Glance(Arc<dyn LockKind>),
     /// Look whether the hold that others wait behind is there still.
     Check,
     /// Refresh the scores of the waiters in Redis' queue.
-    Keep(Arc<dyn Contend>),
+    Keep(Arc<dyn LockKind>),
     /// Let the record follow a hold that is ahead of it.
     Follow,
 }
 
-impl Driver {
+impl KeyActor {
     async fn act(mut self, action: Action) -> Self {
         match action {
             Action::Release(Release::Level(level)) => self.release(level).await,

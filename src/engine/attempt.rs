@@ -9,11 +9,11 @@
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
-use crate::engine::actor::Driver;
+use crate::engine::actor::KeyActor;
 use crate::engine::key_queue::{Busy, Current, Outcome, Run, Waiter, Work};
 use crate::engine::level::Level;
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, Ask, Contend, Waiting, would_deadlock};
+use crate::kinds::kind::{Access, Ask, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
 use crate::owner::OwnerId;
 use crate::protocol::script::{self, Acquired, Recounted};
@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 /// One attempt, for the waiter of `ticket`.
 pub(crate) struct Attempt {
     pub ticket: u64,
-    pub kind: Arc<dyn Contend>,
+    pub kind: Arc<dyn LockKind>,
     pub owner: OwnerId,
     pub lease: Lease,
     pub once: bool,
@@ -43,7 +43,7 @@ impl Attempt {
     }
 }
 
-impl Driver {
+impl KeyActor {
     /// Asks for the lock.
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
         let before = self.lane.signal.mark();
@@ -103,7 +103,7 @@ impl Driver {
     }
 
     /// What the owner holds beside it, as the record names it.
-    fn partner(&self, kind: &dyn Contend, owner: &OwnerId) -> Option<Arc<str>> {
+    fn partner(&self, kind: &dyn LockKind, owner: &OwnerId) -> Option<Arc<str>> {
         let lane = self.session.existing_lane(&kind.partner(owner)?)?;
         let work = lane.work();
         let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
@@ -111,7 +111,7 @@ impl Driver {
     }
 
     /// Whether the owner has what it holds beside it in hand.
-    fn has_partner(&self, kind: &dyn Contend, owner: &OwnerId) -> bool {
+    fn has_partner(&self, kind: &dyn LockKind, owner: &OwnerId) -> bool {
         let lane = kind.partner(owner).and_then(|key| self.session.existing_lane(&key));
         let in_hand = lane.and_then(|lane| lane.work().in_hand());
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())

@@ -7,8 +7,8 @@
 //! - Each server has tasks of its own, and none of them stays with a lane for longer than an answer is waited for. So a
 //!   server or a slot that does not answer holds up no other.
 
-use crate::engine::key_queue::Lane;
-use crate::engine::session::{Driving, Session};
+use crate::engine::key_queue::KeyQueue;
+use crate::engine::session::{ActorInHand, Session};
 use crate::runtime::sync::{Mutex, MutexGuard, time};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
@@ -25,13 +25,13 @@ pub(crate) struct Background(Mutex<HashMap<Arc<str>, Queue>>);
 
 #[derive(Default)]
 struct Queue {
-    lanes: VecDeque<Arc<Lane>>,
+    lanes: VecDeque<Arc<KeyQueue>>,
     tasks: usize,
 }
 
 impl Background {
     /// Sends the releases that wait on `lane`.
-    pub(crate) fn give_back(session: &Arc<Session>, mut lane: Arc<Lane>) {
+    pub(crate) fn give_back(session: &Arc<Session>, mut lane: Arc<KeyQueue>) {
         let server = session.connection.node_of(lane.record());
         let mut queues = session.background.lock();
         let queue = queues.entry(server.clone()).or_default();
@@ -53,7 +53,7 @@ impl Background {
     }
 
     /// The next lane for a task of that server. Without one the task ends.
-    fn next(&self, server: &str) -> Option<Arc<Lane>> {
+    fn next(&self, server: &str) -> Option<Arc<KeyQueue>> {
         let mut queues = self.lock();
         let queue = queues.get_mut(server)?;
         let next = queue.lanes.pop_front();
@@ -72,8 +72,8 @@ impl Background {
 }
 
 /// Drives a lane until nothing is left to be given back. The rest of its work gets a task of its own.
-async fn release(session: &Arc<Session>, lane: &Arc<Lane>) {
-    let Some(mut driving) = Driving::of_idle(session, lane) else { return };
+async fn release(session: &Arc<Session>, lane: &Arc<KeyQueue>) {
+    let Some(mut driving) = ActorInHand::of_idle(session, lane) else { return };
     let released = poll_fn(|cx| match Pin::new(&mut driving).poll(cx) {
         Poll::Pending if lane.work().is_releasing() => Poll::Pending,
         _ => Poll::Ready(()),

@@ -5,10 +5,10 @@
 //! do: the holder changes, or is gone, and nothing is heard.
 
 use crate::config::options::BackOff;
-use crate::engine::actor::Driver;
+use crate::engine::actor::KeyActor;
 use crate::engine::key_queue::{Busy, Current, Release, Run, Work};
 use crate::error::LossReason;
-use crate::kinds::kind::{Access, Contend};
+use crate::kinds::kind::{Access, LockKind};
 use crate::owner;
 use crate::protocol::script;
 use crate::runtime::clock::Moment;
@@ -36,7 +36,7 @@ const LISTEN_ON: Duration = Duration::from_millis(10);
 
 /// What Redis last told of a lock that others hold.
 #[derive(Clone)]
-pub(crate) struct Told {
+pub(crate) struct BusyInfo {
     /// The signal before it was asked, and since when nothing was heard.
     pub before: Mark,
     since: Moment,
@@ -54,7 +54,7 @@ pub(crate) struct Told {
     only: Option<u64>,
 }
 
-impl Told {
+impl BusyInfo {
     /// Whether it counts for the waiter of `ticket`.
     pub fn counts_for(&self, ticket: u64) -> bool {
         self.only.is_none_or(|only| only == ticket)
@@ -86,7 +86,7 @@ pub(crate) struct Turns {
     pub paid: u64,
 }
 
-impl Driver {
+impl KeyActor {
     /// Until when this client leaves the lock to others, if it does.
     pub(crate) fn away(&mut self, messages: u64, now: Moment) -> Option<Moment> {
         let pause = self.pause.as_mut()?;
@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// Takes note of a lock that is busy for `ttl` more.
-    pub(crate) fn busy(&mut self, kind: &Arc<dyn Contend>, before: Mark, ttl: Option<Duration>) {
+    pub(crate) fn busy(&mut self, kind: &Arc<dyn LockKind>, before: Mark, ttl: Option<Duration>) {
         let now = Moment::now();
         let earlier = self.told.take().filter(|told| told.before.epoch == before.epoch);
         let lease = self.session.options.lease;
@@ -132,11 +132,12 @@ impl Driver {
             work.waiters.front().filter(|_| kind.manner().access == Access::Shared).map(|first| first.ticket);
         drop(work);
         let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
-        self.told = Some(Told { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
+        self.told =
+            Some(BusyInfo { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
     }
 
     /// Looks at who holds a busy lock, for less than an attempt costs.
-    pub(crate) async fn glance(&mut self, kind: &Arc<dyn Contend>) {
+    pub(crate) async fn glance(&mut self, kind: &Arc<dyn LockKind>) {
         let Some(mut told) = self.told.take() else { return };
         let mut request = kind.holder();
         let answer = self.session.connection.call(&mut request).await;
@@ -176,7 +177,7 @@ impl Driver {
     }
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
-    pub(crate) fn keeps(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn Contend>> {
+    pub(crate) fn keeps(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn LockKind>> {
         let Some(queued) = work.waiters.iter().find(|waiter| waiter.queued) else {
             self.keep_at = None;
             return None;
@@ -192,7 +193,7 @@ impl Driver {
 
     /// Refreshes the scores of all queued waiters. Waiters behind the first of this client, or behind a hold of it, send no
     /// attempts that would do so.
-    pub(crate) async fn keep(&mut self, kind: &Arc<dyn Contend>) {
+    pub(crate) async fn keep(&mut self, kind: &Arc<dyn LockKind>) {
         let texts: Vec<_> = {
             let work = self.lane.work();
             let queued = work.waiters.iter().filter(|waiter| waiter.queued);
@@ -228,7 +229,7 @@ impl Driver {
     /// A retired text of this client that holds the record without being a hold, or stands in its queue without waiting,
     /// got there by a request that a dead connection delivered late, and nobody else would free it before its time is
     /// over. What it is the lane knows in which it would be held.
-    pub(crate) fn undo_a_ghost(&self, kind: &Arc<dyn Contend>, text: &str) {
+    pub(crate) fn undo_a_ghost(&self, kind: &Arc<dyn LockKind>, text: &str) {
         if !owner::is_retired(text, &self.session.id, self.session.era()) {
             return;
         }

@@ -2,7 +2,7 @@
 //! own. The boxes are used again, because they are too large for what an allocator keeps for a thread, and two threads
 //! that take and give such boxes wait for each other.
 
-use crate::engine::actor::Driver;
+use crate::engine::actor::KeyActor;
 use crate::runtime::sync::thread_local;
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -10,16 +10,16 @@ use std::task::{Context, Poll, ready};
 use tokio_util::sync::ReusableBoxFuture;
 
 thread_local! {
-    static BOXES: RefCell<Vec<ReusableBoxFuture<'static, Driver>>> = const { RefCell::new(Vec::new()) };
+    static BOXES: RefCell<Vec<ReusableBoxFuture<'static, KeyActor>>> = const { RefCell::new(Vec::new()) };
 }
 /// So many are kept by a thread.
 const KEPT: usize = 16;
 
 /// An action of a driver. Gives the driver back.
-pub(crate) struct AtWork(Option<ReusableBoxFuture<'static, Driver>>);
+pub(crate) struct ActorFuture(Option<ReusableBoxFuture<'static, KeyActor>>);
 
-impl AtWork {
-    pub(crate) fn new(work: impl Future<Output = Driver> + Send + 'static) -> Self {
+impl ActorFuture {
+    pub(crate) fn new(work: impl Future<Output = KeyActor> + Send + 'static) -> Self {
         let kept = BOXES.try_with(|boxes| boxes.borrow_mut().pop()).ok().flatten();
         Self(Some(match kept {
             Some(mut kept) => {
@@ -31,10 +31,10 @@ impl AtWork {
     }
 }
 
-impl Future for AtWork {
-    type Output = Driver;
+impl Future for ActorFuture {
+    type Output = KeyActor;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Driver> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<KeyActor> {
         let Some(work) = &mut self.0 else { return Poll::Pending };
         let driver = ready!(work.poll(cx));
         let done = self.0.take();

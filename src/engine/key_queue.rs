@@ -6,9 +6,9 @@
 
 use crate::config::options::Lease;
 use crate::engine::level::Level;
-use crate::engine::session::{Driving, Session};
+use crate::engine::session::{ActorInHand, Session};
 use crate::error::{Error, Result};
-use crate::kinds::kind::{Contend, LaneKey};
+use crate::kinds::kind::{LockKind, QueueKey};
 use crate::lease::hold::{Hold, Observer};
 use crate::owner::OwnerId;
 use crate::runtime::clock::Moment;
@@ -22,12 +22,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// One key of one client.
-pub(crate) struct Lane {
+pub(crate) struct KeyQueue {
     pub session: Weak<Session>,
     /// Its key in the session's table.
-    pub key: LaneKey,
+    pub key: QueueKey,
     pub signal: Arc<Signal>,
-    this: Weak<Lane>,
+    this: Weak<KeyQueue>,
     work: Mutex<Work>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Work {
     /// Somebody drives the lane.
     pub driven: bool,
     /// The driver, while it is in the hands of a caller.
-    pub place: Option<Arc<Place<Driving>>>,
+    pub place: Option<Arc<Place<ActorInHand>>>,
     /// The lane has left the session's table: use another.
     pub removed: bool,
     pub busy: Option<Busy>,
@@ -130,7 +130,7 @@ impl Run {
 /// Somebody who wants the lock.
 pub(crate) struct Waiter {
     pub ticket: u64,
-    pub kind: Arc<dyn Contend>,
+    pub kind: Arc<dyn LockKind>,
     pub owner: OwnerId,
     pub lease: Lease,
     /// Wants an answer to one attempt, whatever it is.
@@ -165,9 +165,9 @@ pub(crate) enum Outcome {
 pub(crate) enum Release {
     Level(Returned),
     /// A text that must not hold the record any more, until then.
-    Text(Arc<dyn Contend>, Arc<str>, Moment),
+    Text(Arc<dyn LockKind>, Arc<str>, Moment),
     /// A text that must not wait in Redis' queue any more.
-    Place(Arc<dyn Contend>, Arc<str>),
+    Place(Arc<dyn LockKind>, Arc<str>),
 }
 
 /// One level of a hold, on its way back.
@@ -179,8 +179,8 @@ pub(crate) struct Returned {
     pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-impl Lane {
-    pub(crate) fn new(session: Weak<Session>, key: LaneKey) -> Arc<Self> {
+impl KeyQueue {
+    pub(crate) fn new(session: Weak<Session>, key: QueueKey) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             session,
             key,
@@ -209,7 +209,7 @@ impl Work {
     /// lane may be gone, and another in its place, when the ticket comes back.
     pub(crate) fn enqueue(
         &mut self,
-        kind: &Arc<dyn Contend>,
+        kind: &Arc<dyn LockKind>,
         owner: OwnerId,
         terms: Terms,
         once: bool,
@@ -241,7 +241,7 @@ impl Work {
 
     /// Undoes the acquire that was just sent, before anything else is given back. A numbered undo has an effect only while
     /// its acquire is the last request of the client that took effect, so a release must not come in between.
-    pub(crate) fn undo(&mut self, kind: &Arc<dyn Contend>, text: Arc<str>, until: Moment) {
+    pub(crate) fn undo(&mut self, kind: &Arc<dyn LockKind>, text: Arc<str>, until: Moment) {
         self.releases.push_front(Release::Text(kind.clone(), text, until));
     }
 
@@ -371,7 +371,7 @@ pub(crate) struct Terms {
     pub pipelined: bool,
 }
 
-impl Observer for Lane {
+impl Observer for KeyQueue {
     /// The text of a lost hold is never used again, because its release is still to be sent.
     fn losing(&self) {
         if let Some(session) = self.session.upgrade() {

@@ -6,11 +6,11 @@
 //! 8. Giving back neither blocks nor panics.
 
 use crate::config::options::{ENDLESS, Lease};
-use crate::engine::key_queue::{Lane, Release, Returned};
+use crate::engine::key_queue::{KeyQueue, Release, Returned};
 use crate::engine::pipelined;
 use crate::engine::session::{Session, Turn};
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::{Access, Contend};
+use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
 use crate::owner::OwnerId;
 use crate::runtime::clock::Moment;
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 /// One level of a hold: given back when dropped.
 pub(crate) struct Level {
     pub session: Arc<Session>,
-    pub lane: Arc<Lane>,
+    pub lane: Arc<KeyQueue>,
     pub hold: Arc<Hold>,
     lease: Lease,
     pipelined: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Level {
 impl Level {
     pub(crate) fn new(
         session: &Arc<Session>,
-        lane: &Arc<Lane>,
+        lane: &Arc<KeyQueue>,
         hold: &Arc<Hold>,
         lease: Lease,
         pipelined: bool,
@@ -50,7 +50,7 @@ impl Level {
     }
 
     /// Something to be given back that was not taken here.
-    pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn Contend>) -> Result<Self> {
+    pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn LockKind>) -> Result<Self> {
         session.check_open()?;
         let owner = OwnerId::thread();
         let lane = session.lane(kind.lane(&owner));

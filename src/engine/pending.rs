@@ -6,7 +6,7 @@
 //! not polled does not know of.
 
 use crate::error::{Error, Result};
-use crate::kinds::kind::Contend;
+use crate::kinds::kind::LockKind;
 use crate::owner::OwnerId;
 use dashmap::DashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct UnderWay {
 
 impl Pending {
     /// An acquire of `kind` begins. `None` for an owner who may do several things at once.
-    pub(crate) fn begin(&self, kind: &dyn Contend, owner: &OwnerId) -> Result<Option<UnderWay>> {
+    pub(crate) fn begin(&self, kind: &dyn LockKind, owner: &OwnerId) -> Result<Option<UnderWay>> {
         if !matches!(owner, OwnerId::Task(_) | OwnerId::Thread(_)) {
             return Ok(None);
         }

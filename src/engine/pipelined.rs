@@ -21,7 +21,7 @@
 
 use crate::config::options::millis;
 use crate::connection::Limit;
-use crate::engine::actor::Driver;
+use crate::engine::actor::KeyActor;
 use crate::engine::key_queue::{Behind, Busy, Current, Outcome, Release};
 use crate::engine::level::Level;
 use crate::engine::release::successor;
@@ -94,7 +94,7 @@ pub(crate) fn pass_on(level: &Level) -> bool {
     true
 }
 
-impl Driver {
+impl KeyActor {
     /// Lets the record follow who holds now.
     pub(crate) async fn follow(&mut self) {
         let ahead = self.lane.work().current.as_mut().and_then(|current| {

@@ -12,12 +12,12 @@
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Failure, Limit};
-use crate::engine::actor::Driver;
+use crate::engine::actor::KeyActor;
 use crate::engine::contention::{Pause, Turns};
 use crate::engine::key_queue::{Current, Release, Returned, Run, Waiter, Work};
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, Contend};
+use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::{self, OwnerId};
 use crate::protocol::script::{self, HandedOver, Released, Request};
@@ -70,13 +70,13 @@ const LEAVE_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// A text that is being removed from Redis' queue.
 pub(crate) struct Leaving {
-    kind: Arc<dyn Contend>,
+    kind: Arc<dyn LockKind>,
     text: Arc<str>,
     until: Moment,
 }
 
 impl Leaving {
-    pub(crate) fn new(kind: Arc<dyn Contend>, text: Arc<str>) -> Self {
+    pub(crate) fn new(kind: Arc<dyn LockKind>, text: Arc<str>) -> Self {
         Self { kind, text, until: Moment::now() + LEAVE_FOR }
     }
 }
@@ -84,7 +84,7 @@ impl Leaving {
 /// A hold that has just begun, and the waiter whose it is: not told yet.
 type Handed = (Arc<Hold>, u64);
 
-impl Driver {
+impl KeyActor {
     /// Who had the lock before, and has been told, may be on his way back to the queue: a lock that is being handed on goes to
     /// him, and is not freed.
     async fn let_others_come(&self, hold: &Arc<Hold>) {
@@ -299,7 +299,7 @@ impl Driver {
     }
 
     /// Makes sure that `text` does not hold the record, unless it is that of a hold: who found it there cannot know.
-    pub(crate) async fn clear(&mut self, kind: &Arc<dyn Contend>, text: &Arc<str>, until: Moment) {
+    pub(crate) async fn clear(&mut self, kind: &Arc<dyn LockKind>, text: &Arc<str>, until: Moment) {
         let named = |current: &Current| {
             let behind = current.behind.as_ref().is_some_and(|behind| behind.text == *text);
             (current.hold.text == *text || behind).then(|| current.hold.clone())

@@ -9,10 +9,10 @@ use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
 use crate::engine::actor::drive;
 use crate::engine::background::Background;
-use crate::engine::key_queue::{Lane, Release, Work};
+use crate::engine::key_queue::{KeyQueue, Release, Work};
 use crate::engine::pending::Pending;
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Contend, LaneKey};
+use crate::kinds::kind::{LockKind, QueueKey};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::{OwnerId, entered};
 use crate::protocol::keys::LockKeys;
@@ -40,7 +40,7 @@ pub(crate) struct Session {
     pub watchdog: Watchdog,
     pub pending: Pending,
     pub background: Background,
-    lanes: DashMap<LaneKey, Arc<Lane>>,
+    lanes: DashMap<QueueKey, Arc<KeyQueue>>,
     era: AtomicU32,
     closed: AtomicBool,
     process: u32,
@@ -138,10 +138,10 @@ impl Session {
     /// or by a task once that is dropped. Not in a fork: the lanes' tasks are the parent's.
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
-        kind: &Arc<dyn Contend>,
+        kind: &Arc<dyn LockKind>,
         owner: &OwnerId,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, Arc<Lane>, Turn)> {
+    ) -> Result<(T, Arc<KeyQueue>, Turn)> {
         self.check_open()?;
         self.give(self.lane(kind.lane(owner)), add, false)
     }
@@ -149,7 +149,7 @@ impl Session {
     /// The same for a lane that is known; or for its successor, if it has gone.
     pub(crate) fn submit_to<T>(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        lane: &Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
     ) -> Result<(T, Turn)> {
         self.check_open()?;
@@ -157,7 +157,7 @@ impl Session {
     }
 
     /// The same for a release that nobody waits for. A lane that nobody drives is driven by the client's tasks.
-    pub(crate) fn release_later(self: &Arc<Self>, lane: &Arc<Lane>, release: Release) -> Result<()> {
+    pub(crate) fn release_later(self: &Arc<Self>, lane: &Arc<KeyQueue>, release: Release) -> Result<()> {
         self.check_open()?;
         self.give(lane.clone(), |work| work.releases.push_back(release), true).map(drop)
     }
@@ -174,10 +174,10 @@ impl Session {
 
     fn give<T>(
         self: &Arc<Self>,
-        mut lane: Arc<Lane>,
+        mut lane: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
         in_background: bool,
-    ) -> Result<(T, Arc<Lane>, Turn)> {
+    ) -> Result<(T, Arc<KeyQueue>, Turn)> {
         let (added, turn) = loop {
             let mut work = lane.work();
             if !work.removed {
@@ -188,7 +188,7 @@ impl Session {
                     break (added, Turn::new(None));
                 }
                 if !std::mem::replace(&mut work.driven, true) {
-                    let place = Place::new(Driving::new(self, &lane));
+                    let place = Place::new(ActorInHand::new(self, &lane));
                     work.place = Some(place.clone());
                     break (added, Turn::new(Some(place)));
                 }
@@ -214,17 +214,17 @@ impl Session {
         Ok((added, lane, turn))
     }
 
-    pub(crate) fn lane(self: &Arc<Self>, key: LaneKey) -> Arc<Lane> {
-        self.lanes.entry(key.clone()).or_insert_with(|| Lane::new(Arc::downgrade(self), key)).clone()
+    pub(crate) fn lane(self: &Arc<Self>, key: QueueKey) -> Arc<KeyQueue> {
+        self.lanes.entry(key.clone()).or_insert_with(|| KeyQueue::new(Arc::downgrade(self), key)).clone()
     }
 
     /// The lane of that key, if there is something to do or held on it.
-    pub(crate) fn existing_lane(&self, key: &LaneKey) -> Option<Arc<Lane>> {
+    pub(crate) fn existing_lane(&self, key: &QueueKey) -> Option<Arc<KeyQueue>> {
         self.lanes.get(key).map(|lane| lane.clone())
     }
 
     /// Takes a lane that has nothing left to do out of the table. Its `removed` is set, and its lock not held.
-    pub(crate) fn remove(&self, lane: &Arc<Lane>) {
+    pub(crate) fn remove(&self, lane: &Arc<KeyQueue>) {
         self.lanes.remove_if(&lane.key, |_, listed| Arc::ptr_eq(listed, lane));
     }
 
@@ -326,7 +326,7 @@ impl fmt::Debug for Session {
 }
 
 /// Tells those who want something of a lane of a closed session that nothing comes of it.
-fn empty(lane: &Arc<Lane>) {
+fn empty(lane: &Arc<KeyQueue>) {
     let (waiters, releases, hold) = {
         let mut work = lane.work();
         let hold = work.current.as_ref().map(|current| current.hold.clone());
@@ -352,22 +352,22 @@ impl Drop for CloseOnDrop {
 }
 
 /// What a caller drives of what it gave to a lane.
-pub(crate) type Turn = in_place::Turn<Driving>;
+pub(crate) type Turn = in_place::Turn<ActorInHand>;
 
 /// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
-pub(crate) struct Driving {
-    lane: Arc<Lane>,
+pub(crate) struct ActorInHand {
+    lane: Arc<KeyQueue>,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
     done: bool,
 }
 
-impl Driving {
-    fn new(session: &Arc<Session>, lane: &Arc<Lane>) -> Self {
+impl ActorInHand {
+    fn new(session: &Arc<Session>, lane: &Arc<KeyQueue>) -> Self {
         Self { lane: lane.clone(), driver: drive(session.clone(), lane.clone()), done: false }
     }
 
     /// Of a lane that has something to give back and is driven by nobody.
-    pub(crate) fn of_idle(session: &Arc<Session>, lane: &Arc<Lane>) -> Option<Self> {
+    pub(crate) fn of_idle(session: &Arc<Session>, lane: &Arc<KeyQueue>) -> Option<Self> {
         let mut work = lane.work();
         let idle = !work.driven && !work.removed && !work.releases.is_empty();
         idle.then(|| {
@@ -384,7 +384,7 @@ impl Driving {
     }
 }
 
-impl Spawn for Driving {
+impl Spawn for ActorInHand {
     /// On the client's runtime. Were the session gone, there would be nothing to drive.
     fn spawn(self) {
         if let Some(session) = self.lane.session.upgrade() {
@@ -393,7 +393,7 @@ impl Spawn for Driving {
     }
 }
 
-impl Future for Driving {
+impl Future for ActorInHand {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -402,7 +402,7 @@ impl Future for Driving {
     }
 }
 
-impl Drop for Driving {
+impl Drop for ActorInHand {
     fn drop(&mut self) {
         if !self.done {
             self.lane.work().driven = false;

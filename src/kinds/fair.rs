@@ -5,26 +5,26 @@
 //! clocks, here it is the server's; and who waits here and is heard of counts anew.
 
 use crate::config::options::millis;
-use crate::kinds::kind::{Ask, Contend, Manner, Waiting};
+use crate::kinds::kind::{Ask, KindTraits, LockKind, Waiting};
 use crate::protocol::keys::{LockKeys, QueueKeys};
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Redis says whose turn it is, so nothing is handed on.
-static FAIR: Manner = Manner {
+static FAIR: KindTraits = KindTraits {
     name: "fair lock",
     queued: true,
     handed_on: false,
     pipelined: false,
     glances: false,
-    ..Manner::REENTRANT
+    ..KindTraits::REENTRANT
 };
-static NON_REENTRANT: Manner = Manner { name: "non-reentrant fair lock", reentrant: false, ..FAIR };
+static NON_REENTRANT: KindTraits = KindTraits { name: "non-reentrant fair lock", reentrant: false, ..FAIR };
 
 /// The kind.
 pub(crate) struct Fair {
-    manner: &'static Manner,
+    manner: &'static KindTraits,
     keys: QueueKeys,
     allowance_ms: u64,
 }
@@ -40,8 +40,8 @@ impl Fair {
     }
 }
 
-impl Contend for Fair {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Fair {
+    fn manner(&self) -> &'static KindTraits {
         self.manner
     }
 

@@ -4,14 +4,15 @@
 //! which whoever compares numbers cannot tell from a hold that somebody had in between.
 
 use crate::config::options::millis;
-use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::kinds::kind::{Ask, KindTraits, LockKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A hold's number comes with its confirmation.
-static FENCED: Manner = Manner { name: "fenced lock", fenced: true, pipelined: false, ..Manner::REENTRANT };
+static FENCED: KindTraits =
+    KindTraits { name: "fenced lock", fenced: true, pipelined: false, ..KindTraits::REENTRANT };
 
 /// The kind.
 pub(crate) struct Fenced {
@@ -26,8 +27,8 @@ impl Fenced {
     }
 }
 
-impl Contend for Fenced {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Fenced {
+    fn manner(&self) -> &'static KindTraits {
         &FENCED
     }
 

@@ -5,20 +5,20 @@
 //! by the server's clock, where Redisson goes by its clients'.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, Ask, Contend, LaneKey, Manner};
+use crate::kinds::kind::{Access, Ask, KindTraits, LockKind, QueueKey};
 use crate::owner::OwnerId;
 use crate::protocol::keys::GroupKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::sync::Arc;
 
-static GROUP: Manner = Manner {
+static GROUP: KindTraits = KindTraits {
     name: "group lock",
     access: Access::Shared,
     handed_on: false,
     pipelined: false,
     glances: false,
     renewal: Renewal::Group,
-    ..Manner::REENTRANT
+    ..KindTraits::REENTRANT
 };
 
 /// The kind. The text of a hold is the values, the owner, and the number of the request that took them, in lines.
@@ -30,8 +30,8 @@ impl Group {
     }
 }
 
-impl Contend for Group {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Group {
+    fn manner(&self) -> &'static KindTraits {
         &GROUP
     }
 
@@ -44,8 +44,8 @@ impl Contend for Group {
     }
 
     /// The values that one owner waits for are nothing to another.
-    fn lane(&self, owner: &OwnerId) -> LaneKey {
-        LaneKey::group(&self.0.record, &owner.text("", 0))
+    fn lane(&self, owner: &OwnerId) -> QueueKey {
+        QueueKey::group(&self.0.record, &owner.text("", 0))
     }
 
     fn text(&self, owner: Arc<str>) -> Arc<str> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Names a lane within a client. The parts are compared one by one: a name may contain any character, so a text joined
 /// of them may equal the name of another record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum LaneKey {
+pub(crate) enum QueueKey {
     /// All that changes the record of this key.
     Record(Arc<str>),
     /// What one owner does to a record as a reader.
@@ -28,7 +28,7 @@ pub(crate) struct OwnersPart {
     pub owner: Box<str>,
 }
 
-impl LaneKey {
+impl QueueKey {
     pub(crate) fn reader(record: &Arc<str>, text: &str) -> Self {
         Self::Reader(OwnersPart::new(record, text))
     }
@@ -54,24 +54,24 @@ impl OwnersPart {
 }
 
 /// One kind of lock, with its names.
-pub(crate) trait Contend: Send + Sync + 'static {
-    fn manner(&self) -> &'static Manner;
+pub(crate) trait LockKind: Send + Sync + 'static {
+    fn manner(&self) -> &'static KindTraits;
     /// The key of the record.
     fn record(&self) -> &Arc<str>;
     /// What `owner` does goes through this lane, one request after the other: by default, all that changes one record.
-    fn lane(&self, _owner: &OwnerId) -> LaneKey {
-        LaneKey::Record(self.record().clone())
+    fn lane(&self, _owner: &OwnerId) -> QueueKey {
+        QueueKey::Record(self.record().clone())
     }
     /// The part of the record that it takes, of a kind that does not take the whole.
     fn part(&self) -> Option<Arc<str>> {
         None
     }
     /// The lane of the owner whom a text found in the record names.
-    fn lane_of(&self, _text: &str) -> LaneKey {
-        LaneKey::Record(self.record().clone())
+    fn lane_of(&self, _text: &str) -> QueueKey {
+        QueueKey::Record(self.record().clone())
     }
     /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
-    fn partner(&self, _owner: &OwnerId) -> Option<LaneKey> {
+    fn partner(&self, _owner: &OwnerId) -> Option<QueueKey> {
         None
     }
     /// How the record names an owner whose text is `text`.
@@ -159,15 +159,15 @@ pub(crate) trait Contend: Send + Sync + 'static {
     }
 }
 
-impl fmt::Debug for dyn Contend {
+impl fmt::Debug for dyn LockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {:?}", self.manner().name, self.record())
     }
 }
 
-impl dyn Contend {
+impl dyn LockKind {
     /// Whether a hold of this one may be handed on to a waiter of `other`, who is at the same lane.
-    pub(crate) fn passes_to(&self, other: &dyn Contend) -> bool {
+    pub(crate) fn passes_to(&self, other: &dyn LockKind) -> bool {
         self.manner().passes_to(other.manner())
     }
 }
@@ -178,7 +178,7 @@ pub(crate) struct Ask<'a> {
     pub text: &'a Arc<str>,
     pub lease_ms: u64,
     pub waiting: Waiting,
-    /// The owner's text at its [`Contend::partner`], if it holds that.
+    /// The owner's text at its [`LockKind::partner`], if it holds that.
     pub partner: Option<Arc<str>>,
 }
 
@@ -195,7 +195,7 @@ pub(crate) enum Waiting {
 
 /// How a kind behaves.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Manner {
+pub(crate) struct KindTraits {
     /// As its users call it.
     pub name: &'static str,
     /// An owner who holds it may take it again.
@@ -235,7 +235,7 @@ pub(crate) enum Access {
     Gate,
 }
 
-impl Manner {
+impl KindTraits {
     /// Redisson's reentrant lock, from which the others differ.
     pub(crate) const REENTRANT: Self = Self {
         name: "reentrant lock",
@@ -259,7 +259,7 @@ impl Manner {
 }
 
 /// What an owner is told who would have to wait for himself.
-pub(crate) fn would_deadlock(kind: &dyn Contend) -> Error {
+pub(crate) fn would_deadlock(kind: &dyn LockKind) -> Error {
     Error::WouldDeadlock { name: kind.record().to_string(), kind: kind.manner().name }
 }
 
@@ -269,11 +269,11 @@ mod tests {
 
     #[test]
     fn a_hold_passes_to_equal_manners_at_any_address() {
-        static COPY: Manner = Manner::REENTRANT;
-        static OTHER: Manner = Manner { name: "other", ..Manner::REENTRANT };
-        static KEPT: Manner = Manner { handed_on: false, ..Manner::REENTRANT };
-        assert!(Manner::REENTRANT.passes_to(&COPY));
-        assert!(!Manner::REENTRANT.passes_to(&OTHER));
+        static COPY: KindTraits = KindTraits::REENTRANT;
+        static OTHER: KindTraits = KindTraits { name: "other", ..KindTraits::REENTRANT };
+        static KEPT: KindTraits = KindTraits { handed_on: false, ..KindTraits::REENTRANT };
+        assert!(KindTraits::REENTRANT.passes_to(&COPY));
+        assert!(!KindTraits::REENTRANT.passes_to(&OTHER));
         assert!(!KEPT.passes_to(&KEPT));
     }
 }

@@ -8,15 +8,16 @@
 //! record's life to its own lease, so that fixed leases are kept up, too.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Ask, Contend, LaneKey, Manner};
+use crate::kinds::kind::{Ask, KindTraits, LockKind, QueueKey};
 use crate::owner::{OwnerId, WRITER};
 use crate::protocol::keys::{LockKeys, ReadWriteKeys};
 use crate::protocol::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
-static WRITE: Manner = Manner { name: "write lock", handed_on: false, pipelined: false, ..Manner::REENTRANT };
-static READ: Manner =
-    Manner { name: "read lock", counts: false, renewal: Renewal::Read, kept_up: true, ..WRITE };
+static WRITE: KindTraits =
+    KindTraits { name: "write lock", handed_on: false, pipelined: false, ..KindTraits::REENTRANT };
+static READ: KindTraits =
+    KindTraits { name: "read lock", counts: false, renewal: Renewal::Read, kept_up: true, ..WRITE };
 
 /// The side that excludes everyone else.
 pub(crate) struct Write(ReadWriteKeys);
@@ -36,8 +37,8 @@ impl Read {
     }
 }
 
-impl Contend for Write {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Write {
+    fn manner(&self) -> &'static KindTraits {
         &WRITE
     }
 
@@ -45,11 +46,11 @@ impl Contend for Write {
         &self.0.record
     }
 
-    fn lane_of(&self, text: &str) -> LaneKey {
+    fn lane_of(&self, text: &str) -> QueueKey {
         lane_of(&self.0, text)
     }
 
-    fn partner(&self, owner: &OwnerId) -> Option<LaneKey> {
+    fn partner(&self, owner: &OwnerId) -> Option<QueueKey> {
         Some(readers_lane(&self.0, &owner.text("", 0)))
     }
 
@@ -111,8 +112,8 @@ impl Contend for Write {
     }
 }
 
-impl Contend for Read {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Read {
+    fn manner(&self) -> &'static KindTraits {
         &READ
     }
 
@@ -120,16 +121,16 @@ impl Contend for Read {
         &self.0.record
     }
 
-    fn lane(&self, owner: &OwnerId) -> LaneKey {
+    fn lane(&self, owner: &OwnerId) -> QueueKey {
         readers_lane(&self.0, &owner.text("", 0))
     }
 
-    fn lane_of(&self, text: &str) -> LaneKey {
+    fn lane_of(&self, text: &str) -> QueueKey {
         lane_of(&self.0, text)
     }
 
-    fn partner(&self, _: &OwnerId) -> Option<LaneKey> {
-        Some(LaneKey::Record(self.0.record.clone()))
+    fn partner(&self, _: &OwnerId) -> Option<QueueKey> {
+        Some(QueueKey::Record(self.0.record.clone()))
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
@@ -209,13 +210,13 @@ fn writing(text: &str) -> Arc<str> {
     format!("{text}{WRITER}").into()
 }
 
-fn lane_of(keys: &ReadWriteKeys, text: &str) -> LaneKey {
+fn lane_of(keys: &ReadWriteKeys, text: &str) -> QueueKey {
     if text.ends_with(WRITER) {
-        return LaneKey::Record(keys.record.clone());
+        return QueueKey::Record(keys.record.clone());
     }
     readers_lane(keys, text)
 }
 
-fn readers_lane(keys: &ReadWriteKeys, text: &str) -> LaneKey {
-    LaneKey::reader(&keys.record, text)
+fn readers_lane(keys: &ReadWriteKeys, text: &str) -> QueueKey {
+    QueueKey::reader(&keys.record, text)
 }

@@ -1,16 +1,17 @@
 //! Redisson's reentrant lock, and its non-reentrant one, which has the same record.
 
-use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::kinds::kind::{Ask, KindTraits, LockKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
 use crate::runtime::sync::{Mutex, MutexGuard};
 use std::sync::{Arc, PoisonError};
 
-static NON_REENTRANT: Manner = Manner { name: "non-reentrant lock", reentrant: false, ..Manner::REENTRANT };
+static NON_REENTRANT: KindTraits =
+    KindTraits { name: "non-reentrant lock", reentrant: false, ..KindTraits::REENTRANT };
 
 /// The kind. The lane of its key asks one thing after another, so what it keeps is not contended for.
 pub(crate) struct Reentrant {
-    manner: &'static Manner,
+    manner: &'static KindTraits,
     keys: LockKeys,
     last: Mutex<Last>,
 }
@@ -34,7 +35,7 @@ struct Often {
 
 impl Reentrant {
     pub(crate) fn new(keys: LockKeys) -> Self {
-        Self { manner: &Manner::REENTRANT, keys, last: Mutex::default() }
+        Self { manner: &KindTraits::REENTRANT, keys, last: Mutex::default() }
     }
 
     /// The same record, which its owner can't take twice.
@@ -47,8 +48,8 @@ impl Reentrant {
     }
 }
 
-impl Contend for Reentrant {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Reentrant {
+    fn manner(&self) -> &'static KindTraits {
         self.manner
     }
 

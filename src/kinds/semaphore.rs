@@ -2,23 +2,24 @@
 //! latch.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, Ask, Contend, Manner};
+use crate::kinds::kind::{Access, Ask, KindTraits, LockKind};
 use crate::protocol::keys::PermitKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
 
-static PERMITS: Manner = Manner {
+static PERMITS: KindTraits = KindTraits {
     name: "semaphore",
     access: Access::Shared,
     owned: false,
     handed_on: false,
     pipelined: false,
-    ..Manner::REENTRANT
+    ..KindTraits::REENTRANT
 };
 /// Busy answers tell when the next lease ends.
-static LEASED: Manner = Manner { name: "expirable-permit semaphore", renewal: Renewal::Permit, ..PERMITS };
-static LATCH: Manner = Manner { name: "count-down latch", access: Access::Gate, ..PERMITS };
+static LEASED: KindTraits =
+    KindTraits { name: "expirable-permit semaphore", renewal: Renewal::Permit, ..PERMITS };
+static LATCH: KindTraits = KindTraits { name: "count-down latch", access: Access::Gate, ..PERMITS };
 
 /// So many permits of a semaphore, without an owner. The text of a hold is the number of the request that took them.
 pub(crate) struct Permits {
@@ -26,8 +27,8 @@ pub(crate) struct Permits {
     pub permits: u32,
 }
 
-impl Contend for Permits {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Permits {
+    fn manner(&self) -> &'static KindTraits {
         &PERMITS
     }
 
@@ -73,8 +74,8 @@ pub(crate) struct Leased {
 /// Of an id.
 pub(crate) const ID: usize = 16;
 
-impl Contend for Leased {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Leased {
+    fn manner(&self) -> &'static KindTraits {
         &LEASED
     }
 
@@ -116,8 +117,8 @@ impl Contend for Leased {
 /// The latch: what is acquired is to go through, what is released is one count.
 pub(crate) struct Latch(pub Arc<PermitKeys>);
 
-impl Contend for Latch {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Latch {
+    fn manner(&self) -> &'static KindTraits {
         &LATCH
     }
 

@@ -1,12 +1,12 @@
 //! Redisson's spin lock: the reentrant lock's record, without messages. Who waits looks again and again.
 
 use crate::config::options::BackOff;
-use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::kinds::kind::{Ask, KindTraits, LockKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 
-static SPIN: Manner = Manner { name: "spin lock", pipelined: false, ..Manner::REENTRANT };
+static SPIN: KindTraits = KindTraits { name: "spin lock", pipelined: false, ..KindTraits::REENTRANT };
 
 /// The kind.
 pub(crate) struct Spin {
@@ -21,8 +21,8 @@ impl Spin {
     }
 }
 
-impl Contend for Spin {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Spin {
+    fn manner(&self) -> &'static KindTraits {
         &SPIN
     }
 

@@ -5,20 +5,20 @@
 
 use crate::config::options::BackOff;
 use crate::error::Holder;
-use crate::kinds::kind::{Ask, Contend, Manner};
+use crate::kinds::kind::{Ask, KindTraits, LockKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-static VALUE: Manner = Manner {
+static VALUE: KindTraits = KindTraits {
     name: "value lock",
     reentrant: false,
     handed_on: false,
     pipelined: false,
     renewal: Renewal::Value,
-    ..Manner::REENTRANT
+    ..KindTraits::REENTRANT
 };
 /// The others look that often, too: redis-py's lock each 100 ms.
 const BACK_OFF: BackOff = BackOff::between(Duration::from_millis(10), Duration::from_millis(80));
@@ -32,8 +32,8 @@ impl Value {
     }
 }
 
-impl Contend for Value {
-    fn manner(&self) -> &'static Manner {
+impl LockKind for Value {
+    fn manner(&self) -> &'static KindTraits {
         &VALUE
     }
 

@@ -7,8 +7,8 @@
 //! 2. A hold goes Held <-> Suspect -> Lost or Released, and never comes back from those two.
 
 use crate::error::LossReason;
-use crate::kinds::kind::Contend;
-use crate::lease::schedule::{Place, Scheduled};
+use crate::kinds::kind::LockKind;
+use crate::lease::schedule::{Scheduled, TimerSlot};
 use crate::owner::OwnerId;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{Mutex, MutexGuard, watch};
@@ -52,7 +52,7 @@ pub(crate) trait Observer: Send + Sync {
 pub(crate) struct Hold {
     /// Of the process: no two holds share it.
     pub generation: u64,
-    pub kind: Arc<dyn Contend>,
+    pub kind: Arc<dyn LockKind>,
     pub owner: OwnerId,
     /// The owner as the record has it.
     pub text: Arc<str>,
@@ -61,7 +61,7 @@ pub(crate) struct Hold {
     /// Its number among all holds of the lock, where those are fenced.
     pub token: Option<u64>,
     /// Where the watchdog has it.
-    place: Place,
+    place: TimerSlot,
     status: Mutex<Status>,
     /// Made only for those who want to follow the state.
     followers: OnceLock<watch::Sender<HoldState>>,
@@ -70,7 +70,7 @@ pub(crate) struct Hold {
 
 /// A hold that was just confirmed.
 pub(crate) struct Begun {
-    pub kind: Arc<dyn Contend>,
+    pub kind: Arc<dyn LockKind>,
     pub owner: OwnerId,
     pub text: Arc<str>,
     pub life: u64,
@@ -135,7 +135,7 @@ impl Hold {
             text,
             lease,
             token,
-            place: Place::default(),
+            place: TimerSlot::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
                 deadline: sent + lease,
@@ -376,7 +376,7 @@ impl Hold {
 }
 
 impl Scheduled for Hold {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &TimerSlot {
         &self.place
     }
 }

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// What can be put into a schedule, one at a time, and knows where it is there.
 pub(crate) trait Scheduled {
-    fn place(&self) -> &Place;
+    fn place(&self) -> &TimerSlot;
 }
 
 /// Where something is in its schedule. Written and read under that one's lock only.
 #[derive(Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct TimerSlot {
     /// 0 where it is in none.
     due: AtomicU64,
     at: AtomicUsize,
 }
 
-impl Place {
+impl TimerSlot {
     fn set(&self, due: Option<Moment>, at: usize) {
         self.due.store(due.map_or(0, Moment::nanos), Ordering::Relaxed);
         self.at.store(at, Ordering::Relaxed);
@@ -90,10 +90,10 @@ mod tests {
     use std::time::Duration;
 
     #[derive(Debug, Default)]
-    struct Thing(Place);
+    struct Thing(TimerSlot);
 
     impl Scheduled for Thing {
-        fn place(&self) -> &Place {
+        fn place(&self) -> &TimerSlot {
             &self.0
         }
     }

@@ -12,7 +12,7 @@ use crate::connection::Servers;
 use crate::engine::session::Session;
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::Reentrant;
-use crate::kinds::kind::LaneKey;
+use crate::kinds::kind::QueueKey;
 use crate::lease::hold::HoldState;
 use crate::owner::Owner;
 use std::pin::pin;
@@ -107,7 +107,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
     time::sleep(Duration::from_millis(50)).await;
     assert_eq!((server().records(), server().subscriptions()), (0, 0), "something stays at the server");
     assert!(
-        sessions.iter().all(|session| session.existing_lane(&LaneKey::Record("lock".into())).is_none()),
+        sessions.iter().all(|session| session.existing_lane(&QueueKey::Record("lock".into())).is_none()),
         "a lane stays"
     );
     assert!(!server().found_by_looking(), "a message came to nothing");

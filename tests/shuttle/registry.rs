@@ -5,7 +5,7 @@ use super::server::server;
 use super::sync::{atomic, below, task, time};
 use crate::config::options::Options;
 use crate::connection::pubsub::{PubSub, Subscription};
-use crate::connection::{Places, Servers};
+use crate::connection::{Servers, SubscriptionEndpoints};
 use crate::runtime::wakeup::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ fn who_is_confirmed_hears_every_message() {
     run("who_is_confirmed_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
         let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
-        let serving = task::spawn(pubsub.clone().serve(Places::of(servers), Options::default()));
+        let serving =
+            task::spawn(pubsub.clone().serve(SubscriptionEndpoints::of(servers), Options::default()));
         let channel: Arc<str> = "channel".into();
         let (cutting, cut) = (below(3) == 0, Arc::new(atomic::AtomicU64::new(0)));
         let listeners: Vec<_> = (0..3)
@@ -58,7 +59,8 @@ fn who_changes_the_channel_is_confirmed() {
     run("who_changes_the_channel_is_confirmed", 200, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
         let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
-        let serving = task::spawn(pubsub.clone().serve(Places::of(servers), Options::default()));
+        let serving =
+            task::spawn(pubsub.clone().serve(SubscriptionEndpoints::of(servers), Options::default()));
         let channels: [Arc<str>; 2] = ["shared".into(), "own".into()];
         let somebody = pubsub.subscribe(&channels[0], &Arc::default());
         let signal = Arc::new(Signal::default());

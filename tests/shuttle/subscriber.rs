@@ -1,6 +1,6 @@
 //! In the place of `src/connection/subscriber.rs`: subscriptions at the server of these tests.
 
-use super::Place;
+use super::SubscriptionEndpoint;
 use crate::config::options::Options;
 use crate::error::Result;
 use crate::shuttled::server::{self, Link};
@@ -28,7 +28,7 @@ pub(crate) enum Unsubscribed {
 }
 
 impl Subscriber {
-    pub(crate) async fn open(_place: &Place, _options: &Options) -> Result<(Self, Messages)> {
+    pub(crate) async fn open(_place: &SubscriptionEndpoint, _options: &Options) -> Result<(Self, Messages)> {
         let (link, messages) = server::listen().await;
         Ok((Self { node: "server".into(), link: Arc::new(link) }, Messages(messages)))
     }

@@ -20,7 +20,7 @@ const LATEST: Duration = Duration::from_secs(1);
 
 /// How one master is found. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) enum Finder {
+pub(super) enum Discovery {
     At(Address),
     Sentinel(Arc<Sentinel>),
     Replicated(Arc<Replicated>),
@@ -47,12 +47,12 @@ pub(super) struct Replicated {
 
 /// The master as a sentinel knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct MasterInfo {
     pub host: String,
     pub port: u16,
 }
 
-impl Finder {
+impl Discovery {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::At(address) => address.node(),
@@ -114,7 +114,7 @@ impl Sentinel {
         let named = self.sentinels.len();
         let said = all(asked, until, named / 2 + 1, |said| most(said, named).is_some()).await?;
         match most(&said, said.len()) {
-            Some(Told { host, port }) => Ok(self.master.at(host, port)),
+            Some(MasterInfo { host, port }) => Ok(self.master.at(host, port)),
             None => {
                 let places: Vec<_> = said.iter().map(|told| format!("{}:{}", told.host, told.port)).collect();
                 let reason = format!("the sentinels do not agree on the master: {}", places.join(", "));
@@ -174,7 +174,7 @@ async fn ask(
     service: String,
     until: Moment,
     options: Options,
-) -> Result<Told> {
+) -> Result<MasterInfo> {
     match (ask_once(&sentinel, &service, until, &options).await, known) {
         (Err(error), Some(known)) if error.code() == Some("NOAUTH") => {
             ask_once(&known, &service, until, &options).await
@@ -183,7 +183,7 @@ async fn ask(
     }
 }
 
-async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Options) -> Result<Told> {
+async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Options) -> Result<MasterInfo> {
     let (mut connection, driver) = sentinel.open(until, options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let asking = async {
@@ -214,8 +214,8 @@ async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Op
 }
 
 /// The master that more than half of `of` sentinels name.
-pub(super) fn most(said: &[Told], of: usize) -> Option<Told> {
-    let voices = |told: &Told| said.iter().filter(|other| *other == told).count();
+pub(super) fn most(said: &[MasterInfo], of: usize) -> Option<MasterInfo> {
+    let voices = |told: &MasterInfo| said.iter().filter(|other| *other == told).count();
     said.iter().find(|told| voices(told) * 2 > of).cloned()
 }
 
@@ -249,9 +249,9 @@ fn unknown(node: &str, reason: String) -> Error {
 }
 
 /// Names and values in turn.
-pub(super) fn read(value: Value) -> Option<Told> {
+pub(super) fn read(value: Value) -> Option<MasterInfo> {
     let fields: HashMap<String, String> = redis::from_redis_value(value).ok()?;
-    Some(Told {
+    Some(MasterInfo {
         host: fields.get("ip").and_then(|host| server_text::host(host)).filter(|host| !host.is_empty())?,
         port: fields.get("port")?.parse().ok()?,
     })
