@@ -218,7 +218,7 @@ fn figure(text: &str) -> Option<String> {
             && word.chars().all(|c| c.is_ascii_digit() || ",.".contains(c))
     };
     let of = |pair: &&[&str]| {
-        let unit = pair[1].trim_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        let unit = pair[1].trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
         is_number(pair[0]) && UNITS.contains(&unit)
     };
     let percent = |word: &&&str| {
@@ -267,6 +267,16 @@ mod tests {
         let page = replace(&page, "faults", &made()).unwrap();
         let page = replace(&page, "sentinel", &(made() + times)).unwrap();
         replace(&page, "cluster", &(made() + times)).unwrap()
+    }
+
+    #[test]
+    fn the_figures_of_the_page_are_of_commits_that_exist() {
+        let text = fs::read_to_string(root().join(PAGE)).unwrap();
+        let commits = check(&text).unwrap();
+        let shallow = git(&root(), &["rev-parse", "--is-shallow-repository"]).unwrap();
+        for commit in commits.iter().filter(|_| shallow.trim() == "false") {
+            git(&root(), &["cat-file", "-e", &format!("{commit}^{{commit}}")]).unwrap();
+        }
     }
 
     #[test]
