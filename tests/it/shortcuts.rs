@@ -2,7 +2,7 @@
 //! scripts leave, and where it is not permitted the scripts do all of it.
 
 #[path = "../../src/dump.rs"]
-mod dump;
+pub mod dump;
 
 use crate::support::product::{Behind, GARNET, Imitation, KVROCKS, Product, Restored, Rule};
 use crate::support::{CANARY, Server, eventually};
