@@ -5,6 +5,7 @@
 
 use super::discovery::Discovery;
 use super::node::{Node, Shared};
+use super::redirects::{NAMELESS, Redirect, Redirects};
 use super::servers::SeedNodes;
 use super::{Address, connect_error, replicas, server_text, told};
 use crate::config::options::Options;
@@ -12,13 +13,13 @@ use crate::error::{Error, Phase, Result};
 use crate::protocol::keys::SLOTS;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task::JoinHandle;
-use crate::runtime::sync::{Mutex, select, time};
+use crate::runtime::sync::{select, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -31,8 +32,6 @@ const GAP: Duration = Duration::from_millis(50);
 /// While something is broken, the part of the time since it broke that passes between two questions, and the longest.
 const PART: u32 = 16;
 const LONGEST: Duration = Duration::from_secs(1);
-/// What stands for a host in the place of a name that a node has not got.
-const NAMELESS: &str = "?";
 /// More masters than any cluster has: Redis is made for 1000 nodes.
 const MASTERS: usize = 1000;
 /// For how long a node without slots is kept that is being given its first.
@@ -44,56 +43,6 @@ pub(super) struct Layout {
     /// For each slot its master.
     slots: Vec<Option<Node>>,
     masters: HashMap<Arc<str>, Node>,
-}
-
-/// What requests met that the layout does not say.
-#[derive(Debug, Default)]
-pub(super) struct Redirects {
-    met: Mutex<Vec<Redirect>>,
-    notify: Notify,
-}
-
-/// A slot is, or is about to be, at that node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Redirect {
-    pub slot: u16,
-    pub host: String,
-    pub port: u16,
-    /// Only what is asked for there expressly.
-    pub ask: bool,
-}
-
-impl Redirect {
-    /// `host` is where it was met.
-    pub(super) fn met_at(self, host: &str) -> Self {
-        match self.host.is_empty() {
-            // A node does not know by what name we reach the others.
-            true => Self { host: host.to_owned(), ..self },
-            false => self,
-        }
-    }
-
-    pub(super) fn is_to_somebody(&self) -> bool {
-        self.host != NAMELESS
-    }
-}
-
-impl Redirects {
-    /// The layout is out of date.
-    pub(super) fn doubt(&self) {
-        self.notify.notify_one();
-    }
-
-    pub(super) fn meet(&self, redirect: Redirect) {
-        if redirect.is_to_somebody() {
-            self.met.lock().unwrap_or_else(PoisonError::into_inner).push(redirect);
-        }
-        self.notify.notify_one();
-    }
-
-    fn take(&self) -> Vec<Redirect> {
-        std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner))
-    }
 }
 
 impl Layout {

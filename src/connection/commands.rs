@@ -5,9 +5,9 @@
 //!    ([`Request::repeated`]).
 //! 6. Every call ends by its deadline, whatever the connection does.
 
-use super::cluster::Redirect;
 use super::node::{Live, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
+use super::redirects::Redirect;
 use super::replicas::Reached;
 use super::servers::Servers;
 use super::{Backoff, Meaning, SubscriptionEndpoints, meaning};

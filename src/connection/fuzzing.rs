@@ -4,7 +4,7 @@
 use super::link::decode;
 use super::server::{self, Server};
 use super::{
-    Access, Address, Meaning, Messages, Redirect, Subscriber, cluster, finder, replicas, server_text,
+    Access, Address, Meaning, Messages, Redirect, Subscriber, cluster, discovery, replicas, server_text,
 };
 use crate::error::Error;
 use crate::protocol::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
@@ -79,7 +79,7 @@ pub fn sentinel_master(answer: Value) -> Option<(String, u16)> {
 /// Where most of `of` sentinels say that the master is.
 pub fn vote(said: &[(String, u16)], of: usize) -> Option<(String, u16)> {
     let said: Vec<_> =
-        said.iter().map(|(host, port)| discovery::Told { host: host.clone(), port: *port }).collect();
+        said.iter().map(|(host, port)| discovery::MasterInfo { host: host.clone(), port: *port }).collect();
     discovery::most(&said, of).map(|told| (told.host, told.port))
 }
 

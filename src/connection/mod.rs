@@ -16,6 +16,7 @@ mod nodes;
 pub mod permissions;
 mod places;
 pub mod pubsub;
+mod redirects;
 mod replicas;
 #[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
 mod secure;
@@ -43,7 +44,7 @@ pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
 use crate::error::{Error, Phase};
 use crate::protocol::keys;
 use crate::runtime::sync::{random, time};
-use cluster::Redirect;
+use redirects::Redirect;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use std::io;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Which node a request goes to.
 
 use super::Servers;
-use super::cluster::{Cluster, Redirect, TopologyManager};
+use super::cluster::{Cluster, TopologyManager};
 use super::node::{Live, Node, Shared};
 use super::places::{Senders, SubscriptionEndpoints};
+use super::redirects::Redirect;
 use crate::config::options::Options;
 use crate::error::Result;
 use crate::protocol::keys;

@@ -177,11 +177,15 @@ const RESPONSE: Duration = Duration::from_millis(300);
 
 /// A client behind a proxy, beside a client that holds the lock.
 async fn behind_a_proxy(queue: &Queue) -> (Proxy, Client, LockGuard) {
+    behind_a_proxy_within(queue, RESPONSE).await
+}
+
+async fn behind_a_proxy_within(queue: &Queue, response: Duration) -> (Proxy, Client, LockGuard) {
     scripts::load(&queue.server);
     let proxy = Proxy::start(queue.server.port()).await;
     let client = Client::builder()
-        .response_timeout(RESPONSE)
-        .connect_timeout(RESPONSE)
+        .response_timeout(response)
+        .connect_timeout(response)
         .connect(proxy.url())
         .await
         .unwrap();
@@ -259,7 +263,8 @@ async fn a_waiter_that_leaves_while_there_is_no_connection_is_removed_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_text_is_cleared_waits_by_another() {
     let mut queue = Queue::start();
-    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    // The clearing request has a quarter of the timeout before the heartbeat ends the connection.
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
     let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
     let waiting = waits(&lock);
     queue.becomes(1).await;

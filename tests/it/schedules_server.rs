@@ -5,8 +5,6 @@
 #[path = "../shuttle/data.rs"]
 #[allow(dead_code)]
 mod data;
-#[path = "../../src/protocol/restore_payload.rs"]
-mod restore_payload;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,6 +15,7 @@ use proptest::sample::select;
 use redis::{Cmd, Connection, Value};
 use tokio::sync::mpsc;
 
+use crate::shortcuts::restore_payload;
 use crate::support::Server;
 use crate::support::random::{USUAL_CASES, sequences};
 use crate::support::record::{Content, Window, run_and_look};

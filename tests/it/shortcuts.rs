@@ -2,7 +2,7 @@
 //! scripts leave, and where it is not permitted the scripts do all of it.
 
 #[path = "../../src/protocol/restore_payload.rs"]
-mod restore_payload;
+pub mod restore_payload;
 
 use crate::support::product::{Behind, GARNET, Imitation, KVROCKS, Product, Restored, Rule};
 use crate::support::{CANARY, Server, eventually};

@@ -405,8 +405,9 @@ pub fn is_judged(history: &History, number: usize) -> bool {
 }
 
 /// Nobody who waits when a fault is over waits for longer than a lease and a retry, if the next fault leaves the time: where
-/// there are places in a queue, of a client or in the record. A writer may wait for readers who come and go, several locks for
-/// each other's holders, and whoever wants what is held for longer than a lease for its holders.
+/// there are places in a queue, of a client or in the record. Some wait for holders who come and go, and are left out: a writer for
+/// readers, several locks or several values of a group for each other's holders, and whoever wants what is held for longer than a
+/// lease.
 fn waited_too_long(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     for number in (0..history.windows.len()).filter(|number| is_judged(history, *number)) {
@@ -415,7 +416,8 @@ fn waited_too_long(history: &History) -> Verdict {
         let after = history.holds[first..].iter().take_while(|hold| hold.start < window.to + 60_000_000_000);
         let waited = after.filter(|hold| hold.asked < window.to && is_rust(hold));
         let in_line = |hold: &&Hold| {
-            hold.share < WRITER && !hold.key.starts_with("multi:") && !is_held_for_long(hold.key)
+            let wants_several = hold.key.starts_with("multi:") || is_of_several_values(history, hold);
+            hold.share < WRITER && !wants_several && !is_held_for_long(hold.key)
         };
         for hold in waited.filter(in_line) {
             let until = patience(history, window, hold.key, Some(hold.process));
@@ -426,6 +428,14 @@ fn waited_too_long(history: &History) -> Verdict {
         }
     }
     verdict
+}
+
+/// Whether a hold was taken together with others: its values of a group have a line each, with the same times.
+fn is_of_several_values(history: &History, hold: &Hold) -> bool {
+    let first = history.holds.partition_point(|other| other.start < hold.start);
+    let at_once = history.holds[first..].iter().take_while(|other| other.start == hold.start);
+    let mut values = at_once.filter(|other| (other.owner, other.asked) == (hold.owner, hold.asked));
+    hold.key.starts_with("group:") && values.any(|other| other.key != hold.key)
 }
 
 /// A lock that nobody holds is taken at once by those who wait for it, at any time of the campaign, unless a fault is near that

@@ -579,6 +579,10 @@ fn nobody_waits_on_after_a_fault() {
         keeps(waited_too_long, &after(waited(key, 8000), 9000));
     }
     breaks(waited_too_long, &after(waited("group:hot/a", 8000), 9000));
+    // Whoever wants several values waits for each one's holders.
+    let mut both = after(waited("group:hot/a", 8000), 9000);
+    both.holds.push(waited("group:hot/b", 8000));
+    keeps(waited_too_long, &both);
 }
 
 #[test]
