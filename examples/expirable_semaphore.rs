@@ -1,4 +1,4 @@
-//! Permits that come back when their holder dies.
+//! Permits that are free again when their holder dies.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example expirable_semaphore`
 
@@ -12,11 +12,11 @@ async fn main() -> Result<()> {
     let seats = client.expirable_semaphore("seats");
     seats.try_set_permits(1).await?;
 
-    // As one whose process died: nobody renews it, nobody gives it back.
+    // Simulates a dead process: the permit is neither renewed nor given back.
     seats.with_lease(Duration::from_millis(100)).acquire().await?.forget();
     println!("free seats: {}", seats.available_permits().await?);
     let seat = seats.acquire().await?;
-    println!("the seat came back, and is {:?} as {}", seat.state(), seat.ids().concat().len());
+    println!("acquired the seat again: {:?}, an id of {} digits", seat.state(), seat.ids().concat().len());
     seat.release().await?;
     println!("free seats: {}", seats.available_permits().await?);
     Ok(())

@@ -1,4 +1,4 @@
-//! First come, first served, among all clients: the order is in Redis.
+//! A fair lock serves the waiters of all clients in order of arrival. Redis keeps the queue.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example fair`
 
@@ -17,24 +17,24 @@ async fn main() -> Result<()> {
             println!("number {number} prints");
             guard.unlock().await
         }));
-        // The next one comes when this one stands in line.
-        while standing(&url).await? < number {
+        // Start the next task only when this one is in the queue.
+        while queue_length(&url).await? < number {
             tokio::task::yield_now().await;
         }
     }
-    println!("four stand in line");
+    println!("four tasks wait in the queue");
     first.unlock().await?;
     for task in waiting {
-        task.await.expect("no panic")?;
+        task.await.expect("the task does not panic")?;
     }
     Ok(())
 }
 
-/// How many stand in line, as Redis has it.
-async fn standing(url: &str) -> Result<usize> {
-    let ask = async {
+/// Returns the number of waiters in Redis's queue.
+async fn queue_length(url: &str) -> Result<usize> {
+    let query = async {
         let mut redis = redisson_lock::redis::Client::open(url)?.get_multiplexed_async_connection().await?;
         redisson_lock::redis::cmd("LLEN").arg("redisson_lock_queue:{printer}").query_async(&mut redis).await
     };
-    Ok(ask.await.unwrap_or(0))
+    Ok(query.await.unwrap_or(0))
 }

@@ -1,11 +1,11 @@
-//! A resource that refuses who comes too late: it remembers the greatest fencing token that it has seen.
+//! A resource that refuses late writers: it remembers the greatest fencing token that it has seen.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example fenced`
 
 use redisson_lock::{Client, Owner, Result};
 use std::time::Duration;
 
-/// What the lock guards. It knows nothing of locks.
+/// The resource that the lock guards. It knows nothing of locks.
 #[derive(Default)]
 struct Ledger {
     newest: u64,
@@ -30,11 +30,11 @@ async fn main() -> Result<()> {
     let lock = client.fenced_lock("ledger");
     let mut ledger = Ledger::default();
 
-    // One who will be slower than its lease.
+    // This holder takes longer than its lease.
     let slow = lock.with_lease(Duration::from_millis(50)).lock().await?;
-    let late = slow.token().expect("a fenced lock's guard has one");
+    let late = slow.token().expect("the guard of a fenced lock has a token");
     let quick = lock.with_owner(&Owner::unique()).lock().await?;
-    let token = quick.token().expect("a fenced lock's guard has one");
+    let token = quick.token().expect("the guard of a fenced lock has a token");
     println!("the second token is greater: {}", token > late);
     println!("the second writes: {}", ledger.append(token, "second"));
     println!("the first, which is {:?}, writes: {}", slow.state(), ledger.append(late, "first"));

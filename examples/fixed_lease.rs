@@ -1,4 +1,4 @@
-//! A lease of a fixed length: nobody renews it, and the lock is free at its end whatever becomes of the holder.
+//! A fixed lease: the watchdog does not renew it, and the lock is free at its end, whatever happens to the holder.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example fixed_lease`
 
@@ -15,7 +15,7 @@ async fn main() -> Result<()> {
     println!("held for {:?} at most", lock.remaining_lease().await?.unwrap_or_default());
     guard.unlock().await?;
 
-    // Held for too long: the holder is told.
+    // A holder that keeps the lock for too long learns of the loss.
     let guard = lock.lock().await?;
     println!("then: {:?}", guard.lost().await);
     match guard.unlock().await {

@@ -27,6 +27,6 @@ async fn main() -> Result<()> {
         println!("still held after a minute");
         return Ok(());
     };
-    println!("ours after {} ms, as {}", started.elapsed().as_millis(), guard.owner());
+    println!("acquired after {} ms, as {}", started.elapsed().as_millis(), guard.owner());
     guard.unlock().await
 }

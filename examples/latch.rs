@@ -1,4 +1,4 @@
-//! Whoever waits goes on when three others are ready.
+//! A task waits until three workers are ready.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example latch`
 
@@ -18,7 +18,7 @@ async fn main() -> Result<()> {
         println!("worker {worker} is ready");
         ready.count_down().await?;
     }
-    waiting.await.expect("no panic")?;
+    waiting.await.expect("the task does not panic")?;
     println!("all are ready");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The lock of one key of a map, as Redisson's `RMap.getLock(key)` has it.
+//! The lock of one key of a map: the same lock as Redisson's `RMap.getLock(key)`.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example map_entry`
 

@@ -1,4 +1,4 @@
-//! All of several locks, or none: a transfer holds both accounts, in whatever order others name them.
+//! All of several locks, or none: a transfer holds both accounts, whatever order other transfers use.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example multi_lock`
 
@@ -12,7 +12,7 @@ async fn main() -> Result<()> {
         MultiLock::new([one, other].map(|account| client.lock(format!("account:{account}"))))
     };
 
-    // Neither of these can block the other for ever.
+    // Neither of these transfers can block the other forever.
     let (there, back) = (both("anna", "bert")?, both("bert", "anna")?);
     let transfers = [there.clone(), back].map(|accounts| {
         tokio::spawn(async move { accounts.run(|holding| async move { holding.members().len() }).await })
@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
         println!("transferred with {} locks held", transfer.await.expect("the task does not panic")?);
     }
 
-    // One that is busy is enough, and then none is held.
+    // If one of the locks is busy, none is held.
     let rival = client.lock("account:anna");
     let audit = tokio::spawn(async move { rival.lock().await });
     let audit = audit.await.expect("the task does not panic")?;

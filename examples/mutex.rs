@@ -1,4 +1,4 @@
-//! The lock for services: its owner is the guard. So it excludes other requests of the same task, and the guard may go to
+//! The lock for services: its owner is the guard. It excludes other requests of the same task, and the guard may move to
 //! another task.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example mutex`
@@ -12,7 +12,7 @@ async fn main() -> Result<()> {
     let client = Client::connect(url).await?;
     let mutex = client.mutex("orders:42");
 
-    // A handler takes the lock, answers, and leaves the work to a task.
+    // A handler acquires the lock, responds, and leaves the work to a task.
     let guard = mutex.lock().await?;
     println!("accepted");
     let work = tokio::spawn(async move {
@@ -21,12 +21,12 @@ async fn main() -> Result<()> {
         guard.unlock().await
     });
 
-    // An HTTP server handles the next request of a connection in the same task. A `lock` would let it in.
+    // An HTTP server handles the next request of a connection in the same task, which would re-enter a `lock`.
     println!("busy for the next request: {}", mutex.try_lock().await?.is_none());
     mutex.lock().await?.unlock().await?;
     work.await.expect("the task does not panic")?;
 
-    // The branches of one task get in one after the other.
+    // The branches of one task acquire the lock one after the other.
     let branch = async |n: u32| {
         let guard = mutex.lock().await?;
         println!("branch {n} as {}", guard.owner());

@@ -1,4 +1,4 @@
-//! A lock that its owner can't take twice: what would wait for itself is told at once.
+//! A lock that its owner cannot acquire twice: the second acquire fails at once and does not wait for itself.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example non_reentrant`
 

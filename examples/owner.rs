@@ -1,4 +1,4 @@
-//! An owner that is not a task: the lock is taken in one task, re-entered in another and given back in a third.
+//! An explicit owner: the lock is acquired in one task, re-entered in another, and released in a third.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example owner`
 
@@ -18,12 +18,12 @@ async fn main() -> Result<()> {
     .await
     .expect("the task does not panic")?;
 
-    // Two branches of one task would share their owner; with owners of their own they exclude each other.
+    // Two branches of one task normally share an owner. With different owners they exclude each other.
     let other = client.lock("catalogue").with_owner(&Owner::unique());
     let (same, different) = tokio::join!(lock.try_lock(), other.try_lock());
-    println!("the same owner gets in: {}, another: {}", same?.is_some(), different?.is_some());
+    println!("the same owner re-enters: {}, another acquires: {}", same?.is_some(), different?.is_some());
 
     tokio::spawn(guard.unlock()).await.expect("the task does not panic")?;
-    println!("given back");
+    println!("released");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Many read at once, one writes alone, and goes on as a reader.
+//! Many readers at a time, or one writer, which then continues as a reader.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example read_write`
 
@@ -12,20 +12,20 @@ async fn main() -> Result<()> {
     let other = Owner::unique();
 
     let reading = prices.read().lock().await?;
-    let beside = prices.read().with_owner(&other).lock().await?;
+    let other_reader = prices.read().with_owner(&other).lock().await?;
     println!("two read");
-    // Nobody can write while others read; and a reader that asks to write would wait for itself.
+    // No owner can write while others read. A reader that requests the write lock would wait for itself.
     println!("upgrade: {}", prices.write().lock().await.unwrap_err());
     reading.unlock().await?;
-    beside.unlock().await?;
+    other_reader.unlock().await?;
 
     let writing = prices.write().lock().await?;
     println!("another reads: {}", prices.read().with_owner(&other).try_lock().await?.is_some());
-    // The writer reads on, so that nobody writes in between.
+    // The writer continues as a reader, so no other owner writes in between.
     let reading = prices.read().lock().await?;
     writing.unlock().await?;
-    let beside = prices.read().with_owner(&other).lock().await?;
+    let other_reader = prices.read().with_owner(&other).lock().await?;
     println!("after the downgrade another reads");
-    beside.unlock().await?;
+    other_reader.unlock().await?;
     reading.unlock().await
 }

@@ -1,4 +1,4 @@
-//! A critical section that spans functions: each takes the lock for itself, and the task holds it throughout.
+//! A critical section that spans functions: each function acquires the lock, and the task holds it throughout.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example reentrant`
 
@@ -20,7 +20,7 @@ async fn transfer(accounts: &Lock) -> Result<()> {
 }
 
 async fn withdraw(accounts: &Lock) -> Result<()> {
-    // Called on its own it would wait for the lock; here the task has it already.
+    // Called on its own, this would wait for the lock. Here the task already holds it.
     let guard = accounts.lock().await?;
     println!("withdrawing, held {} times", accounts.hold_count().await?);
     guard.unlock().await

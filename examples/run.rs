@@ -1,4 +1,4 @@
-//! `run` holds the lock around a piece of work, and stops the work when the lease is lost.
+//! `run` holds the lock around a piece of work, and cancels the work if the hold is lost.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example run`
 
@@ -14,12 +14,12 @@ async fn main() -> Result<()> {
     let rows = lock.run(|_| async { 42 }).await?;
     println!("imported {rows} rows");
 
-    // Somebody frees the lock under our feet.
+    // Somebody releases the lock while it is held.
     let operator = lock.clone();
     let outcome = lock
         .run(|holding| async move {
-            operator.force_unlock().await.expect("the server is there");
-            println!("working on, {:?}", holding.state());
+            operator.force_unlock().await.expect("the server answers");
+            println!("still working, {:?}", holding.state());
             std::future::pending::<()>().await
         })
         .await;

@@ -1,4 +1,4 @@
-//! Short critical sections without messages: who waits looks again, a little later each time.
+//! Short critical sections without messages: a waiter polls with growing pauses.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example spin`
 
@@ -17,12 +17,12 @@ async fn main() -> Result<()> {
         let counter = counter.clone();
         tasks.push(tokio::spawn(async move {
             let guard = counter.lock().await?;
-            println!("task {number} has it");
+            println!("task {number} holds the lock");
             guard.unlock().await
         }));
     }
     for task in tasks {
-        task.await.expect("no panic")?;
+        task.await.expect("the task does not panic")?;
     }
     println!("all served");
     Ok(())

@@ -1,4 +1,4 @@
-//! The same for plain threads: the owner is the thread, and no async runtime is needed.
+//! The API for plain threads: the owner is the thread, and no async runtime is needed.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example threads`
 
@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     let work = |n: u32| -> Result<()> {
         let lock = client.lock("report");
         let guard = lock.lock()?;
-        // The thread re-enters what it holds.
+        // The thread re-enters its own hold.
         let again = lock.lock()?;
         println!("thread {n} holds the lock {} times", lock.hold_count()?);
         again.unlock()?;

@@ -1,4 +1,4 @@
-//! Not waiting at all, and waiting for a limited time. A busy lock is `None`; an error is an error.
+//! Acquire without a wait, or with a limited wait. A busy lock is `None`, and an error is an error.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example try_for`
 
@@ -15,7 +15,7 @@ async fn main() -> Result<()> {
     let rival = lock.clone();
     tokio::spawn(async move {
         if rival.try_lock().await?.is_none() {
-            println!("busy, held by {}", rival.holder().await?.expect("somebody holds it"));
+            println!("busy, held by {}", rival.holder().await?.expect("an owner holds the lock"));
         }
         match rival.try_lock_for(Duration::from_millis(100)).await? {
             Some(_) => println!("held after a wait"),

@@ -1,4 +1,4 @@
-//! The classic lock of Redis, shared with programs in any language that make it by `SET key token NX PX lease`.
+//! The classic Redis lock, shared with programs in any language that use `SET key token NX PX lease`.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example value`
 
@@ -9,20 +9,20 @@ async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
     let client = Client::connect(&url).await?;
     let other = redis::Client::open(url)
-        .expect("the client took it, too")
+        .expect("the client accepted the same URL")
         .get_multiplexed_async_connection()
         .await
-        .expect("the client is connected, too");
+        .expect("the server answers");
     let set = |token: &str| {
         let mut set = redis::cmd("SET");
         set.arg("report").arg(token).arg("NX").arg("PX").arg(200);
         let mut other = other.clone();
-        async move { set.query_async::<Option<String>>(&mut other).await.expect("an answer").is_some() }
+        async move { set.query_async::<Option<String>>(&mut other).await.expect("the server answers").is_some() }
     };
 
-    println!("another program has it: {}", set("its-token").await);
+    println!("another program holds it: {}", set("its-token").await);
     let guard = client.value_lock("report").lock().await?;
-    println!("ours, when its lease ended");
-    println!("another program gets in: {}", set("its-token").await);
+    println!("acquired after its lease expired");
+    println!("another program acquires it: {}", set("its-token").await);
     guard.unlock().await
 }

@@ -1,4 +1,4 @@
-//! Waiting for a lock: nobody polls, and waiters of one process are served in the order in which they came.
+//! Waiting for a lock: no task polls, and the waiters of one process are served in order of arrival.
 //!
 //! `REDIS_URL=redis://127.0.0.1/ cargo run --example wait`
 
@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
         }));
     }
     for task in tasks {
-        task.await.expect("no task panics")?;
+        task.await.expect("the task does not panic")?;
     }
     println!("all served");
     Ok(())

@@ -1,19 +1,22 @@
--- Takes an owner that waits no more out of the queue. If the lock is free, whoever is first by then is told.
--- KEYS[1] record (hash: owner -> hold count)
--- KEYS[2] queue (list of owners, the first at its head)
--- KEYS[3] timeouts (zset: owner -> when it counts as gone if it is first by then, in ms since the epoch)
--- ARGV[1] owner
--- ARGV[2] ms for which it counted beyond the one before it
--- ARGV[3] channel of the first waiter, without that owner
--- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 it has left | 0 it was not there
+-- Removes an owner that no longer waits from the queue. If the lock is free, notifies the first of the remaining
+-- waiters.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- ARGV[1]  owner id
+-- ARGV[2]  allowance in ms: how much later than its predecessor a waiter is evicted
+-- ARGV[3]  channel prefix; the channel of a waiter is prefix:owner id
+-- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  removed
+--          0  the owner was not in the queue
 local score = redis.call('zscore', KEYS[3], ARGV[1])
 if redis.call('lrem', KEYS[2], 0, ARGV[1]) == 0 and not score then
     return 0
 end
 redis.call('zrem', KEYS[3], ARGV[1])
 if score then
-    -- Those behind it stand one place further on.
+    -- The waiters behind this owner move up by one place.
     local time = redis.call('time')
     local floor = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2]
     local behind = redis.call('zrangebyscore', KEYS[3], score, '+inf', 'withscores')

@@ -1,32 +1,36 @@
--- The first hold of an owner (expected count 0) of a lock whose waiters stand in a queue. The first of them gets the
--- lock when it is free. Times are the server's.
--- KEYS[1] record (hash: owner -> hold count)
--- KEYS[2] queue (list of owners, the first at its head)
--- KEYS[3] timeouts (zset: owner -> when it counts as gone if it is first by then, in ms since the epoch)
--- ARGV[1] owner
--- ARGV[2] lease in ms
--- ARGV[3] ms for which a waiter counts beyond the one before it
--- ARGV[4] '0' it does not wait, '1' it comes to wait, '2' it was put into the queue before
--- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl, other} that owner holds, or comes first; ttl in ms until that may change by itself, -1
---         where the record has no expiry | {'STALE', ttl} the owner text is in use by somebody unknown
+-- Acquires the first hold of an owner of a fair lock. A free lock goes to the head of the queue.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- ARGV[1]  owner id
+-- ARGV[2]  lease in ms
+-- ARGV[3]  allowance in ms: how much later than its predecessor a waiter is evicted
+-- ARGV[4]  '0' for a single attempt, '1' for a new waiter, '2' for a waiter that was queued before
+-- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
+-- Reply    1                     acquired
+--          {'BUSY', ttl, other}  that owner holds the lock, or is the head of the queue
+--          {'STALE', ttl}        the record has this owner id from a hold that the client does not know
+--          ttl: ms until the lock can become free without a message, -1 if the record never expires
+--
+-- Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local allowance = tonumber(ARGV[3])
 
--- The list alone decides who is in the queue: an eviction may remove the list and leave the timeouts.
+-- Only the list decides which owners are queued: the server may evict the list and keep the timeouts.
 local score = ARGV[4] ~= '0' and tonumber(redis.call('zscore', KEYS[3], ARGV[1]))
-local stands = score and redis.call('lindex', KEYS[2], 0) == ARGV[1]
-if score and not stands then
+local queued = score and redis.call('lindex', KEYS[2], 0) == ARGV[1]
+if score and not queued then
     for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
-        stands = stands or owner == ARGV[1]
+        queued = queued or owner == ARGV[1]
     end
 end
-if ARGV[4] == '2' and not stands and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-    -- It was first and taken for gone. Put it back before the head is computed, or the entry behind it would hold it up.
+if ARGV[4] == '2' and not queued and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
+    -- This waiter was evicted as the head. Put it back before the head is read; otherwise its successor would be the head.
     redis.call('lrem', KEYS[2], 0, ARGV[1])
     redis.call('lpush', KEYS[2], ARGV[1])
-    stands = true
+    queued = true
 end
 
 local head, due
@@ -34,7 +38,7 @@ while true do
     head = redis.call('lindex', KEYS[2], 0)
     due = head and tonumber(redis.call('zscore', KEYS[3], head))
     if head and not due then
-        -- Whoever put it there says nothing of when it is gone.
+        -- The client that queued this owner set no score.
         due = now + allowance
         redis.call('zadd', KEYS[3], string.format('%.0f', due), head)
     end
@@ -50,14 +54,14 @@ if ttl == -2 and (not head or head == ARGV[1]) then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would be taken for ever.
+        -- Without an expiry the lock would stay held for ever.
         redis.call('del', KEYS[1])
         return expires
     end
     if head then
         redis.call('lpop', KEYS[2])
         redis.call('zrem', KEYS[3], head)
-        -- All stand one place further on. But a waiter that lives is not to count as gone before it was ever first.
+        -- All waiters move up by one place. A live waiter must not be evicted before it was ever the head.
         local others = redis.call('zrange', KEYS[3], 0, -1, 'withscores')
         for i = 1, #others, 2 do
             local score = math.max(others[i + 1] - allowance, math.min(others[i + 1], now + allowance))
@@ -71,7 +75,7 @@ end
 
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if held and held == '1' and ARGV[5] == '1' then
-    -- It may come late, after a renewal or a further level made the hold longer.
+    -- A repeat may arrive late, after a renewal or a further level has extended the hold.
     if ttl < tonumber(ARGV[2]) then
         redis.call('pexpire', KEYS[1], ARGV[2])
     end
@@ -82,10 +86,10 @@ if held then
 end
 
 if ARGV[4] ~= '0' then
-    -- When the lock, or the one before, counts as gone.
+    -- The time at which the holder's lease ends, or the predecessor is evicted.
     local before = now + math.max(ttl, 0)
-    if not stands then
-        -- Of all, not only of the last: clients may reckon with unlike allowances.
+    if not queued then
+        -- The latest of all waiters, not only that of the last one: clients may use different allowances.
         local last = redis.call('zrange', KEYS[3], -1, -1, 'withscores')
         before = last[2] and math.max(tonumber(last[2]), before) or before
         redis.call('lrem', KEYS[2], 0, ARGV[1])
@@ -100,5 +104,5 @@ end
 if ttl == -2 then
     return {'BUSY', due - now, head}
 end
--- A part of it: somebody may have put any number of fields there.
+-- HSCAN reads a part of the record: other clients may have written any number of fields.
 return {'BUSY', ttl, redis.call('hscan', KEYS[1], '0', 'count', '10')[2][1]}

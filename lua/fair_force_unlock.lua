@@ -1,11 +1,14 @@
--- Frees the record whoever holds it; the queue stays, and the first in it is told. Not harmless to repeat: a later
--- holder would lose the lock.
--- KEYS[1] record (hash: owner -> hold count)
--- KEYS[2] queue (list of owners, the first at its head)
--- ARGV[1] channel of the first waiter, without that owner
--- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 freed | 0 there was no record
-redis.call('hexists', KEYS[1], '') -- a record of another type is an error, never deleted
+-- Deletes the record, whoever holds the lock, and notifies the head of the queue. The queue stays.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- ARGV[1]  channel prefix; the channel of a waiter is prefix:owner id
+-- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  freed
+--          0  no record exists
+--
+-- This request must not be repeated: the repeat would free the lock of a later holder.
+redis.call('hexists', KEYS[1], '') -- fails for a key of another type, which must not be deleted
 if redis.call('exists', KEYS[1]) == 0 then
     return 0
 end

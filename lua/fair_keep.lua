@@ -1,27 +1,29 @@
--- Refreshes the scores of a client's waiters, so that no other client takes them for gone. It adds nobody to the queue, so
--- a late delivery is harmless.
--- KEYS[1] record (hash: owner -> hold count)
--- KEYS[2] queue (list of owners, the first at its head)
--- KEYS[3] timeouts (zset: owner -> when it counts as gone if it is first by then, in ms since the epoch)
--- ARGV[1] ms for which a waiter counts beyond the one before it
--- ARGV[2] and on: the owners
--- Reply   1
+-- Refreshes the scores of a client's waiters, so that no other client evicts them.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- ARGV[1]  allowance in ms: how much later than its predecessor a waiter is evicted
+-- ARGV[2]  owner id of the first waiter; the owner ids of further waiters follow
+-- Reply    1  done
+--
+-- It adds no waiter to the queue, so a late delivery is harmless.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lives = {}
+local waiting = {}
 for i = 2, #ARGV do
-    lives[ARGV[i]] = true
+    waiting[ARGV[i]] = true
 end
 local scores = {}
 local all = redis.call('zrange', KEYS[3], 0, -1, 'withscores')
 for i = 1, #all, 2 do
     scores[all[i]] = tonumber(all[i + 1])
 end
--- When the lock, or the one before, counts as gone.
+-- The time at which the holder's lease ends, or the predecessor is evicted.
 local before = now + math.max(redis.call('pttl', KEYS[1]), 0)
 for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
     local due = scores[owner] or 0
-    if lives[owner] and due < before + ARGV[1] then
+    if waiting[owner] and due < before + ARGV[1] then
         due = before + ARGV[1]
         redis.call('zadd', KEYS[3], string.format('%.0f', due), owner)
     end

@@ -1,13 +1,18 @@
--- The last release of an owner, whatever count the record has, of a lock whose waiters stand in a queue: the first of
--- them is told. Uses only commands that a server out of memory still accepts, and publishes first: were the channel
--- forbidden, the record would stay.
--- KEYS[1] record (hash: owner -> hold count)
--- KEYS[2] queue (list of owners, the first at its head)
--- KEYS[3] timeouts (zset: owner -> when it counts as gone if it is first by then, in ms since the epoch)
--- ARGV[1] owner
--- ARGV[2] channel of the first waiter, without that owner
--- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
+-- Releases the last level of an owner's hold on a fair lock, whatever hold count the record has, and notifies the
+-- head of the queue.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- ARGV[1]  owner id
+-- ARGV[2]  channel prefix; the channel of a waiter is prefix:owner id
+-- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    n          released; the message reached n subscribers
+--          {'GONE'}   no record exists
+--          {'OTHER'}  other owners hold the lock
+--
+-- It uses only commands that a server out of memory accepts. It publishes before it deletes: if the user may not
+-- publish, the script fails and the record stays.
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held and redis.call('exists', KEYS[1]) == 1 then
     return {'OTHER'}
@@ -24,9 +29,9 @@ while true do
     redis.call('zrem', KEYS[3], head)
     redis.call('lpop', KEYS[2])
 end
-local told = head and redis.call(ARGV[3] or 'publish', ARGV[2] .. ':' .. head, '0') or 0
+local receivers = head and redis.call(ARGV[3] or 'publish', ARGV[2] .. ':' .. head, '0') or 0
 if not held then
     return {'GONE'}
 end
 redis.call('del', KEYS[1])
-return told
+return receivers

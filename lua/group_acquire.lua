@@ -1,15 +1,20 @@
--- Takes values of a group, all or none, or takes them once more. Harmless to repeat: the requests of an owner are
--- numbered, and none takes effect twice, or after a later one has. A repeat makes what the request took last as long as if it
--- took it now. Times are the server's.
--- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
--- KEYS[2] mark (integer: the last request of the owner that took effect)
--- ARGV[1] number of this request
--- ARGV[2] ms that the mark is kept
--- ARGV[3] owner
--- ARGV[4] lease in ms
--- ARGV[5] values, of 22 bytes each
--- Reply   1 taken | {'BUSY', ms} others hold one of them, for ms at most | {'STALE', -1} a later request has taken effect
---         | {'STALE', 0} this one has, and what it took has lapsed
+-- Acquires one hold on each of several values of a group: all of them or none.
+--
+-- KEYS[1]  record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
+--          value:owner id:lock_count -> hold count)
+-- KEYS[2]  mark (integer: number of the owner's last request that took effect)
+-- ARGV[1]  number of this request
+-- ARGV[2]  ms for which the mark is kept
+-- ARGV[3]  owner id
+-- ARGV[4]  lease in ms
+-- ARGV[5]  values, 22 bytes each
+-- Reply    1              acquired
+--          {'BUSY', ms}   other owners hold some of the values, for at most that time
+--          {'STALE', -1}  a later request has taken effect
+--          {'STALE', 0}   this request has taken effect before, and its hold has expired
+--
+-- The requests of an owner are numbered. No request takes effect twice, or after a later one. A repeat makes the hold
+-- last as long as if it were acquired now. Times are the server's.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done > number then
     return {'STALE', -1}
@@ -55,7 +60,7 @@ for at = 1, #ARGV[5], 22 do
     local mine = value .. ':' .. ARGV[3]
     local ends = tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0)
     if owner and (owner ~= ARGV[3] or ends <= now) then
-        -- What lapsed counts no more.
+        -- An expired hold no longer counts.
         local lapsed = value .. ':' .. owner
         redis.call('hdel', KEYS[1], lapsed .. ':expire_time', lapsed .. ':lock_count')
     end

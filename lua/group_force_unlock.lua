@@ -1,9 +1,14 @@
--- Frees values of a group whoever holds them. Not harmless to repeat: a later holder would lose them.
--- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
--- ARGV[1] values, of 22 bytes each
--- ARGV[2] channel
--- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 freed | 0 nobody held one
+-- Frees values of a group, whoever holds them.
+--
+-- KEYS[1]  record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
+--          value:owner id:lock_count -> hold count)
+-- ARGV[1]  values, 22 bytes each
+-- ARGV[2]  channel
+-- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  freed
+--          0  none of the values was held
+--
+-- This request must not be repeated: the repeat would free the lock of a later holder.
 local freed = 0
 for at = 1, #ARGV[1], 22 do
     local value = string.sub(ARGV[1], at, at + 21)

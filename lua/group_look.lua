@@ -1,9 +1,14 @@
--- Who holds values of a group. Times are the server's.
--- KEYS[1] record (hash: value -> owner; value:owner:expire_time -> ms since the epoch; value:owner:lock_count -> count)
--- ARGV[1] values, of 22 bytes each
--- ARGV[2] owner, who is to hold all of them; empty for any of one
--- Reply   {} nobody | {owner, count, ms} the owner holds count times, the least of all values, and for ms, the least
---         where it is to hold all, else of the one that is held longest
+-- Returns the holder of values of a group.
+--
+-- KEYS[1]  record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
+--          value:owner id:lock_count -> hold count)
+-- ARGV[1]  values, 22 bytes each
+-- ARGV[2]  owner id that must hold all of the values; empty for any holder of any value
+-- Reply    {}                     not held
+--          {owner id, count, ms}  held
+--
+-- With an owner id, count and ms are the smallest of all values. Otherwise they belong to the value that is held
+-- longest. Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local holder, count, left

@@ -1,10 +1,17 @@
--- Renews a batch of holds on values of groups. One bad key does not stop the others. Times are the server's.
--- KEYS[i]       record (hash: value -> owner; value:owner:expire_time -> ms since the epoch)
--- ARGV[2i - 1]  values of hold i, of 22 bytes each, a line's end, owner; another line's end ends it
--- ARGV[2i]      lease in ms that they must have at least, 0 to only look
--- Reply         for each hold
---               1 the owner holds them | 0 no record | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to | -3 others hold one, or nobody does
+-- Renews a batch of holds on values of groups.
+--
+-- KEYS[i]       record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
+--               value:owner id:lock_count -> hold count)
+-- ARGV[2i - 1]  values of hold i, 22 bytes each, a line feed, the owner id, a line feed, and anything
+-- ARGV[2i]      minimum time in ms that the hold must have left, 0 to check the hold only
+-- Reply         list  one number per hold:
+--               1     the owner holds all of the values
+--               0     no record exists
+--               -1    the key has another type
+--               -2    not renewed, because the server refused
+--               -3    one of the values is held by another owner, or by none
+--
+-- An error with one key does not stop the renewal of the others. Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local function renew(key, values, owner, lease)
@@ -16,7 +23,7 @@ local function renew(key, values, owner, lease)
             return redis.call('exists', key) == 1 and -3 or 0
         end
         if lease > 0 and ends <= now + lease then
-            -- 'now' was rounded down.
+            -- 1 is added because 'now' was rounded down.
             redis.call('hset', key, field, string.format('%.0f', now + 1 + lease))
         end
     end
@@ -28,8 +35,8 @@ end
 local reply = {}
 for i, key in ipairs(KEYS) do
     local values, owner = string.match(ARGV[2 * i - 1], '^(.-)\n(.-)\n')
-    local fine, held = pcall(renew, key, values, owner, tonumber(ARGV[2 * i]))
-    if not fine then
+    local ok, held = pcall(renew, key, values, owner, tonumber(ARGV[2 * i]))
+    if not ok then
         local text = type(held) == 'table' and held.err or tostring(held)
         held = string.find(text, 'WRONGTYPE', 1, true) and -1 or -2
     end

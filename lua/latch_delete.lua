@@ -1,9 +1,13 @@
--- Deletes a latch, which opens it, and tells those who wait. Not harmless to repeat: a later latch would open.
--- KEYS[1] record (integer: how often it is to be counted down yet)
--- ARGV[1] channel
--- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 deleted | 0 there was none
-redis.call('get', KEYS[1]) -- a record of another type is an error, never deleted
+-- Deletes a latch, which opens it, and notifies the waiters.
+--
+-- KEYS[1]  record (integer: remaining count)
+-- ARGV[1]  channel
+-- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  deleted
+--          0  no latch exists
+--
+-- This request must not be repeated: the repeat would open a later latch.
+redis.call('get', KEYS[1]) -- fails for a key of another type, which must not be deleted
 if redis.call('exists', KEYS[1]) == 0 then
     return 0
 end

@@ -1,9 +1,13 @@
--- Makes a latch, if there is none. Not harmless to repeat: the answer would differ.
--- KEYS[1] record (integer: how often it is to be counted down yet)
--- ARGV[1] count
--- ARGV[2] channel
--- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 made | 0 there is one
+-- Creates a latch, if none exists.
+--
+-- KEYS[1]  record (integer: remaining count)
+-- ARGV[1]  count
+-- ARGV[2]  channel
+-- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  created
+--          0  the latch exists
+--
+-- This request must not be repeated: the reply would differ.
 if redis.call('exists', KEYS[1]) == 1 then
     return 0
 end

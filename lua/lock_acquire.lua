@@ -1,28 +1,32 @@
--- The first hold of an owner (expected count 0). Writes only if the record is absent, or to confirm
--- what an earlier send of this very request already wrote.
--- KEYS[1] record (hash: owner -> hold count)
--- ARGV[1] owner
--- ARGV[2] lease in ms
--- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl, holder} another owner holds | {'STALE', ttl} the owner text is in use by
---         somebody unknown; ttl in ms, -1 where the record has no expiry
+-- Acquires the first hold of an owner.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- ARGV[1]  owner id
+-- ARGV[2]  lease in ms
+-- ARGV[3]  '1' if an earlier send of this request was not answered, else '0'
+-- Reply    1                      acquired
+--          {'BUSY', ttl, holder}  that owner holds the lock
+--          {'STALE', ttl}         the record has this owner id from a hold that the client does not know
+--          ttl: ms that the record has left, -1 if it never expires
+--
+-- It writes only if the record is absent, or to confirm what an earlier send of this request wrote.
 local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would be taken for ever.
+        -- Without an expiry the lock would stay held for ever.
         redis.call('del', KEYS[1])
     end
     return expires
 end
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
-    -- A part of it: somebody may have put any number of fields there.
+    -- HSCAN reads a part of the record: other clients may have written any number of fields.
     return {'BUSY', ttl, redis.call('hscan', KEYS[1], '0', 'count', '10')[2][1]}
 end
 if held == '1' and ARGV[3] == '1' then
-    -- It may come late, after a renewal or a further level made the hold longer.
+    -- A repeat may arrive late, after a renewal or a further level has extended the hold.
     if ttl < tonumber(ARGV[2]) then
         redis.call('pexpire', KEYS[1], ARGV[2])
     end

@@ -1,9 +1,13 @@
--- Frees the record whoever holds it. Not harmless to repeat: a later holder would lose the lock.
--- KEYS[1] record (hash: owner -> hold count)
--- ARGV[1] channel, empty where nobody is told
--- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 freed | 0 there was no record
-redis.call('hexists', KEYS[1], '') -- a record of another type is an error, never deleted
+-- Deletes the record, whoever holds the lock.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- ARGV[1]  channel, empty if no message is sent
+-- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  freed
+--          0  no record exists
+--
+-- This request must not be repeated: the repeat would free the lock of a later holder.
+redis.call('hexists', KEYS[1], '') -- fails for a key of another type, which must not be deleted
 if redis.call('exists', KEYS[1]) == 0 then
     return 0
 end

@@ -1,12 +1,17 @@
--- Changes the hold count of the owner from one known value to another: a re-entry raises it, a release
--- that is not the last lowers it. Never shortens the lease.
--- KEYS[1] record (hash: owner -> hold count)
--- ARGV[1] owner
--- ARGV[2] count expected in the record
--- ARGV[3] count wanted, at least 1
--- ARGV[4] lease in ms that the record must have at least, 0 to leave it
--- ARGV[5] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 done | {'GONE'} no record | {'OTHER'} held by others | {'MISMATCH', n} the count is n
+-- Changes the hold count of an owner: a re-entry raises it, a release that is not the last lowers it.
+--
+-- KEYS[1]  record (hash: owner id -> hold count)
+-- ARGV[1]  owner id
+-- ARGV[2]  expected count
+-- ARGV[3]  new count, at least 1
+-- ARGV[4]  minimum TTL of the record in ms, 0 to leave the TTL unchanged
+-- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
+-- Reply    1                done
+--          {'GONE'}         no record exists
+--          {'OTHER'}        other owners hold the lock
+--          {'MISMATCH', n}  the count is n
+--
+-- The expiry never becomes shorter.
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}

@@ -1,10 +1,16 @@
--- Renews a batch of holds. One bad key does not stop the others.
--- KEYS[i]       record (hash: owner -> hold count)
--- ARGV[2i - 1]  owner of record i
--- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
--- Reply         the number of keys, if each is held by its owner; else for each key
---               1 the owner holds it | 0 no record | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to | -3 held by others
+-- Renews a batch of holds.
+--
+-- KEYS[i]       record (hash: owner id -> hold count)
+-- ARGV[2i - 1]  owner id of hold i
+-- ARGV[2i]      minimum TTL of record i in ms, 0 to check the hold only
+-- Reply         number of keys  every owner holds its record; otherwise a list with one number per hold:
+--               1               the owner holds the record
+--               0               no record exists
+--               -1              the key has another type
+--               -2              not renewed, because the server refused
+--               -3              other owners hold the lock
+--
+-- An error with one key does not stop the renewal of the others.
 local reply = {}
 local function refused(answer)
     return string.find(answer.err, 'WRONGTYPE', 1, true) and -1 or -2

@@ -1,24 +1,28 @@
--- Takes permits that have ids and leases, if there are so many; those whose lease has ended count as free. Harmless to
--- repeat: the requests of a client are numbered, and none takes effect twice, or after a later one has. A repeat makes what the
--- request took last as long as if it took it now. Times are the server's.
--- KEYS[1] record (integer: permits that are free)
--- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
--- KEYS[3] mark (integer: the last request of the client that took effect)
--- ARGV[1] number of this request
--- ARGV[2] ms that the mark is kept
--- ARGV[3] lease in ms, 0 for ever
--- ARGV[4] channel
--- ARGV[5] ids, of 16 bytes each
--- ARGV[6] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 taken | {'BUSY', ms} there are fewer, and the next lease ends in ms, -1 if none does | {'STALE', -1} a later
---         request has taken effect | {'STALE', 0} this one has, and what it took has lapsed
+-- Takes permits with ids and leases, if enough of them are free. Permits whose lease has ended count as free.
+--
+-- KEYS[1]  record (integer: free permits)
+-- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
+-- KEYS[3]  mark (integer: number of this client's last request that took effect)
+-- ARGV[1]  number of this request
+-- ARGV[2]  ms for which the mark is kept
+-- ARGV[3]  lease in ms, 0 for ever
+-- ARGV[4]  channel
+-- ARGV[5]  permit ids, 16 bytes each
+-- ARGV[6]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1              acquired
+--          {'BUSY', ms}   too few permits are free; the next lease ends in ms, -1 if none ends
+--          {'STALE', -1}  a later request has taken effect
+--          {'STALE', 0}   this request has taken effect before, and a lease has ended
+--
+-- The requests of a client are numbered. No request takes effect twice, or after a later one. A repeat makes the
+-- leases last as long as if the permits were acquired now. Times are the server's.
 local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
 if done > number then
     return {'STALE', -1}
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- A score of ten thousand years and more is that of no end. 'now' was rounded down.
+-- 922337203685477 (more than ten thousand years) means no expiry. 1 is added because 'now' was rounded down.
 local score = ARGV[3] == '0' and '922337203685477' or string.format('%.0f', now + 1 + ARGV[3])
 if done == number then
     for at = 1, #ARGV[5], 16 do
@@ -37,7 +41,7 @@ if done == number then
 end
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
+    return redis.error_reply('WRONGTYPE the value is not a number of permits')
 end
 local permits = #ARGV[5] / 16
 local expired = redis.call('zrangebyscore', KEYS[2], 0, now, 'limit', 0, permits)

@@ -1,18 +1,21 @@
--- How many permits are free; those whose lease has ended become so. Times are the server's.
--- KEYS[1] record (integer: permits that are free)
--- KEYS[2] timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
--- ARGV[1] channel
--- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   permits that are free
+-- Returns the number of free permits. Permits whose lease has ended become free first.
+--
+-- KEYS[1]  record (integer: free permits)
+-- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
+-- ARGV[1]  channel
+-- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    n  the number of free permits
+--
+-- Times are the server's.
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
+    return redis.error_reply('WRONGTYPE the value is not a number of permits')
 end
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local expired = redis.call('zrangebyscore', KEYS[2], 0, now)
 if #expired > 0 then
-    -- First: a server out of memory lets it pass, and then what follows.
+    -- ZREMRANGEBYSCORE comes first: a server out of memory accepts it, and after it the other writes of the script.
     redis.call('zremrangebyscore', KEYS[2], 0, now)
     free = redis.call('incrby', KEYS[1], #expired)
     if free > 0 then

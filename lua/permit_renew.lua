@@ -1,10 +1,15 @@
--- Renews a batch of permits. One bad key does not stop the others. Times are the server's.
--- KEYS[i]       timeouts (zset: id of a permit that is taken -> end of its lease in ms since the epoch)
--- ARGV[2i - 1]  ids of hold i, of 16 bytes each
--- ARGV[2i]      lease in ms that they must have at least, 0 to only look
--- Reply         for each hold
---               1 all are taken still | 0 one is not | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to
+-- Renews a batch of holds on permits.
+--
+-- KEYS[i]       timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
+-- ARGV[2i - 1]  permit ids of hold i, 16 bytes each
+-- ARGV[2i]      minimum time in ms that the leases must have left, 0 to check the hold only
+-- Reply         list  one number per hold:
+--               1     all of the permits are held
+--               0     one of them is no longer held
+--               -1    the key has another type
+--               -2    not renewed, because the server refused
+--
+-- An error with one key does not stop the renewal of the others. Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {}
@@ -19,11 +24,11 @@ for i, key in ipairs(KEYS) do
             if ends <= now then
                 held = math.min(held, 0)
             elseif lease > 0 and ends <= now + lease then
-                -- 'now' was rounded down.
+                -- 1 is added because 'now' was rounded down.
                 local score = string.format('%.0f', now + 1 + lease)
                 answer = redis.pcall('zadd', key, score, id)
                 if type(answer) == 'table' and string.find(answer.err, 'OOM', 1, true) then
-                    -- It makes nothing larger, and may follow what writes and is let pass.
+                    -- This ZADD needs no memory. A server out of memory accepts it after a write that it allows, such as ZREM.
                     redis.pcall('zrem', key, '')
                     answer = redis.pcall('zadd', key, score, id)
                 end

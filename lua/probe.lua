@@ -1,8 +1,10 @@
--- Finds out which commands of the other scripts the user may not run, without changing anything.
--- ARGV[1] a key that does not exist; no KEYS, because a user who may not use it is to be told of his commands still
--- ARGV[2] a channel that nobody listens to
--- ARGV[3] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   {name, error, name, error, ..} of the commands that were refused
+-- Finds the commands of the other scripts that the user may not run, without changing anything.
+--
+-- ARGV[1]  key that does not exist; not in KEYS, because a user without access to the key must still learn which
+--          commands it may run
+-- ARGV[2]  channel without subscribers
+-- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    {name, error, ..}  the name and the error of each command that was refused
 local refused = {}
 local function try(name, ...)
     local answer = redis.pcall(name, ...)
@@ -18,7 +20,7 @@ for _, name in ipairs({'hexists', 'hget', 'hdel'}) do
     try(name, ARGV[1], 'none')
 end
 try('pexpire', ARGV[1], 1)
--- A field without its value: refused as such by a server that would otherwise run it.
+-- A field without a value: a server that permits HSET refuses the number of arguments, and writes nothing.
 try('hset', ARGV[1], 'none', 0, 'none')
 try(ARGV[3] or 'publish', ARGV[2], '0')
 return refused

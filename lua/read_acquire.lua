@@ -1,13 +1,17 @@
--- The first read hold of an owner (expected count 0), among other readers or behind a write hold of the same owner.
--- An earlier send of this very request is confirmed.
--- KEYS[1] record (hash: owner -> hold count, and mode -> read or write)
--- KEYS[2] timeout of the hold (string, expires with its lease)
--- ARGV[1] owner as a reader
--- ARGV[2] lease in ms
--- ARGV[3] the same owner as a writer
--- ARGV[4] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   n taken; the record would have expired in n ms, from 1 to the lease | {'BUSY', ttl} a writer holds
---         | {'STALE', ttl} the owner text is in use by somebody unknown; ttl in ms, -1 where the record has no expiry
+-- Acquires the first read hold of an owner, together with other readers or under the owner's own write hold.
+--
+-- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
+-- KEYS[2]  timeout of the hold (string that expires with its lease)
+-- ARGV[1]  owner id as a reader
+-- ARGV[2]  lease in ms
+-- ARGV[3]  the same owner's id as a writer
+-- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
+-- Reply    n               acquired; before, the record had n ms left, at least 1 and at most the lease
+--          {'BUSY', ttl}   a writer holds the lock
+--          {'STALE', ttl}  the record has this owner id from a hold that the client does not know
+--          ttl: ms that the record has left, -1 if it never expires
+--
+-- It confirms what an earlier send of this request wrote.
 local ttl = redis.call('pttl', KEYS[1])
 local held
 if ttl ~= -2 then
@@ -19,8 +23,8 @@ if ttl ~= -2 then
         return {'STALE', ttl}
     end
 end
--- First of all: a hold without its timeout would not count. A repeat may come late, after a renewal or a further level
--- made the hold longer.
+-- The timeout comes first, because a hold without it does not count. A repeat may arrive late, after a renewal or a
+-- further level has extended the hold.
 if not held or redis.call('pttl', KEYS[2]) < tonumber(ARGV[2]) then
     redis.call('set', KEYS[2], '1', 'px', ARGV[2])
 end
@@ -32,7 +36,7 @@ end
 if ttl < tonumber(ARGV[2]) then
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would be taken for ever.
+        -- Without an expiry the lock would stay held for ever.
         redis.call('hdel', KEYS[1], ARGV[1])
         redis.call('del', KEYS[2])
         if ttl == -2 then
@@ -41,5 +45,5 @@ if ttl < tonumber(ARGV[2]) then
         return expires
     end
 end
--- No record, and one without an expiry, shorten no lease.
+-- An absent record and a record without an expiry do not shorten the lease.
 return ttl < 0 and tonumber(ARGV[2]) or math.max(math.min(ttl, ARGV[2]), 1)

@@ -1,9 +1,14 @@
--- Makes a read hold last longer, if it does not already: for a further level of it, which the client counts itself.
--- KEYS[1] record (hash: owner -> hold count, and mode -> read or write)
--- KEYS[2] timeout of the hold (string, expires with its lease)
--- ARGV[1] owner as a reader
--- ARGV[2] lease in ms that both must have at least, 0 to only look
--- Reply   1 done | {'GONE'} no record | {'OTHER'} held by others
+-- Extends a read hold for a further level of it. The client counts the levels, the record does not.
+--
+-- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
+-- KEYS[2]  timeout of the hold (string that expires with its lease)
+-- ARGV[1]  owner id as a reader
+-- ARGV[2]  minimum TTL of both keys in ms, 0 to check the hold only
+-- Reply    1          done
+--          {'GONE'}   no record exists
+--          {'OTHER'}  other owners hold the lock
+--
+-- The expiry never becomes shorter.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end

@@ -1,47 +1,53 @@
--- The last read release of an owner. The record lives on as long as the longest hold of the other readers, and ends
--- with the last of them. Uses only commands that a server out of memory still accepts, and publishes first: were the
--- channel forbidden, the record would stay.
--- KEYS[1] record (hash: owner -> hold count, and mode -> read or write)
--- KEYS[2] timeout of the hold (string, expires with its lease)
--- ARGV[1] owner as a reader
--- ARGV[2] channel
--- ARGV[3] what precedes an owner in the name of a timeout
--- ARGV[4] what follows it, and precedes the number of the hold
--- ARGV[5] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   n freed, and n subscribers were told | {'GONE'} no record | {'OTHER'} held by others
+-- Releases the read hold of an owner. The record then lasts as long as the longest hold of the other readers, and is
+-- deleted with the last of them.
+--
+-- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
+-- KEYS[2]  timeout of the hold (string that expires with its lease)
+-- Further KEYS are the timeouts of other readers, as far as the client knows them. They are only declared.
+-- ARGV[1]  owner id as a reader
+-- ARGV[2]  channel
+-- ARGV[3]  part of a timeout's name before the owner id
+-- ARGV[4]  part of a timeout's name between the owner id and the number of the hold
+-- ARGV[5]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    n          released; the message reached n subscribers
+--          {'GONE'}   no record exists
+--          {'OTHER'}  other owners hold the lock
+--
+-- It uses only commands that a server out of memory accepts. It publishes before it deletes: if the user may not
+-- publish, the script fails and the record stays.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
 local writes, size = redis.call('hget', KEYS[1], 'mode') == 'write', redis.call('hlen', KEYS[1])
--- The owners and counts of the others are whatever somebody put there: a thousand timeouts are looked at and no more.
-local most, looks, longest = 1000, 0, 0
-local known = size <= most
+-- Other clients wrote the other owners and counts, so their number has no bound. The script reads at most 1000 timeouts.
+local limit, count, longest = 1000, 0, 0
+local known = size <= limit
 local fields = known and size > 2 and redis.call('hgetall', KEYS[1]) or {}
 for i = 1, #fields, 2 do
     if fields[i] ~= 'mode' and fields[i] ~= ARGV[1] then
         local holds = math.max(tonumber(fields[i + 1]) or 0, 0)
-        looks = looks + holds
-        -- Not true of a number that is none.
-        known = known and looks <= most
+        count = count + holds
+        -- This comparison is false for NaN.
+        known = known and count <= limit
         for hold = 1, known and holds or 0 do
-            -- Some servers refuse a script the keys that it was not given, and nobody can give it these.
+            -- Some servers refuse access to keys that are not in KEYS, and the client knows only its own readers.
             local left = redis.pcall('pttl', ARGV[3] .. fields[i] .. ARGV[4] .. hold)
             known = known and type(left) == 'number'
             longest = known and math.max(longest, left) or longest
         end
     end
 end
-local told = 0
--- Readers whose holds have all lapsed do not count. A writer that is left goes by the record alone.
+local receivers = 0
+-- Readers whose holds have expired do not count. A remaining writer has no timeout; its hold ends with the record.
 if known and longest == 0 and not (writes and size > 2) then
-    told = redis.call(ARGV[5] or 'publish', ARGV[2], '0')
+    receivers = redis.call(ARGV[5] or 'publish', ARGV[2], '0')
     redis.call('del', KEYS[1], KEYS[2])
 else
     redis.call('hdel', KEYS[1], ARGV[1])
     redis.call('del', KEYS[2])
-    -- Where it is not known when the others end, the record keeps its expiry.
+    -- If it is unknown when the other holds end, the record keeps its expiry.
     if known and not writes then
         redis.call('pexpire', KEYS[1], longest)
     end
 end
-return told
+return receivers

@@ -1,17 +1,22 @@
--- Renews a batch of read holds. One bad key does not stop the others.
--- KEYS[2i - 1]  record i (hash: owner -> hold count, and mode -> read or write)
--- KEYS[2i]      timeout of hold i (string, expires with its lease)
--- ARGV[2i - 1]  owner of hold i
--- ARGV[2i]      lease in ms that both must have at least, 0 to only look
--- Reply         for each hold
---               n the owner holds it; the first of both would have expired in n ms, at least 1
---               | 0 no record | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to | -3 held by others
+-- Renews a batch of read holds.
+--
+-- KEYS[2i - 1]  record i (hash: owner id -> hold count, and mode -> read or write)
+-- KEYS[2i]      timeout of hold i (string that expires with its lease)
+-- ARGV[2i - 1]  owner id of hold i
+-- ARGV[2i]      minimum TTL of both keys in ms, 0 to check the hold only
+-- Reply         list  one number per hold:
+--               n     the owner holds the record; before, the key that ends first had n ms left, at least 1
+--               0     no record exists
+--               -1    the key has another type
+--               -2    not renewed, because the server refused
+--               -3    other owners hold the lock
+--
+-- An error with one key does not stop the renewal of the others.
 local reply = {}
 local function refused(answer)
     return string.find(answer.err, 'WRONGTYPE', 1, true) and -1 or -2
 end
--- A key without an expiry (-1) outlives every other one; a key that is gone (-2) has no time left.
+-- A key without an expiry (-1) outlives all others. An absent key (-2) has no time left.
 local function left(ttl)
     return type(ttl) ~= 'number' and 1 or ttl == -1 and 2 ^ 53 or math.max(ttl, 1)
 end
@@ -23,16 +28,16 @@ for i = 1, #KEYS, 2 do
     elseif held == 0 then
         held = redis.pcall('exists', KEYS[i]) == 1 and -3 or 0
     else
-        -- Also one that has lapsed: the holder lives.
-        local alive, lives = redis.pcall('pttl', KEYS[i + 1]), redis.pcall('pttl', KEYS[i])
-        held = math.min(left(alive), left(lives))
-        if lease > 0 and type(alive) == 'number' and alive < lease then
-            alive = redis.pcall('set', KEYS[i + 1], '1', 'px', lease)
+        -- A timeout that has expired is set again, because its holder is alive.
+        local timeout, record = redis.pcall('pttl', KEYS[i + 1]), redis.pcall('pttl', KEYS[i])
+        held = math.min(left(timeout), left(record))
+        if lease > 0 and type(timeout) == 'number' and timeout < lease then
+            timeout = redis.pcall('set', KEYS[i + 1], '1', 'px', lease)
         end
-        if lease > 0 and type(lives) == 'number' and lives < lease then
-            lives = redis.pcall('pexpire', KEYS[i], lease)
+        if lease > 0 and type(record) == 'number' and record < lease then
+            record = redis.pcall('pexpire', KEYS[i], lease)
         end
-        for _, answer in ipairs({alive, lives}) do
+        for _, answer in ipairs({timeout, record}) do
             if type(answer) == 'table' and answer.err then
                 held = refused(answer)
             end

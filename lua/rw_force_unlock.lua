@@ -1,10 +1,14 @@
--- Frees the record whoever holds it in that mode. Not harmless to repeat: a later holder would lose the lock.
--- KEYS[1] record (hash: owner -> hold count, and mode -> read or write)
--- ARGV[1] mode
--- ARGV[2] channel
--- ARGV[3] message
--- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 freed | 0 it was not held in that mode
+-- Deletes the record if the lock is held in the given mode, whoever holds it.
+--
+-- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
+-- ARGV[1]  mode: read or write
+-- ARGV[2]  channel
+-- ARGV[3]  message
+-- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  freed
+--          0  the lock is not held in that mode
+--
+-- This request must not be repeated: the repeat would free the lock of a later holder.
 if redis.call('hget', KEYS[1], 'mode') ~= ARGV[1] then
     return 0
 end

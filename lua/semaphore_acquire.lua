@@ -1,18 +1,22 @@
--- Takes permits, if there are so many. Harmless to repeat: the requests of a client are numbered, and none takes
--- effect after a later one has.
--- KEYS[1] record (integer: permits that are free)
--- KEYS[2] mark (integer: the last request of the client that took effect)
--- ARGV[1] number of this request
--- ARGV[2] permits
--- ARGV[3] ms that the mark is kept
--- Reply   1 taken | {'BUSY', -1} there are fewer | {'STALE', -1} a later request has taken effect
+-- Takes permits, if enough of them are free.
+--
+-- KEYS[1]  record (integer: free permits)
+-- KEYS[2]  mark (integer: number of this client's last request that took effect)
+-- ARGV[1]  number of this request
+-- ARGV[2]  number of permits
+-- ARGV[3]  ms for which the mark is kept
+-- Reply    1              acquired
+--          {'BUSY', -1}   too few permits are free
+--          {'STALE', -1}  a later request has taken effect
+--
+-- The requests of a client are numbered. No request takes effect twice, or after a later one.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return done == number and 1 or {'STALE', -1}
 end
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
+    return redis.error_reply('WRONGTYPE the value is not a number of permits')
 end
 if not free or tonumber(free) < tonumber(ARGV[2]) then
     return {'BUSY', -1}

@@ -1,14 +1,17 @@
--- Adds permits, or takes them away, which may leave fewer than none; the record lives for ever from then on. Not harmless
--- to repeat.
--- KEYS[1] record (integer: permits that are free)
--- ARGV[1] permits, below 0 to take away
--- ARGV[2] channel
--- ARGV[3] '1' if permits have ids: then it is told how many came, and nothing if none did; else how many are free
--- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   permits that are free
+-- Adds permits, or removes them, which may leave the number below 0. The record never expires afterwards.
+--
+-- KEYS[1]  record (integer: free permits)
+-- ARGV[1]  number of permits, below 0 to remove them
+-- ARGV[2]  channel
+-- ARGV[3]  '1' if permits have ids: the message is the number added, and is sent only if it is above 0.
+--          Otherwise the message is the number of free permits
+-- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    n  the number of free permits
+--
+-- This request must not be repeated: it would take effect twice.
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
+    return redis.error_reply('WRONGTYPE the value is not a number of permits')
 end
 if ARGV[3] ~= '1' then
     redis.call(ARGV[4] or 'publish', ARGV[2], string.format('%.0f', (free or 0) + ARGV[1]))

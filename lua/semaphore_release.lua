@@ -1,33 +1,35 @@
--- Gives permits back, or adds them. Harmless to repeat: the requests of a client are numbered, and none takes effect
--- after a later one has.
--- KEYS[1] record (integer: permits that are free)
--- KEYS[2] mark (integer: the last request of the client that took effect)
--- ARGV[1] number of this request
--- ARGV[2] permits
--- ARGV[3] ms that the mark is kept
--- ARGV[4] channel
--- ARGV[5] number of the request that took them, if that may not have taken effect, else '0'
--- ARGV[6] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   n given back, and n subscribers were told; 0 if it was done before
+-- Returns permits, or adds them.
+--
+-- KEYS[1]  record (integer: free permits)
+-- KEYS[2]  mark (integer: number of this client's last request that took effect)
+-- ARGV[1]  number of this request
+-- ARGV[2]  number of permits
+-- ARGV[3]  ms for which the mark is kept
+-- ARGV[4]  channel
+-- ARGV[5]  number of the request that acquired them, if it may not have taken effect, else '0'
+-- ARGV[6]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    n  released, and the message reached n subscribers; 0 if the request took effect before
+--
+-- The requests of a client are numbered. No request takes effect twice, or after a later one.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return 0
 end
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
-    return redis.error_reply('WRONGTYPE the value is no number of permits')
+    return redis.error_reply('WRONGTYPE the value is not a number of permits')
 end
--- First: a server out of memory lets it pass, and then what follows.
+-- PEXPIRE comes first: a server out of memory accepts it, and after it the other writes of the script.
 redis.call('pexpire', KEYS[2], ARGV[3])
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
 if ARGV[5] ~= '0' and done ~= tonumber(ARGV[5]) then
     return 0
 end
-local told = redis.pcall(ARGV[6] or 'publish', ARGV[4], string.format('%.0f', (free or 0) + ARGV[2]))
-if type(told) == 'table' then
-    -- The channel is forbidden: then nothing is done.
+local receivers = redis.pcall(ARGV[6] or 'publish', ARGV[4], string.format('%.0f', (free or 0) + ARGV[2]))
+if type(receivers) == 'table' then
+    -- The user may not publish: restore the mark, so that the request has no effect.
     redis.call('set', KEYS[2], done, 'px', ARGV[3])
-    return told
+    return receivers
 end
 redis.call('incrby', KEYS[1], ARGV[2])
-return told
+return receivers

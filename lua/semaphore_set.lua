@@ -1,10 +1,14 @@
--- Makes a semaphore, if there is none, and tells those who wait. Not harmless to repeat: the answer would differ.
--- KEYS[1] record (integer: permits that are free)
--- ARGV[1] permits
--- ARGV[2] ms that it lives, 0 for ever
--- ARGV[3] channel
--- ARGV[4] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 made | 0 there is one
+-- Creates a semaphore, if none exists.
+--
+-- KEYS[1]  record (integer: free permits)
+-- ARGV[1]  number of permits
+-- ARGV[2]  TTL of the record in ms, 0 for ever
+-- ARGV[3]  channel
+-- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  created
+--          0  the semaphore exists
+--
+-- This request must not be repeated: the reply would differ.
 if redis.call('exists', KEYS[1]) == 1 then
     return 0
 end

@@ -1,17 +1,21 @@
--- Sets a token where there is none. Writes only if the record is absent, or to confirm what an earlier send of this very
--- request already wrote.
--- KEYS[1] record (string: the holder's token)
--- ARGV[1] token
--- ARGV[2] lease in ms
--- ARGV[3] '1' if an earlier send of this request went unanswered, else '0'
--- Reply   1 taken | {'BUSY', ttl, token} another holds; ttl in ms, -1 where the record has no expiry
+-- Sets a token, if no token is set.
+--
+-- KEYS[1]  record (string: the holder's token)
+-- ARGV[1]  token
+-- ARGV[2]  lease in ms
+-- ARGV[3]  '1' if an earlier send of this request was not answered, else '0'
+-- Reply    1                     acquired
+--          {'BUSY', ttl, token}  the record has another token
+--          ttl: ms that the record has left, -1 if it never expires
+--
+-- It writes only if the record is absent, or to confirm what an earlier send of this request wrote.
 if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
     return 1
 end
-local token = redis.call('get', KEYS[1]) -- a record of another type is an error
+local token = redis.call('get', KEYS[1]) -- fails for a key of another type
 local ttl = redis.call('pttl', KEYS[1])
 if ARGV[3] == '1' and token == ARGV[1] then
-    -- It may come late, after a renewal made the hold longer.
+    -- A repeat may arrive late, after a renewal has extended the hold.
     if ttl < tonumber(ARGV[2]) then
         redis.call('pexpire', KEYS[1], ARGV[2])
     end

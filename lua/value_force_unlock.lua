@@ -1,8 +1,12 @@
--- Deletes the token whoever holds. Not harmless to repeat: a later holder would lose the lock.
--- KEYS[1] record (string: the holder's token)
--- ARGV[1] channel
--- ARGV[2] 'spublish' where each message is for the nodes of its slot alone, else absent
--- Reply   1 freed | 0 there was no record
+-- Deletes the token, whoever holds the lock.
+--
+-- KEYS[1]  record (string: the holder's token)
+-- ARGV[1]  channel
+-- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- Reply    1  freed
+--          0  no record exists
+--
+-- This request must not be repeated: the repeat would free the lock of a later holder.
 if not redis.call('get', KEYS[1]) then
     return 0
 end

@@ -1,10 +1,16 @@
--- Renews a batch of tokens. One bad key does not stop the others.
+-- Renews a batch of tokens.
+--
 -- KEYS[i]       record (string: the holder's token)
--- ARGV[2i - 1]  token of record i
--- ARGV[2i]      lease in ms that the record must have at least, 0 to only look
--- Reply         for each hold
---               1 it is the record's token | 0 no record | -1 the record is of another type
---               | -2 it was not renewed: the server refuses to | -3 it is another
+-- ARGV[2i - 1]  token of hold i
+-- ARGV[2i]      minimum TTL of record i in ms, 0 to check the hold only
+-- Reply         list  one number per hold:
+--               1     the record has this token
+--               0     no record exists
+--               -1    the key has another type
+--               -2    not renewed, because the server refused
+--               -3    the record has another token
+--
+-- An error with one key does not stop the renewal of the others.
 local reply = {}
 for i, key in ipairs(KEYS) do
     local token, lease = redis.pcall('get', key), tonumber(ARGV[2 * i])

@@ -1,6 +1,6 @@
-//! What can go wrong, told apart by what the caller can do about it.
+//! The errors of this crate, distinguished by what the caller can do about them.
 //!
-//! Busy is not an error: a contended `try_lock` is `Ok(None)`. No text here carries a password.
+//! A busy lock is not an error: `try_lock` then returns `Ok(None)`. No error text contains a password.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a call was doing when it failed.
+/// The operation during which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Phase {
-    /// Connecting, authenticating, checking the server.
+    /// Connecting, authenticating, or checking the server.
     Connect,
     /// Acquiring or re-entering a lock.
     Acquire,
@@ -22,9 +22,9 @@ pub enum Phase {
     Renew,
     /// Reading the state of a lock.
     Inspect,
-    /// Freeing a lock whoever holds it.
+    /// Releasing a lock regardless of its holder.
     ForceUnlock,
-    /// Making a semaphore or a latch, or changing how many permits there are.
+    /// Creating a semaphore or a latch, or changing the number of permits.
     Adjust,
 }
 
@@ -42,21 +42,24 @@ impl fmt::Display for Phase {
     }
 }
 
-/// Why a hold is lost, as far as it can be known.
+/// The reason for the loss of a hold, as precisely as the client can know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Another owner has the record: the lock was force-unlocked, or it expired, and was taken.
+    /// Another owner has the lock, which was force-unlocked or expired before.
     Taken,
-    /// The record is gone before its lease ended: force-unlocked, deleted, or evicted.
+    /// The record disappeared before its lease ended: it was force-unlocked, deleted, or evicted.
     Gone,
-    /// The record is gone, and so is the server that had it: the one that answers now is another, or was started anew,
-    /// by its run id. (Where the user may not ask for that, the reason is [`Gone`](Self::Gone).)
+    /// The record disappeared along with its server's data.
+    ///
+    /// The server was replaced or restarted, which its run id shows. If the user may not read the run id, the reason is
+    /// [`Gone`](Self::Gone).
     DataLost,
-    /// The lease ended by this client's own clock: a fixed lease, or one that nobody renewed in time.
+    /// The lease ended by this client's clock: a fixed lease, or a lease that was not renewed in time.
     Expired,
-    /// The lease ended by this client's own clock, because the server could not be reached, or did not answer, when it
-    /// was to be renewed. The record may be there still.
+    /// The lease ended by this client's clock, because the server was unreachable or did not answer when the renewal was due.
+    ///
+    /// The record may still exist.
     Unreachable,
 }
 
@@ -66,13 +69,13 @@ impl fmt::Display for LossReason {
             Self::Taken => "another owner has the lock",
             Self::Gone => "the record is gone",
             Self::DataLost => "the server lost its data",
-            Self::Expired => "the lease ended unrenewed",
-            Self::Unreachable => "the lease ended while the server could not be reached",
+            Self::Expired => "the lease expired without a renewal",
+            Self::Unreachable => "the lease expired while the server was unreachable",
         })
     }
 }
 
-/// Who holds a lock, as the record says.
+/// The holder of a lock, according to the record.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     owner: String,
@@ -84,18 +87,20 @@ impl Holder {
         Self { owner, count }
     }
 
-    /// The owner as the record has it: `<client uuid>:<id>`. The id is that of a task, a thread, an explicit owner or the
-    /// guard of a mutex. For a Java holder it is the Java thread's id.
+    /// Returns the owner id in the record: `<client uuid>:<id>`.
+    ///
+    /// The id is that of a task, a thread, an explicit owner, or the guard of a mutex. For a Java holder it is the id of the Java
+    /// thread.
     pub fn owner(&self) -> &str {
         &self.owner
     }
 
-    /// The part of the owner before the first colon: the uuid of the holding client.
+    /// Returns the UUID of the holder's client: the part of the owner id before the first colon.
     pub fn client_id(&self) -> &str {
         self.owner.split(':').next().unwrap_or(&self.owner)
     }
 
-    /// How often the owner holds the lock.
+    /// Returns how many times the owner holds the lock.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -111,51 +116,57 @@ impl fmt::Display for Holder {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call or its arguments are wrong. Nothing was sent; but that another client uses this one's uuid is found
-    /// only in a record.
+    /// The call or its arguments are invalid.
+    ///
+    /// It is raised before anything is sent. Exception: a reply may show that another client uses this client's UUID.
     Misuse {
-        /// What is wrong, and what to do instead.
+        /// The mistake and its remedy.
         message: String,
     },
-    /// The owner would wait for itself: it holds the lock, and this kind of lock can't be taken twice; or it holds the read
-    /// lock and asks for the write lock. Nothing was done.
+    /// The owner would wait for itself.
+    ///
+    /// It holds a lock that cannot be acquired twice, or it holds the read lock and requests the write lock. Nothing was changed.
     WouldDeadlock {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// The kind of lock that was asked for.
+        /// The kind of lock that was requested.
         kind: &'static str,
     },
-    /// No answer within the time allowed. An acquire that the server may still carry out is undone by the library. (One
-    /// that a dead connection delivers even later is undone when a waiter of this client finds it, else by its lease.)
+    /// The server did not answer in time.
+    ///
+    /// The client undoes an acquire that the server may still execute. If a dead connection delivers the acquire even later, a waiter
+    /// of this client undoes it when it finds the record; otherwise it ends with its lease.
     TimedOut {
-        /// What was being done.
+        /// The operation that failed.
         phase: Phase,
         /// The server.
         node: String,
         /// How long the call waited.
         waited: Duration,
     },
-    /// The server can't be reached, or the client is closed. Nothing was done; an acquire that was sent before, and that
-    /// the server may have carried out, is undone by the library.
+    /// The server is unreachable, or the client is closed.
+    ///
+    /// Nothing was changed. The client undoes an acquire that was sent earlier and that the server may have executed.
     Unavailable {
-        /// What was being done.
+        /// The operation that failed.
         phase: Phase,
         /// The server.
         node: String,
-        /// Why, as far as known.
+        /// The reason, as far as known.
         reason: String,
     },
-    /// The server and this client do not trust each other over TLS, so there is no connection.
+    /// TLS failed because the server and this client do not trust each other, so there is no connection.
     Untrusted {
         /// The server.
         node: String,
-        /// Why, and what to do about it.
+        /// The reason and the remedy.
         reason: String,
     },
-    /// The server answered with an error. Nothing was done; an acquire that was sent before, and that the server may
-    /// have carried out, is undone by the library.
+    /// The server answered with an error.
+    ///
+    /// Nothing was changed. The client undoes an acquire that was sent earlier and that the server may have executed.
     Refused {
-        /// What was being done.
+        /// The operation that failed.
         phase: Phase,
         /// The server.
         node: String,
@@ -164,38 +175,41 @@ pub enum Error {
         /// The rest of the server's message.
         message: String,
     },
-    /// The lock was taken, but too few replicas had that in time ([`Replication`](crate::Replication)), so it is given back.
+    /// Too few replicas confirmed the acquire in time (see [`Replication`](crate::Replication)), so the lock is released again.
     NotReplicated {
         /// The master.
         node: String,
-        /// Replicas that had it.
+        /// The number of replicas that confirmed the acquire.
         acknowledged: u32,
-        /// Replicas that were asked for.
+        /// The number of replicas required.
         needed: u32,
-        /// How long they had.
+        /// How long the call waited for the replicas.
         waited: Duration,
     },
-    /// The hold turned out to be lost when it was used: what it guarded was not protected to the end.
+    /// The call found that the hold is lost.
+    ///
+    /// Treat the work as unprotected.
     Lost {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// Why.
+        /// The reason for the loss.
         reason: LossReason,
-        /// Who holds the lock now, where that could be asked.
+        /// The present holder, if the server could be asked.
         holder: Option<Holder>,
     },
-    /// An unlock of a hold that had already been told as lost, so it is not held.
+    /// An unlock of a hold that was already known to be lost.
     NotHeld {
-        /// The lock.
+        /// The name of the lock.
         name: String,
-        /// Who holds the lock now, where that could be asked.
+        /// The present holder, if the server could be asked.
         holder: Option<Holder>,
     },
-    /// The request was sent and nothing came back in time, so it may or may not have taken effect. A release is
-    /// repeated in the background until it is confirmed or the lease has ended; a force-unlock is not repeated,
-    /// because a repeat could free a later holder's lock.
+    /// The request was sent but not answered in time, so it may or may not have taken effect.
+    ///
+    /// A release is repeated in the background until it is confirmed or the lease has ended. A force-unlock is not repeated, because
+    /// a repeat could release the lock of a later holder.
     Ambiguous {
-        /// What was being done.
+        /// The operation that failed.
         phase: Phase,
         /// The server.
         node: String,
@@ -207,7 +221,7 @@ impl Error {
         Self::Misuse { message: message.into() }
     }
 
-    /// The server's error code (`WRONGTYPE`, `NOPERM`, ..), where the server refused.
+    /// Returns the server's error code (`WRONGTYPE`, `NOPERM`, ..) if the server refused the request.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => Some(code),
@@ -215,7 +229,7 @@ impl Error {
         }
     }
 
-    /// True where the lock is known not to be held any more.
+    /// Returns `true` if the lock is known to be no longer held.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::NotHeld { .. })
     }
@@ -223,7 +237,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let now = |f: &mut fmt::Formatter<'_>, holder: &Option<Holder>| match holder {
+        let present = |f: &mut fmt::Formatter<'_>, holder: &Option<Holder>| match holder {
             Some(holder) => write!(f, "; now held by {holder}"),
             None => Ok(()),
         };
@@ -232,7 +246,8 @@ impl fmt::Display for Error {
             Self::WouldDeadlock { name, kind } => {
                 write!(
                     f,
-                    "a {kind} on `{}`, which the same owner holds: it would wait for itself",
+                    "a {kind} on `{}` would wait for a hold of the same owner: release that hold first, or use \
+                     another owner",
                     name.escape_debug()
                 )
             }
@@ -242,46 +257,51 @@ impl fmt::Display for Error {
             Self::Unavailable { phase, node, reason } => {
                 write!(f, "{phase}: {node} is unavailable: {reason}")
             }
-            Self::Untrusted { node, reason } => write!(f, "connect: no trust in {node}: {reason}"),
+            Self::Untrusted { node, reason } => write!(f, "connect: TLS with {node} failed: {reason}"),
             Self::Refused { phase, node, code, message } => {
                 write!(f, "{phase}: {node} refused: {code} {message}")?;
                 remedy(code).map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
             }
             Self::NotReplicated { node, acknowledged, needed, waited } => write!(
                 f,
-                "acquire: {acknowledged} of {needed} replicas of {node} had the lock within {waited:?}"
+                "acquire: only {acknowledged} of {needed} replicas of {node} confirmed the lock within {waited:?}, so it is \
+                 released: check the replicas, or lower `ClientBuilder::replication`"
             ),
             Self::Lost { name, reason, holder } => {
                 write!(f, "the hold on `{}` is lost: {reason}", name.escape_debug())?;
-                now(f, holder)
+                present(f, holder)
             }
             Self::NotHeld { name, holder } => {
                 write!(f, "`{}` is not held by this guard", name.escape_debug())?;
-                now(f, holder)
+                present(f, holder)
             }
             Self::Ambiguous { phase, node } => {
-                write!(f, "{phase}: sent to {node} and never answered; it may have taken effect")
+                write!(
+                    f,
+                    "{phase}: {node} did not answer, so the request may have taken effect: query the state before you repeat it"
+                )
             }
         }
     }
 }
 
-/// What to do about a refusal.
+/// Returns the remedy for a refusal.
 fn remedy(code: &str) -> Option<&'static str> {
     Some(match code {
         "NOAUTH" => {
-            "give a password in the URL or by `ClientBuilder::credentials`, that of sentinels by `sentinel_credentials` or, if it is the \
-             master's, by `share_credentials_with_sentinels`"
+            "set a password in the URL or with `ClientBuilder::credentials`; for sentinels use `sentinel_credentials` \
+             (in a Redisson file `sentinelPassword`), or `share_credentials_with_sentinels` if they have the master's password"
         }
         "WRONGPASS" => {
-            "check user and password in the URL or from `ClientBuilder::credentials`, those of sentinels from `sentinel_credentials`"
+            "check the user and password in the URL or from `ClientBuilder::credentials`, or those of sentinels from \
+             `sentinel_credentials`"
         }
         "NOPERM" => {
-            "grant the user what docs/deployment.md in this crate's package lists for this kind of lock"
+            "grant the user the permissions that docs/deployment.md in this crate's package lists for this kind of lock"
         }
-        "READONLY" | "MASTERDOWN" => "name the master, or the sentinels or the cluster that know who it is",
+        "READONLY" | "MASTERDOWN" => "name the master, the sentinels or the cluster in the URL",
         "CLUSTERDOWN" => {
-            "slots are without a master: bring one back, or set `cluster-require-full-coverage no` for the locks of the others"
+            "some slots have no master: bring one back, or set `cluster-require-full-coverage no` to use the other slots"
         }
         _ => return None,
     })

@@ -1,8 +1,8 @@
-//! The doors through which the fuzz targets of `fuzz/` come in. Built with `--cfg fuzzing` only.
+//! The entry points for the fuzz targets in `fuzz/`. Built with `--cfg fuzzing` only.
 
 use crate::connection::fuzzing::subscriber;
 use crate::connection::pubsub::PubSub;
-use crate::owner::{self, Owner, OwnerId};
+use crate::owner::{self, LocalOwner, Owner};
 use crate::runtime::wakeup::Signal;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -14,27 +14,27 @@ pub use crate::connection::fuzzing::{
 #[cfg(feature = "redisson-config")]
 pub use crate::redisson_config::read_anything as configuration;
 
-/// The words that the scripts answer today.
+/// The words that scripts use in their replies.
 pub fn words() -> Vec<&'static str> {
     crate::protocol::script::words().into_iter().collect()
 }
 
-/// The record that `owner` holds once, as `RESTORE` reads it.
+/// The `RESTORE` payload of a record that `owner` holds once.
 pub fn restore_payload(owner: &str) -> Vec<u8> {
     crate::protocol::restore_payload::held_once(owner)
 }
 
-/// The text of a record that says that this owner, of this client, holds it.
-pub fn owner_text(kind: Kind, client: &str, era: u32) -> Option<String> {
+/// The owner id in a record that this owner of this client holds; `None` for an invalid explicit owner.
+pub fn owner_text(kind: Kind, client: &str, generation: u32) -> Option<String> {
     let id = match kind {
-        Kind::Thread(n) => OwnerId::Thread(n),
-        Kind::Guard(n) => OwnerId::Guard(n),
-        Kind::Explicit(text) => OwnerId::Explicit(Owner::new(text).ok()?),
+        Kind::Thread(n) => LocalOwner::Thread(n),
+        Kind::Guard(n) => LocalOwner::Guard(n),
+        Kind::Explicit(text) => LocalOwner::Explicit(Owner::new(text).ok()?),
     };
-    Some(id.text(client, era).to_string())
+    Some(id.owner_id(client, generation).to_string())
 }
 
-/// Who an owner is.
+/// The kinds of owner.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind<'a> {
@@ -43,29 +43,29 @@ pub enum Kind<'a> {
     Explicit(&'a str),
 }
 
-/// The part of an owner's text that names the owner.
+/// The part of an owner id that names the owner.
 pub fn owner_id(text: &str) -> &str {
     owner::id(text)
 }
 
-/// Whether `text` is of that client and of an earlier era than `era`.
-pub fn is_retired(text: &str, client: &str, era: u32) -> bool {
-    owner::is_retired(text, client, era)
+/// Whether `text` is an owner id of this client and of an earlier generation than `generation`.
+pub fn is_retired(text: &str, client: &str, generation: u32) -> bool {
+    owner::is_retired(text, client, generation)
 }
 
-/// One thing that happens around a connection for subscriptions.
+/// An event around a connection for subscriptions.
 #[allow(missing_docs)]
 #[derive(Debug)]
 pub enum Act {
-    /// The server says this.
+    /// The server sends these bytes.
     Says(Vec<u8>),
-    /// Somebody wants to hear a channel.
+    /// A listener subscribes to this channel.
     Subscribe(String),
-    /// The listener of that number, among those there are, leaves.
+    /// The listener with this index (modulo their number) leaves.
     Leave(u8),
 }
 
-/// Serves the registry of subscriptions while `acts` happen, until the server hangs up.
+/// Serves the subscription registry while `acts` happen, and then closes the server's side.
 pub fn dispatch(acts: impl Iterator<Item = Act>) {
     thread_local!(static RUNTIME: tokio::runtime::Runtime =
         tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime"));
@@ -81,7 +81,7 @@ async fn served(acts: impl Iterator<Item = Act>) {
         let pubsub = pubsub.clone();
         tokio::spawn(async move { pubsub.serve_over(connection, messages).await })
     };
-    // What is asked is not looked at: the acts say what comes back.
+    // Requests are discarded, because the acts have the replies.
     let reading = tokio::spawn(async move { while asked.read_u8().await.is_ok() {} });
     let mut listeners = Vec::new();
     for act in acts {
@@ -102,7 +102,7 @@ async fn served(acts: impl Iterator<Item = Act>) {
             tokio::task::yield_now().await;
         }
     }
-    // A connection that ended is seen to have ended.
+    // The registry must notice the end of the connection.
     drop(says);
     reading.abort();
     let _ = reading.await;

@@ -1,4 +1,4 @@
-//! What the holder has in hand: [`LockGuard`], which gives the lock back, and [`Holding`], which tells how it stands.
+//! [`LockGuard`], which releases the lock, and [`Holding`], which reports the state of the hold.
 
 use crate::engine::level::Level;
 use crate::error::{Error, Phase, Result};
@@ -18,11 +18,11 @@ use tokio_stream::wrappers::WatchStream;
 
 /// One level of a hold on a lock. The lock is held while any level of it lives.
 ///
-/// Unlock it to learn that the release took effect, or drop it: then it is released in the background, while its
-/// [`Client`](crate::Client)'s runtime runs. Dropping never blocks and never panics, in a runtime or outside.
-/// A guard may be moved to another task or thread; it keeps its owner.
+/// Call [`unlock`](Self::unlock) to confirm the release. A dropped guard releases the lock in the background, while the runtime of
+/// its [`Client`](crate::Client) runs. Dropping never blocks and never panics, inside a runtime or outside. A guard may move to
+/// another task or thread; it keeps its owner.
 ///
-/// It derefs to [`Holding`], which tells how the hold stands.
+/// A guard derefs to [`Holding`], which reports the state of the hold.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     level: Level,
@@ -34,48 +34,46 @@ impl LockGuard {
         Self { holding: Holding::of(&level), level }
     }
 
-    /// The life of the server's data in which it was last confirmed.
-    pub(crate) fn life(&self) -> u64 {
-        self.level.hold.life()
+    /// Returns the data epoch in which the hold was last confirmed.
+    pub(crate) fn data_epoch(&self) -> u64 {
+        self.level.hold.data_epoch()
     }
 
-    /// How long the hold's own request makes the record live.
+    /// Returns the lease that the hold's own request gave the record.
     pub(crate) fn lease(&self) -> Duration {
         self.level.hold.lease
     }
 
-    /// The hold ends by `margin` before its lease does.
+    /// Ends the hold earlier than its lease, by `margin`.
     pub(crate) fn end_early(&self, margin: Duration) {
         self.level.hold.end_early(margin);
         self.level.session.watchdog.watch(&self.level.hold);
     }
 
-    /// Releases this level, and the lock with the last one.
+    /// Releases this level, and with the last level the lock.
+    ///
+    /// After a [pipelined](crate::HandOff::pipelined) hand-off, success means only that the next task has the lock.
+    ///
+    /// If the reply to a release was lost and the repeat finds nothing to release, the call succeeds. The record cannot show
+    /// whether this client or a force-unlock in between freed it.
     ///
     /// # Errors
-    /// - [`Error::NotHeld`] if the hold had already been told as lost, [`Error::Lost`] if the release found it lost.
-    ///   Both name the present holder where it can be asked. What the lock guarded was not protected to the end.
-    /// - [`Error::Ambiguous`] if no answer came within the response timeout. The library goes on releasing in the
-    ///   background until it is confirmed or the lease has ended.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused: the lease ends the
-    ///   hold.
-    /// - [`Error::Misuse`] outside a tokio runtime; the release goes on in the background. Also in a forked child, where
-    ///   nothing is released: the hold is the parent's.
-    ///
-    /// Where the lock was passed on by a [pipelined](crate::HandOff::pipelined) hand-off, success says no more than that: the
-    /// next task has it.
-    ///
-    /// If an answer to the release was lost and the repeat finds nothing to release, that is success: the record
-    /// cannot tell whether this client or a force-unlock in between freed it.
+    /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both name the
+    ///   present holder if the server can be asked. Treat the work as unprotected.
+    /// - [`Error::Ambiguous`] if no answer came within the response timeout. The client continues to release in the background until
+    ///   the release is confirmed or the lease has ended.
+    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
+    /// - [`Error::Misuse`] outside a tokio runtime; the release continues in the background. Also in a forked child process, where
+    ///   nothing is released, because the hold belongs to the parent.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the release back: it goes on in the background.
+    /// Dropping the future does not undo the release, which continues in the background.
     pub async fn unlock(self) -> Result<()> {
         entered()?;
         let Self { mut level, .. } = self;
         let until = time::Instant::now() + level.session.options.response_timeout;
         let outcome = give_back(&mut level).await;
-        // Seldom asked, and large.
+        // Rarely needed and large, so boxed.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
             Err(Error::NotHeld { name, .. }) => Err(Error::NotHeld { name, holder: ask().await }),
@@ -85,7 +83,7 @@ impl LockGuard {
     }
 }
 
-/// Gives a level back, and tells what came of it within the response timeout.
+/// Releases a level and waits for the outcome, for at most the response timeout.
 pub(crate) async fn give_back(level: &mut Level) -> Result<()> {
     if level.hold.is_over() {
         level.session.check_process()?;
@@ -116,11 +114,11 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// How a hold stands. Cheap to clone, holds nothing: the hold ends with its guards.
+/// The state of a hold. It is cheap to clone and keeps nothing alive: the hold ends with its guards.
 ///
-/// Every look compares the lease's deadline with the clock first (on Linux the boot-time clock, which goes on while
-/// the host sleeps), so that a process that was paused past its lease is told [`HoldState::Lost`]. A pause of a
-/// virtual machine that stops its clock too can't be seen: where that matters, fence at the resource.
+/// Every query first compares the lease's deadline with the clock. A process that was paused past its lease therefore sees
+/// [`HoldState::Lost`]. On Linux the clock is the boot-time clock, which continues while the host sleeps. A paused virtual machine
+/// whose clock stops cannot detect its pause; if that matters, fence at the resource.
 #[derive(Clone)]
 pub struct Holding(pub(crate) Arc<Hold>);
 
@@ -129,25 +127,26 @@ impl Holding {
         Self(level.hold.clone())
     }
 
-    /// What is known of the hold now.
+    /// Returns the current state of the hold.
     pub fn state(&self) -> HoldState {
         self.0.state()
     }
 
-    /// The state now and every later one, to the last: [`HoldState::Lost`] or [`HoldState::Released`]. States that
-    /// follow each other faster than they are read are skipped. Told by the client's runtime; [`lost`](Self::lost) works
-    /// without it.
+    /// Returns a stream of the current state and every later one, up to [`HoldState::Lost`] or [`HoldState::Released`].
+    ///
+    /// The stream skips states that change faster than it is read. The client's runtime drives the stream;
+    /// [`lost`](Self::lost) works without that runtime.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         self.0.state();
-        States { changes: WatchStream::new(self.0.follow()), told: None }
+        States { changes: WatchStream::new(self.0.follow()), reported: None }
     }
 
-    /// Ends when the hold is lost, with [`HoldState::Lost`], or when it was released.
+    /// Waits until the hold ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
     ///
-    /// Works on any tokio runtime, also when the client's own has ended: then the lease's deadline decides.
+    /// This works on any tokio runtime. If the client's own runtime has ended, the lease's deadline decides.
     ///
     /// # Cancel safety
-    /// It only watches.
+    /// Cancel safe: the call only observes.
     pub async fn lost(&self) -> HoldState {
         let mut states = self.0.follow();
         loop {
@@ -157,58 +156,61 @@ impl Holding {
             }
             select! {
                 _ = states.changed() => {}
-                () = until_look(self.0.deadline()) => {}
+                () = until_next_check(self.0.deadline()) => {}
             }
         }
     }
 
-    /// The owner as the record has it: `<client uuid>:<id>`, with `~<n>` behind it if earlier texts were retired.
+    /// Returns the owner id in the record: `<client uuid>:<id>`, followed by `~<n>` if the client acquired the lock after one of
+    /// its requests went unanswered or a hold was lost.
     pub fn owner(&self) -> &str {
-        self.0.kind.owner(&self.0.text)
+        self.0.kind.owner(&self.0.owner_id)
     }
 
-    /// The lock's name as Redis has it (after the name mapper).
+    /// Returns the lock's name as stored in Redis, after the name mapper.
     pub fn name(&self) -> &str {
         self.0.record()
     }
 
-    /// The fencing token of the acquire, where the lock has them (see [`Client::fenced_lock`](crate::Client::fenced_lock)):
-    /// each hold's is greater than those of all holds before it. Send it along to the resource, which is to refuse any that is
-    /// smaller than one that it has seen.
+    /// Returns the fencing token of the acquire, if the lock is [fenced](crate::Client::fenced_lock).
+    ///
+    /// Each token is greater than the tokens of all earlier holds. Send it to the resource with each write. The resource must refuse a
+    /// token that is smaller than one that it has seen.
     pub fn token(&self) -> Option<u64> {
         self.0.token
     }
 
-    /// When the lease ends unless it is renewed: the time at which the last confirmed request was sent, plus the
-    /// lease. Moves on with each renewal.
+    /// Returns when the lease ends unless it is renewed.
+    ///
+    /// This is the time at which the last confirmed request was sent, plus the lease. Each renewal moves it.
     pub fn deadline(&self) -> Instant {
         self.0.deadline().to_instant()
     }
 }
 
-/// Ends when it is time to look whether `deadline` has passed.
-pub(crate) async fn until_look(deadline: Moment) {
+/// Waits until it is time to compare `deadline` with the clock again.
+pub(crate) async fn until_next_check(deadline: Moment) {
     if entered().is_err() {
-        // No timers here: the client's own will tell.
+        // There are no timers outside a tokio runtime, so only the client's own runtime can report the end.
         std::future::pending().await
     }
-    // No longer than a second: timers stand still while the host sleeps.
+    // Timers stop while the host sleeps, so wait no longer than a second.
     time::sleep(deadline.remaining().min(Duration::from_secs(1))).await;
 }
 
-/// Tells no state twice in a row, and ends with the first that is final.
+/// Returns no state twice in a row, and ends after the first final one.
 struct States {
     changes: WatchStream<HoldState>,
-    told: Option<HoldState>,
+    reported: Option<HoldState>,
 }
 
 impl Stream for States {
     type Item = HoldState;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<HoldState>> {
-        while self.told.is_none_or(HoldState::is_live) {
+        while self.reported.is_none_or(HoldState::is_live) {
             let Some(state) = ready!(Pin::new(&mut self.changes).poll_next(cx)) else { break };
-            if self.told.replace(state) != Some(state) {
+            if self.reported.replace(state) != Some(state) {
                 return Poll::Ready(Some(state));
             }
         }
@@ -222,12 +224,13 @@ impl fmt::Debug for Holding {
     }
 }
 
-/// Who holds the lock now, if that can be told until then.
+/// Asks the server for the present holder. Returns `None` if no answer arrives before `until`.
 pub(crate) async fn ask_holder(
     session: &crate::engine::session::Session,
     kind: &dyn LockKind,
     until: time::Instant,
 ) -> Option<crate::error::Holder> {
-    let asked = session.connection.ask(kind.holder(), |reply| kind.held_by(reply), Phase::Inspect);
+    let kind = kind.owned()?;
+    let asked = session.connection.ask(kind.probe(), |reply| kind.held_by(reply), Phase::Inspect);
     time::timeout_at(until, asked).await.ok()?.ok().flatten()
 }

@@ -9,16 +9,16 @@ use crate::error::{Error, Phase, Result};
 use crate::guard::give_back;
 use crate::kinds::Latch;
 use crate::kinds::kind::LockKind;
-use crate::owner::{OwnerId, entered};
+use crate::owner::{LocalOwner, entered};
 use crate::protocol::keys::PermitKeys;
 use crate::protocol::script;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redisson's `RCountDownLatch`: whoever waits goes on when it was counted down to zero. A handle: cheap to clone, no I/O.
+/// A latch that opens when it has been counted down to zero: Redisson's `RCountDownLatch`.
 ///
-/// A latch that there is not, because nobody made it or it was counted down, is open.
+/// A handle is cheap to clone and does no I/O. A latch that does not exist is open, whether it was never created or was counted down.
 #[derive(Clone)]
 pub struct CountDownLatch {
     session: Arc<Session>,
@@ -28,16 +28,18 @@ pub struct CountDownLatch {
 impl CountDownLatch {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.and_then(|keys| PermitKeys::latch(keys, session.mark)).map(Arc::new);
+        let keys = keys.and_then(|keys| PermitKeys::latch(keys, session.instance)).map(Arc::new);
         Self { session, keys }
     }
 
-    /// Makes the latch, to be counted down so often, if there is none. True if it did. (A count of 0 makes one that is open,
-    /// and stays there.)
+    /// Creates the latch with `count`, unless it exists.
+    ///
+    /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name; [`Error::Ambiguous`] if
-    /// the request was sent and not answered: it is not repeated, because the answer would be another.
+    /// - [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for an invalid name.
+    /// - [`Error::Ambiguous`] if the request was sent but not answered. The request is not repeated, because a repeat would return
+    ///   another answer.
     ///
     /// # Cancel safety
     /// Once polled, the request may take effect even if the future is dropped.
@@ -45,46 +47,51 @@ impl CountDownLatch {
         self.session.ask_once(script::set_count(self.keys()?, count), script::yes, Phase::Adjust).await
     }
 
-    /// Counts down by one. It takes effect once, also if its answer is lost; on a latch that is open, none.
+    /// Counts the latch down by one.
+    ///
+    /// The call takes effect once, even if its reply is lost. It has no effect on an open latch.
     ///
     /// # Errors
-    /// [`Error::Ambiguous`] if the server did not do it within the response timeout, because no answer came, or its disk
-    /// fails: the library goes on trying in the background.
-    /// [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
+    /// - [`Error::Ambiguous`] if the server did not count down within the response timeout, because no answer came or its disk fails.
+    ///   The client continues to try in the background.
+    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety
-    /// Once polled, it goes on in the background.
+    /// Once polled, the count-down continues in the background even if the future is dropped.
     pub async fn count_down(&self) -> Result<()> {
         let kind = self.kind()?;
         entered()?;
         give_back(&mut Level::outstanding(&self.session, &kind)?).await
     }
 
-    /// How often it is to be counted down yet; 0 if it is open.
+    /// Returns the remaining count, which is 0 for an open latch.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
+    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for an invalid name.
     pub async fn count(&self) -> Result<u64> {
         let count = self.session.inspect(script::value(self.keys()?), script::number).await?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
 
-    /// Waits until it is open.
+    /// Waits until the latch is open, without a limit.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
-    /// the client is closed.
+    /// - [`Error::Misuse`] for an invalid argument or outside a tokio runtime, before anything is sent.
+    /// - [`Error::Refused`] if the server refuses the request.
+    /// - [`Error::Unavailable`] if the client is closed.
     ///
     /// # Cancel safety
-    /// Cancel safe: it changes nothing.
+    /// Cancel safe: the call changes nothing.
     pub async fn wait(&self) -> Result<()> {
         if self.pass(Wait::Forever).await? { Ok(()) } else { Err(self.session.closed_error(Phase::Acquire)) }
     }
 
-    /// Waits until it is open, at most for `wait`. False if it was not by then.
+    /// Waits until the latch is open, for at most `wait`.
+    ///
+    /// Returns `false` if the latch was still closed. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As for [`wait`](Self::wait), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server told nothing in that time.
+    /// As for [`wait`](Self::wait); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server did not answer within `wait`.
     ///
     /// # Cancel safety
     /// As for [`wait`](Self::wait).
@@ -92,8 +99,9 @@ impl CountDownLatch {
         self.pass(Wait::within(&self.session, wait)?).await
     }
 
-    /// Deletes the latch, which opens it for all who wait. True if there was one. (Redisson's own `delete` tells them that
-    /// something changed, and its waiters wait on.)
+    /// Deletes the latch, which opens it for all waiters.
+    ///
+    /// Returns `true` if the latch existed. After Redisson's own `delete`, Redisson's waiters continue to wait.
     ///
     /// # Errors
     /// As for [`try_set_count`](Self::try_set_count).
@@ -108,7 +116,7 @@ impl CountDownLatch {
         let kind = self.kind()?;
         entered()?;
         let terms = Terms { lease: Lease::Endless, pipelined: false };
-        let passed = acquire::acquire(&self.session, &kind, OwnerId::thread(), terms, wait).await?;
+        let passed = acquire::acquire(&self.session, &kind, LocalOwner::thread(), terms, wait).await?;
         Ok(passed.is_some())
     }
 

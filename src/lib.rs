@@ -1,7 +1,14 @@
-//! Distributed locks that share Redis with Java [Redisson](https://redisson.org): the same records, channels and messages.
+//! Distributed locks on Redis, wire-compatible with Java [Redisson](https://redisson.org).
 //!
-//! [`Client`] connects and makes the handles. [`Client::mutex`] is the lock for services; its [`LockGuard`] is the owner.
-//! [`Lock`] has the operations that every lock with an owner shares, and describes when its owner is the task.
+//! Rust and Java programs share the same locks, because both use the same records, channels and messages.
+//!
+//! - The *record* of a lock is its data in Redis, under the lock's name.
+//! - A *hold* is the ownership of a lock by one owner, from its grant until it is released or lost.
+//! - A *level* is one acquire within a hold: a re-entry adds a level, and the hold is released with its last level.
+//! - An *owner id*, `<client uuid>:<id>`, names the owner in the record.
+//!
+//! [`Client`] connects to Redis and creates the lock handles. In a service, use [`Client::mutex`]: its [`LockGuard`] owns the lock.
+//! [`Lock`] documents the operations that all locks with an owner share, and explains when the current task is the owner.
 //!
 //! ```no_run
 //! use redisson_lock::{Client, Result};
@@ -18,15 +25,15 @@
 //!
 //! | need | item |
 //! | --- | --- |
-//! | exclusive locks, also fair, fenced, spin, non-reentrant and of groups | the methods of [`Client`] |
+//! | one owner at a time: mutex, reentrant, fair, fenced, spin, non-reentrant, group and value locks | the methods of [`Client`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
-//! | several locks as one, a majority of servers | [`MultiLock`], [`RedLock`] |
-//! | counts and gates | [`Semaphore`], [`ExpirableSemaphore`], [`CountDownLatch`] |
-//! | the locks of a map's key | [`MapEntry`] |
-//! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], `Tls` |
+//! | several locks as one; a majority of servers | [`MultiLock`]; [`RedLock`] |
+//! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
+//! | the lock of one key of a Redisson map | [`MapEntry`] |
+//! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], [`Tls`] |
 //! | the state of a hold | [`LockGuard`], [`HoldState`], [`LossReason`] |
-//! | threads without a runtime (feature `blocking`, default) | `blocking` |
-//! | `rediss://` URLs (feature `tls`, default) | `Tls` |
+//! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
+//! | `rediss://` URLs (feature `tls`, on by default) | [`Tls`] |
 //! | Redisson's configuration file (feature `redisson-config`) | `RedissonConfig` |
 //!
 //! # Guide
@@ -92,7 +99,7 @@ pub use redis;
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
-/// The programs in the README and in the guide are compiled as tests of the documentation.
+/// Compiles the programs in the README and in the guide as documentation tests.
 #[cfg(all(doctest, feature = "blocking"))]
 mod guide {
     #[doc = include_str!("../README.md")]

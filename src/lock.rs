@@ -1,4 +1,4 @@
-//! The handle of a lock, of whatever kind.
+//! The handles of all locks with an owner: [`Lock`] and [`ReadWriteLock`].
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
@@ -7,9 +7,9 @@ use crate::engine::pending::UnderWay;
 use crate::engine::session::Session;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
-use crate::kinds::kind::LockKind;
+use crate::kinds::kind::{LockKind, OwnedKind};
 use crate::lease::hold::HoldState;
-use crate::owner::{Owner, OwnerId};
+use crate::owner::{LocalOwner, Owner};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, TimeToLive};
 use crate::runtime::sync::select;
@@ -17,84 +17,88 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock that has an owner: Redisson's `RLock`, of the kind that the method of [`Client`](crate::Client) says which made
-/// it. A handle: cheap to make and to clone, no I/O, no state of a hold.
+/// A lock with an owner: Redisson's `RLock`.
+///
+/// The method of [`Client`](crate::Client) that returned the handle determines its kind. A handle is cheap to create and to clone,
+/// does no I/O, and stores no state of a hold.
 ///
 /// # The owner is the task
 ///
-/// In Java a thread owns a lock. Here the current tokio task does (the thread at the root of a `block_on`). An owner who holds
-/// the lock may take it again, any number of times; the lock is free when every guard is gone. So users of a lock that share a
-/// task do not exclude each other:
+/// In Java a thread owns a lock. Here the current tokio task is the owner, or the thread at the root of a `block_on`. An owner that
+/// holds the lock may acquire it again, any number of times. The lock is free when every guard is gone. Users of a lock that share a
+/// task therefore do not exclude each other:
 ///
 /// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
 ///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
-///   [`Error::Misuse`]. A branch that asks while another branch holds the lock is let in, because that is a re-entry.
-/// - **Requests of one HTTP connection.** hyper, and so axum, serves a keep-alive connection in one task. A handler may spawn
-///   work with the guard and answer at once; then the next request of that connection is let in while the work runs.
+///   [`Error::Misuse`]. A branch that asks while another branch holds the lock succeeds, because that is a re-entry.
+/// - **Requests of one HTTP connection.** hyper, and therefore axum, serves a keep-alive connection in one task. If a handler spawns
+///   work with the guard and responds at once, the next request of that connection re-enters the lock while the work runs.
 ///
-/// Use [`Client::mutex`](crate::Client::mutex) in these cases. It has the same record, but each acquire has an owner of its own,
-/// the guard. Or name the owner of each branch or request by [`with_owner`](Self::with_owner).
+/// Use [`Client::mutex`](crate::Client::mutex) in these cases. It uses the same record, but each acquire has an owner of its own,
+/// the guard. Alternatively, give each branch or request an owner with [`with_owner`](Self::with_owner).
 ///
-/// The non-reentrant kinds let no owner in twice: they say [`Error::WouldDeadlock`].
+/// Non-reentrant kinds refuse a second acquire by their owner with [`Error::WouldDeadlock`].
 ///
-/// # An acquire under way
+/// # Pending acquires
 ///
-/// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and what it is granted, until
-/// it is dropped or polled again; a grant that nobody takes ends with one lease. Don't leave one lying about unpolled.
+/// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and any grant, until it is polled
+/// again or dropped. A grant that is not polled ends after one lease. Do not keep such a future without polling it.
 #[derive(Clone)]
 pub struct Lock {
     session: Arc<Session>,
-    /// An unusable name is told by the first call that would need it.
-    kind: Result<Arc<dyn LockKind>>,
+    /// The error of an invalid name, which the first call that needs the name returns.
+    kind: Result<Arc<dyn OwnedKind>>,
     lease: Lease,
-    owner: Who,
-    /// Where it is another than the client's.
+    owner: OwnerMode,
+    /// Overrides the client's setting.
     pipelined: Option<bool>,
 }
 
-/// Who acquires; and that the acquire is under way, until it is dropped.
+/// The owner of an acquire, registered as pending until the claim is dropped.
 pub(crate) struct Claim {
-    owner: OwnerId,
+    owner: LocalOwner,
     _under_way: Option<UnderWay>,
 }
 
 #[derive(Clone, PartialEq)]
-enum Who {
+enum OwnerMode {
     Current,
     #[cfg_attr(not(feature = "blocking"), allow(dead_code))]
     Thread,
     Explicit(Owner),
-    /// Each acquire is an owner of its own: the lock is a mutex.
+    /// A new owner for each acquire: the lock is a mutex.
     Guard,
 }
 
 impl Lock {
-    /// Of the kind that `kind` makes of the name.
-    pub(crate) fn new<K: LockKind>(
+    /// Creates the handle of the kind that `kind` builds from the keys of `name`.
+    pub(crate) fn new<K: OwnedKind>(
         session: Arc<Session>,
         name: &str,
         kind: impl FnOnce(LockKeys) -> Result<K>,
     ) -> Self {
         let kind = session.keys(name).and_then(kind);
-        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn LockKind>);
-        Self { session, kind, lease: Lease::Watchdog, owner: Who::Current, pipelined: None }
+        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn OwnedKind>);
+        Self { session, kind, lease: Lease::Watchdog, owner: OwnerMode::Current, pipelined: None }
     }
 
-    /// The same record, held by the guard of each acquire.
+    /// Returns the mutex with this lock's record.
     pub(crate) fn into_mutex(self) -> Self {
-        Self { owner: Who::Guard, ..self }
+        Self { owner: OwnerMode::Guard, ..self }
     }
 
-    /// The same lock with a fixed lease: the hold ends after `lease` unless it is unlocked before, and the watchdog
-    /// does not renew it. Without one, the client's lease (by default 30 s) is renewed while the guard lives.
+    /// Returns this lock with a fixed lease, which the watchdog does not renew.
     ///
-    /// The lease is at least 1 ms; fractions of a millisecond are cut off. One that Redis can't count is an
-    /// [`Error::Misuse`] of the acquire.
+    /// The hold ends after `lease` unless it is released earlier. Without a fixed lease, the watchdog renews the client's lease (30 s by
+    /// default) while the guard lives.
+    ///
+    /// The lease is at least 1 ms. Fractions of a millisecond are cut off. An acquire with a lease out of range fails with
+    /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
     }
 
-    /// The same lock, held by `owner` instead of the current task.
+    /// Returns this lock with `owner` as its owner, in place of the current task.
     ///
     /// A [mutex](crate::Client::mutex) takes no owner: each call that uses the returned handle fails with
     /// [`Error::Misuse`].
@@ -102,35 +106,41 @@ impl Lock {
         if self.is_mutex() {
             let message =
                 "a mutex is held by its guard, not by an owner: use `Client::lock` with `with_owner`";
-            let refused = |kind: &Arc<dyn LockKind>| Err(misuse(&**kind, message));
-            return Self { kind: self.kind().and_then(refused), ..self.clone() };
+            let fail = |kind: &Arc<dyn OwnedKind>| Err(misuse(&**kind, message));
+            return Self { kind: self.kind().and_then(fail), ..self.clone() };
         }
-        Self { owner: Who::Explicit(owner.clone()), ..self.clone() }
+        Self { owner: OwnerMode::Explicit(owner.clone()), ..self.clone() }
     }
 
-    /// The same lock with [`HandOff::pipelined`](crate::HandOff::pipelined) or without, whatever its client has.
+    /// Returns this lock with the pipelined hand-off turned on or off.
+    ///
+    /// This overrides [`HandOff::pipelined`](crate::HandOff::pipelined) of the client.
     pub fn with_pipelined_hand_off(&self, on: bool) -> Self {
         Self { pipelined: Some(on), ..self.clone() }
     }
 
     #[cfg(feature = "blocking")]
     pub(crate) fn with_thread(&self) -> Self {
-        Self { owner: Who::Thread, ..self.clone() }
+        Self { owner: OwnerMode::Thread, ..self.clone() }
     }
 
-    /// Takes the lock, waiting for as long as it takes; also through restarts of the server.
+    /// Acquires the lock, waiting without a limit.
     ///
-    /// Waiters of one client are served in the order in which they came. The message of a release wakes them. Some holders send
-    /// none, so the client also looks at the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on: one read for all waiters.
+    /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. The message of a release wakes
+    /// them. Some holders send no message, so the client also probes the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on, with
+    /// one read for all its waiters.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent, also where another branch of the task is acquiring the lock;
-    /// [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
-    /// the client is closed; [`Error::Lost`] if a re-entry finds that the owner's hold is lost;
-    /// [`Error::WouldDeadlock`] where the owner would wait for itself.
+    /// - [`Error::Misuse`] for an invalid argument, outside a tokio runtime, or if another branch of the task is acquiring the lock,
+    ///   before anything is sent.
+    /// - [`Error::WouldDeadlock`] if the owner would wait for itself.
+    /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
+    /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
+    /// - [`Error::Refused`] if the server refuses the request.
+    /// - [`Error::Unavailable`] if the client is closed.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue, and gives back what was already on its way.
+    /// Cancel safe: dropping the future leaves the queue, and releases the lock if it was just granted.
     pub async fn lock(&self) -> Result<LockGuard> {
         match self.acquire(Wait::Forever).await? {
             Some(guard) => Ok(guard),
@@ -138,11 +148,13 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free, with one look at the server. `None` if another holds it.
+    /// Acquires the lock if it is free, with a single attempt.
+    ///
+    /// Returns `None` if another owner holds the lock.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server did not answer
-    /// within the response timeout.
+    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the response
+    /// timeout.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -150,12 +162,13 @@ impl Lock {
         self.acquire(Wait::once(&self.session)).await
     }
 
-    /// Takes the lock, waiting for at most `wait`. `None` if another held it, or was to have it after a hold of this
-    /// client (see [`HandOff`](crate::HandOff)); a `wait` of zero is [`try_lock`](Self::try_lock).
+    /// Acquires the lock, waiting for at most `wait`.
+    ///
+    /// Returns `None` if the lock stayed busy, or if this client yielded it to another client (see [`HandOff`](crate::HandOff)). A `wait`
+    /// of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server told nothing in that
-    /// time.
+    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server did not answer within `wait`.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -163,16 +176,19 @@ impl Lock {
         self.acquire(Wait::within(&self.session, wait)?).await
     }
 
-    /// Runs `body` while the lock is held, and cancels it when the lease is lost.
+    /// Acquires the lock, runs `body`, and releases the lock. A lost hold cancels `body`.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock) while waiting. [`Error::Lost`] if the hold was lost before the body and the release
-    /// were done: the body was dropped where it stood, or had just ended, and what it did was not protected to the
-    /// end. A release that could not be confirmed is not an error here: the lock was held throughout, and the library
-    /// goes on releasing it.
+    /// As for [`lock`](Self::lock) while waiting. After that:
+    /// - [`Error::Lost`] if the hold was lost before the body and the release were done. The body was dropped where it stood, or had just
+    ///   ended. Treat its work as unprotected.
+    /// - [`Error::Unavailable`] if the client was closed meanwhile.
+    ///
+    /// A release that could not be confirmed is not an error here, because the hold lasted until the body ended. The client logs a
+    /// warning and continues to release the lock in the background.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body and releases the lock in the background.
+    /// Dropping the future drops `body` and releases the lock in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
         F: FnOnce(Holding) -> Fut,
@@ -203,25 +219,27 @@ impl Lock {
         }
     }
 
-    /// Whether anyone holds the lock.
+    /// Returns whether any owner holds the lock.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
+    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for an invalid name.
     pub async fn is_locked(&self) -> Result<bool> {
         let kind = self.kind()?;
         self.session.inspect(kind.is_locked(), |reply| kind.locked(reply)).await
     }
 
-    /// Whether the current owner holds the lock, as the record says.
+    /// Returns whether the current owner holds the lock, according to the record.
     ///
     /// # Errors
-    /// As for [`is_locked`](Self::is_locked), and as for the owner of [`lock`](Self::lock). [`Error::Misuse`] for a
-    /// [mutex](crate::Client::mutex), which no task holds: ask its guard.
+    /// As for [`is_locked`](Self::is_locked); also [`Error::Misuse`] for a [mutex](crate::Client::mutex), which no task owns. Ask its
+    /// guard instead.
     pub async fn is_held(&self) -> Result<bool> {
         Ok(self.hold_count().await? > 0)
     }
 
-    /// How often the current owner holds the lock, as the record says; 0 if it does not.
+    /// Returns how many times the current owner holds the lock, according to the record.
+    ///
+    /// Returns 0 if the owner does not hold the lock.
     ///
     /// # Errors
     /// As for [`is_held`](Self::is_held).
@@ -233,20 +251,21 @@ impl Lock {
             return Err(misuse(&**kind, message));
         }
         let owner = self.owner()?;
-        let own = self.session.existing_lane(&kind.lane(&owner)).and_then(|lane| {
-            let work = lane.work();
+        let own = self.session.existing_queue(&kind.queue(&owner)).and_then(|queue| {
+            let work = queue.work();
             let levels = work.current.as_ref().map_or(0, |current| current.levels);
-            work.text_of(&owner).map(|text| (text, levels))
+            work.owner_id_of(&owner).map(|id| (id, levels))
         });
-        let fresh = || (kind.text(owner.text(&self.session.id, self.session.era())), 0);
-        let (text, levels) = own.unwrap_or_else(fresh);
+        let fresh = || (kind.owner_id(owner.owner_id(&self.session.id, self.session.generation())), 0);
+        let (owner_id, levels) = own.unwrap_or_else(fresh);
         let recorded =
-            self.session.inspect(kind.hold_count(&text), |reply| kind.counted(&text, reply)).await?;
-        Ok(if recorded == 0 || kind.manner().counts { recorded } else { levels })
+            self.session.inspect(kind.hold_count(&owner_id), |reply| kind.counted(&owner_id, reply)).await?;
+        Ok(if recorded == 0 || kind.traits().counts { recorded } else { levels })
     }
 
-    /// Time until the lock's lease ends unless it is renewed, whoever holds it. `None` if nobody does;
-    /// [`Duration::MAX`] for a record without an expiry, which Redisson never leaves.
+    /// Returns the time until the lock's lease ends unless it is renewed, regardless of the holder.
+    ///
+    /// Returns `None` if the lock is free, and [`Duration::MAX`] for a record without an expiry, which Redisson never writes.
     ///
     /// # Errors
     /// As for [`is_locked`](Self::is_locked).
@@ -260,31 +279,29 @@ impl Lock {
         })
     }
 
-    /// Who holds the lock, and how often. `None` if nobody does.
+    /// Returns the current holder and its hold count, or `None` if the lock is free.
     ///
     /// # Errors
-    /// As for [`is_locked`](Self::is_locked); [`Error::Refused`] with code `WRONGTYPE` if the name is in use for a
-    /// value that is no lock.
+    /// As for [`is_locked`](Self::is_locked); also [`Error::Refused`] with the code `WRONGTYPE` if the key stores a value of another type.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
-        self.session.inspect(kind.holder(), |reply| kind.held_by(reply)).await
+        self.session.inspect(kind.probe(), |reply| kind.held_by(reply)).await
     }
 
-    /// Frees the lock whoever holds it, and tells the waiters. True if somebody held it.
+    /// Releases the lock regardless of its holder, and notifies the waiters.
     ///
-    /// A holder in this library learns of it at its next renewal, one with a fixed lease at its next operation or
-    /// its deadline; a Java holder when it unlocks.
+    /// Returns `true` if the lock was held. A holder that uses this library notices the loss at its next renewal; with a fixed lease, at
+    /// its next operation or its deadline. A Java holder notices it when it unlocks.
     ///
     /// # Errors
-    /// As for [`is_locked`](Self::is_locked), and [`Error::Ambiguous`] if the request was sent and not answered: it
-    /// is not repeated, because a repeat could free a later holder's lock.
+    /// As for [`is_locked`](Self::is_locked); also [`Error::Ambiguous`] if the request was sent but not answered. The request is not
+    /// repeated, because a repeat could release the lock of a later holder.
     ///
     /// # Cancel safety
     /// Once polled, the request may take effect even if the future is dropped.
     pub async fn force_unlock(&self) -> Result<bool> {
         let kind = self.kind()?;
-        let request = kind.force_unlock().unwrap_or_else(|| unreachable!("a lock has an owner"));
-        self.session.ask_once(request, script::yes, Phase::ForceUnlock).await
+        self.session.ask_once(kind.force_unlock(), script::yes, Phase::ForceUnlock).await
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
@@ -292,7 +309,7 @@ impl Lock {
         self.acquire_for(&claim, wait).await
     }
 
-    /// An acquire begins, by an owner who may take others with it.
+    /// Begins an acquire. A composite lock holds the claims of all its members.
     pub(crate) fn claim(&self) -> Result<Claim> {
         let (kind, owner) = (self.kind()?, self.owner()?);
         let under_way = self.session.pending.begin(&**kind, &owner)?;
@@ -300,16 +317,17 @@ impl Lock {
     }
 
     pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
-        let (kind, owner) = (self.kind()?, claim.owner.clone());
+        let kind: Arc<dyn LockKind> = self.kind()?.clone();
+        let owner = claim.owner.clone();
         self.lease.check()?;
         let pipelined =
-            self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.manner().pipelined;
+            self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
-        let level = acquire::acquire(&self.session, kind, owner, terms, wait).await?;
+        let level = acquire::acquire(&self.session, &kind, owner, terms, wait).await?;
         Ok(level.map(LockGuard::new))
     }
 
-    /// How long a hold of it lasts unless it is renewed.
+    /// Returns how long a hold of this lock lasts unless it is renewed.
     pub(crate) fn length(&self) -> Duration {
         self.session.length(self.lease)
     }
@@ -318,39 +336,40 @@ impl Lock {
         &self.session
     }
 
-    pub(crate) fn has_owner_of(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_owner_as(&self, other: &Self) -> bool {
         self.owner == other.owner
     }
 
     pub(crate) fn is_mutex(&self) -> bool {
-        self.owner == Who::Guard
+        self.owner == OwnerMode::Guard
     }
 
-    pub(crate) fn kind(&self) -> Result<&Arc<dyn LockKind>> {
+    pub(crate) fn kind(&self) -> Result<&Arc<dyn OwnedKind>> {
         self.kind.as_ref().map_err(Error::clone)
     }
 
-    fn owner(&self) -> Result<OwnerId> {
+    fn owner(&self) -> Result<LocalOwner> {
         match &self.owner {
-            Who::Current => OwnerId::current(),
-            Who::Thread => Ok(OwnerId::thread()),
-            Who::Explicit(owner) => OwnerId::explicit(owner),
-            Who::Guard => OwnerId::guard(),
+            OwnerMode::Current => LocalOwner::current(),
+            OwnerMode::Thread => Ok(LocalOwner::thread()),
+            OwnerMode::Explicit(owner) => LocalOwner::explicit(owner),
+            OwnerMode::Guard => LocalOwner::guard(),
         }
     }
 }
 
-/// Redisson's `RReadWriteLock`: any number of readers, or one writer. A handle, made by
-/// [`Client::read_write_lock`](crate::Client::read_write_lock).
+/// A read/write lock: any number of readers, or one writer. Redisson's `RReadWriteLock`.
+///
+/// [`Client::read_write_lock`](crate::Client::read_write_lock) returns the handle.
 ///
 /// # Java readers with a shorter lease
 /// Each renewal of a Java reader sets the record's expiry to that reader's `lockWatchdogTimeout`, even if another reader
-/// has a longer lease. A client of this library sees that when it acquires and when it renews, and then renews at a third
+/// has a longer lease. A client of this library detects this when it acquires and when it renews, and then renews at a third
 /// of the shorter lease. Two gaps remain:
 /// - A Java reader may join, shorten the expiry and die between two renewals of this client.
 /// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
 ///
-/// In both the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
+/// In both cases the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
 /// renewal reports the loss.
 /// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
 /// and have the resource check the token.
@@ -365,16 +384,19 @@ impl ReadWriteLock {
         Self { read, write }
     }
 
-    /// The side that readers share. The writer itself may take it, too, and go on as a reader after its write guard is gone:
-    /// then other readers come in.
+    /// Returns the read side, which readers share.
     ///
-    /// Further levels of an owner's hold are counted by its client alone, and the record says 1, because of an error in
-    /// Redisson 3.44 to 3.52 that frees the lock at any greater count.
+    /// The writer may acquire the read side, too, and continue as a reader when its write guard is gone. Other readers can then enter.
+    ///
+    /// Only the client counts further levels of an owner's read hold; the record always counts 1. A bug in Redisson 3.44 to 3.52 frees
+    /// the lock at any greater count.
     pub fn read(&self) -> &Lock {
         &self.read
     }
 
-    /// The side that excludes everyone else. An owner that reads can't take it: [`Error::WouldDeadlock`].
+    /// Returns the write side, which excludes every other owner.
+    ///
+    /// An owner that holds the read side cannot acquire the write side: the acquire fails with [`Error::WouldDeadlock`].
     pub fn write(&self) -> &Lock {
         &self.write
     }

@@ -1,4 +1,4 @@
-//! Values and keys of maps as Redisson names them: encoded by a codec, and hashed.
+//! The locks of one key of a map, and the codecs whose bytes Redisson hashes into their names.
 
 use crate::client::Client;
 use crate::error::Result;
@@ -7,24 +7,25 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::protocol::keys;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
 
-/// How a string becomes the bytes that Redisson hashes: by the codec that the Java side is configured with. For what is no
-/// string, or for another codec, give the bytes.
+/// Encodes a string into the bytes that Redisson hashes.
+///
+/// Use the codec with which the Java side is configured. For values that are not strings, and for other codecs, pass the bytes.
 pub trait Codec {
-    /// The bytes of `value`.
+    /// Returns the bytes of `value`.
     fn encode(&self, value: &str) -> Vec<u8>;
 }
 
-/// Redisson's default codec from 3.19 on, `Kryo5Codec`, of strings.
+/// Encodes strings as `Kryo5Codec`, Redisson's default codec since 3.19.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kryo5;
 
-/// Redisson's `StringCodec`: the string's UTF-8.
+/// Encodes strings as `StringCodec`, Redisson's codec for plain UTF-8.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utf8;
 
 impl Codec for Kryo5 {
-    /// The class id of strings, then the string as Kryo 5's `Output.writeString` has it: up to 32 ASCII characters with the
-    /// last one marked, else the number of UTF-16 units and each of these in UTF-8's manner.
+    /// Writes the class id of strings, and then the string in the format of Kryo 5's `Output.writeString`. Up to 32 ASCII characters
+    /// are written with the last one marked. Other strings are the number of UTF-16 units, and each unit encoded like UTF-8.
     fn encode(&self, value: &str) -> Vec<u8> {
         const STRING: u8 = 3;
         const MARK: u8 = 0x80;
@@ -36,7 +37,7 @@ impl Codec for Kryo5 {
             }
             return bytes;
         }
-        // One more than the number of units, because 0 is for null; 6 bits in the first byte, 7 in each further one.
+        // The length is one more than the number of units, because 0 means null. The first byte has 6 bits of it, each further byte 7.
         let mut rest = value.encode_utf16().count() as u64 + 1;
         let more = |rest: u64, bit: u8| if rest > 0 { bit } else { 0 };
         let first = MARK | (rest & 0x3F) as u8;
@@ -68,8 +69,9 @@ impl Codec for Utf8 {
     }
 }
 
-/// What Redisson keeps for one key of a map: `RMap.getLock(key)` and its kin. They are ordinary objects, of which this knows the
-/// names. Made by [`Client::map_entry`].
+/// The locks and semaphores of one key of a map: Redisson's `RMap.getLock(key)` and its relatives.
+///
+/// They are ordinary locks whose names derive from the map and the hash of the key. [`Client::map_entry`] returns the handle.
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     client: Client,
@@ -82,37 +84,37 @@ impl MapEntry {
         Self { client: client.clone(), map: map.to_owned(), hash: keys::hash(key) }
     }
 
-    /// The hash of the key, as it is in the names.
+    /// Returns the hash of the key, as it appears in the names.
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// `RMap.getLock(key)`. See [`Client::lock`].
+    /// Returns the lock that `RMap.getLock(key)` returns. See [`Client::lock`].
     pub fn lock(&self) -> Lock {
         self.client.lock(self.name("lock"))
     }
 
-    /// `RMap.getFairLock(key)`. See [`Client::fair_lock`].
+    /// Returns the lock that `RMap.getFairLock(key)` returns. See [`Client::fair_lock`].
     pub fn fair_lock(&self) -> Lock {
         self.client.fair_lock(self.name("fairlock"))
     }
 
-    /// `RMap.getReadWriteLock(key)`. See [`Client::read_write_lock`].
+    /// Returns the lock that `RMap.getReadWriteLock(key)` returns. See [`Client::read_write_lock`].
     pub fn read_write_lock(&self) -> ReadWriteLock {
         self.client.read_write_lock(self.name("rw_lock"))
     }
 
-    /// `RMap.getSemaphore(key)`. See [`Client::semaphore`].
+    /// Returns the semaphore that `RMap.getSemaphore(key)` returns. See [`Client::semaphore`].
     pub fn semaphore(&self) -> Semaphore {
         self.client.semaphore(self.name("semaphore"))
     }
 
-    /// `RMap.getPermitExpirableSemaphore(key)`. See [`Client::expirable_semaphore`].
+    /// Returns the semaphore that `RMap.getPermitExpirableSemaphore(key)` returns. See [`Client::expirable_semaphore`].
     pub fn expirable_semaphore(&self) -> ExpirableSemaphore {
         self.client.expirable_semaphore(self.name("permitexpirablesemaphore"))
     }
 
-    /// `RMap.getCountDownLatch(key)`. See [`Client::count_down_latch`].
+    /// Returns the latch that `RMap.getCountDownLatch(key)` returns. See [`Client::count_down_latch`].
     pub fn count_down_latch(&self) -> CountDownLatch {
         self.client.count_down_latch(self.name("countdownlatch"))
     }
@@ -122,13 +124,13 @@ impl MapEntry {
     }
 }
 
-/// The values of a group that are locked together.
+/// Returns the hashes of the values of a group lock, sorted, without duplicates, and concatenated.
 pub(crate) fn hashes(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<String> {
     let mut hashes: Vec<_> = values.into_iter().map(|value| keys::hash(value.as_ref())).collect();
     hashes.sort();
     hashes.dedup();
     if hashes.is_empty() {
-        return Err(crate::error::Error::misuse("a group lock without a value"));
+        return Err(crate::error::Error::misuse("a group lock needs at least one value"));
     }
     Ok(hashes.concat())
 }
@@ -137,9 +139,9 @@ pub(crate) fn hashes(values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Resu
 mod tests {
     use super::*;
 
-    /// As Redisson 3.52.0 and 4.7.0 name the lock of a key.
+    /// The expected hashes are those of Redisson 3.52.0 and 4.7.0.
     #[test]
-    fn hashes_are_redissons() {
+    fn hashes_match_redisson() {
         let (long, longer) = ("x".repeat(63), "x".repeat(8192));
         for (text, kryo, utf8) in [
             ("x", "UAtNwcfhLzLiIyViPu3ySw", "Bt/D4wylKYCgzX0jVwjowg"),

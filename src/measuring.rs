@@ -1,4 +1,4 @@
-//! The doors through which `benches/local` comes in. Built with `--cfg measuring` only.
+//! The entry points of `benches/local`. Built only with `--cfg measuring`.
 
 use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
@@ -6,7 +6,7 @@ use crate::kinds::Reentrant;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::{Begun, Hold, Observer};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script;
 use crate::runtime::clock::Moment;
@@ -16,16 +16,16 @@ use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// The names of one lock. Returns how long they are.
+/// Builds the keys of one lock. Returns their total length.
 pub fn names(name: &str) -> usize {
     let keys = LockKeys::new(name.to_owned()).expect("a name");
     keys.record().len() + keys.channel().len()
 }
 
-/// An acquire and a release by scripts. Returns how long they are.
+/// Builds the requests of an acquire and a release by scripts. Returns their total length.
 pub fn requests(name: &str) -> usize {
     let keys = LockKeys::new(name.to_owned()).expect("a name");
-    let owner = OwnerId::thread().text("00000000-0000-0000-0000-000000000000", 0);
+    let owner = LocalOwner::thread().owner_id("00000000-0000-0000-0000-000000000000", 0);
     let acquire = script::acquire(keys.record(), &owner, 30_000);
     let release = script::release(keys.record(), &owner, keys.channel());
     packed(&acquire).len() + packed(&release).len()
@@ -40,17 +40,17 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// With so many channels that others listen to.
+    /// A registry with this many other channels.
     pub fn new(others: usize) -> Self {
         let pubsub = PubSub::default();
         for other in 0..others {
-            // They stay.
+            // Dropping the subscription would end it.
             std::mem::forget(pubsub.subscribe(&format!("channel:{other}").into(), &Arc::default()));
         }
         Self { pubsub, channel: "channel".into(), signal: Arc::default() }
     }
 
-    /// One comes and goes.
+    /// Adds and drops one subscription.
     pub fn pass(&self) {
         drop(self.pubsub.subscribe(&self.channel, &self.signal));
     }
@@ -61,10 +61,10 @@ impl Registry {
 pub struct Watched {
     watchdog: Watchdog,
     kind: Arc<dyn LockKind>,
-    text: Arc<str>,
+    owner_id: Arc<str>,
 }
 
-/// Tells nobody.
+/// An observer that does nothing.
 struct Nobody;
 
 impl Observer for Nobody {
@@ -73,24 +73,24 @@ impl Observer for Nobody {
 }
 
 impl Watched {
-    /// With so many that are renewed.
+    /// A watchdog with this many other holds that it renews.
     pub fn new(others: usize) -> Self {
         let kind = Arc::new(Reentrant::new(LockKeys::new("record".into()).expect("a name")));
-        let this = Self { watchdog: Watchdog::new(LEASE), kind, text: "owner".into() };
+        let this = Self { watchdog: Watchdog::new(LEASE), kind, owner_id: "owner".into() };
         for _ in 0..others {
-            // The watchdog keeps it.
+            // The watchdog keeps the hold alive.
             this.begin();
         }
         this
     }
 
     fn begin(&self) -> Arc<Hold> {
-        let (owner, observer) = (OwnerId::thread(), Weak::<Nobody>::new());
+        let (owner, observer) = (LocalOwner::thread(), Weak::<Nobody>::new());
         let begun = Begun {
             kind: self.kind.clone(),
             owner,
-            text: self.text.clone(),
-            life: 1,
+            owner_id: self.owner_id.clone(),
+            data_epoch: 1,
             sent: Moment::now(),
             lease: LEASE,
             token: None,
@@ -101,7 +101,7 @@ impl Watched {
         hold
     }
 
-    /// One begins and ends.
+    /// Begins and ends one hold.
     pub fn pass(&self) {
         let hold = self.begin();
         hold.release();

@@ -1,10 +1,11 @@
-//! Who holds: the current task, the current thread, an explicit [`Owner`], or the guard of one acquire; and the text that
-//! says so in a record.
+//! Owners of holds, and the owner ids that name them in records.
 //!
-//! The text is `<client uuid>:<id>`. A task's id is a bare number, a thread's starts with `thread-`, an explicit
-//! owner's with `owner-`, a guard's with `guard-`, so the four kinds never meet. From the second era of a client on (see `session`) the text
-//! ends in `~<era>`: a text that a dead connection might still deliver something for is never used again.
-//! Ids hold no `:` and no `~`.
+//! An owner is the current task, the current thread, an explicit [`Owner`], or the guard of one acquire. Its id is
+//! `<client uuid>:<id>`. The id of a task is a bare number. The others begin with `thread-`, `owner-` or `guard-`, so the four
+//! kinds never collide.
+//!
+//! From the second generation of a client on (see `session`), an owner id ends in `~<generation>`. A dead connection may still
+//! deliver a request for an earlier owner id, so that id is never used for a new hold. Ids contain no `:` and no `~`.
 
 use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;
@@ -14,10 +15,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
 
-/// An explicit owner: ownership that does not hang on a task or a thread.
+/// An explicit owner, independent of tasks and threads.
 ///
-/// All who use an equal `Owner` with one client are one owner: each re-enters what another holds. Without one the
-/// owner is the current tokio task, or the current thread at the root of a `block_on`.
+/// All users of one client that pass an equal `Owner` are one owner: each re-enters the holds of the others. Without an explicit
+/// owner, the owner is the current tokio task, or the current thread at the root of a `block_on`.
 ///
 /// ```
 /// # fn main() -> Result<(), redisson_lock::Error> {
@@ -28,46 +29,46 @@ use uuid::Uuid;
 pub struct Owner(Arc<str>);
 
 impl Owner {
-    /// An owner named `text`.
+    /// Creates the owner called `name`.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the text is empty, longer than 256 bytes, or contains `:`, `~` or a control character.
-    pub fn new(text: impl AsRef<str>) -> Result<Self> {
-        let text = text.as_ref();
-        if text.is_empty()
-            || text.len() > 256
-            || text.contains(|c: char| c == ':' || c == '~' || c.is_control())
+    /// [`Error::Misuse`] if `name` is empty, longer than 256 bytes, or contains `:`, `~` or a control character.
+    pub fn new(name: impl AsRef<str>) -> Result<Self> {
+        let name = name.as_ref();
+        if name.is_empty()
+            || name.len() > 256
+            || name.contains(|c: char| c == ':' || c == '~' || c.is_control())
         {
             return Err(Error::misuse(
-                "an owner's text must have 1 to 256 bytes and no `:`, `~` or control character",
+                "an owner's name must have 1 to 256 bytes and no `:`, `~` or control character",
             ));
         }
-        Ok(Self(text.into()))
+        Ok(Self(name.into()))
     }
 
-    /// An owner that equals no other.
+    /// Creates an owner that equals no other owner.
     pub fn unique() -> Self {
         Self(Uuid::new_v4().to_string().into())
     }
 
-    /// The text it was made of.
+    /// Returns the owner's name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Who asks, within this process.
+/// An owner within this process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum OwnerId {
+pub(crate) enum LocalOwner {
     Task(tokio::task::Id),
     Thread(u64),
     Explicit(Owner),
-    /// The guard of one acquire: no other acquire of the process has it.
+    /// The guard of one acquire. No other acquire of the process has the same number.
     Guard(u64),
 }
 
-impl OwnerId {
-    /// The current tokio task, or the thread at a `block_on` root.
+impl LocalOwner {
+    /// Returns the current tokio task, or the current thread at the root of a `block_on`.
     pub(crate) fn current() -> Result<Self> {
         if let Some(task) = tokio::task::try_id() {
             return Ok(Self::Task(task));
@@ -76,11 +77,11 @@ impl OwnerId {
         Ok(Self::thread())
     }
 
-    /// The current thread, also inside a task.
+    /// Returns the current thread, even inside a task.
     pub(crate) fn thread() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         thread_local!(static ID: Cell<u64> = const { Cell::new(0) });
-        // In a thread that is ending the cell may be gone: then the id is of no one else, too.
+        // In a thread that is ending, the cell may be gone. A fresh id is unique, too.
         let fresh = || NEXT.fetch_add(1, Ordering::Relaxed);
         Self::Thread(
             ID.try_with(|id| {
@@ -98,15 +99,15 @@ impl OwnerId {
         Ok(Self::Explicit(owner.clone()))
     }
 
-    /// The owner of one acquire.
+    /// Returns a new owner for one acquire.
     pub(crate) fn guard() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         entered()?;
         Ok(Self::Guard(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    /// The text of this owner in a record.
-    pub(crate) fn text(&self, client: &str, era: u32) -> Arc<str> {
+    /// Returns this owner's id as written in a record.
+    pub(crate) fn owner_id(&self, client: &str, generation: u32) -> Arc<str> {
         let mut text = String::with_capacity(client.len() + 24);
         text.push_str(client);
         let written = match self {
@@ -116,37 +117,38 @@ impl OwnerId {
             Self::Guard(id) => write!(text, ":guard-{id}"),
         };
         debug_assert!(written.is_ok());
-        if era > 0 {
-            let _ = write!(text, "~{era}");
+        if generation > 0 {
+            let _ = write!(text, "~{generation}");
         }
         text.into()
     }
 }
 
-/// What follows an owner's text where it holds a write lock.
+/// The suffix of the owner id in the record of a write lock.
 pub(crate) const WRITER: &str = ":write";
 
-/// What names the owner in a text, whatever its client and its era.
+/// Returns the part of an owner id that names the owner, without its client and its generation.
 pub(crate) fn id(text: &str) -> &str {
     let id = text.split_once(':').map_or(text, |(_, id)| id);
     id.split_once('~').map_or(id, |(id, _)| id)
 }
 
-/// Whether `text` is of that client and of an era before `era`, so that no new hold will have it.
-pub(crate) fn is_retired(text: &str, client: &str, era: u32) -> bool {
+/// Returns whether `text` is an owner id of that client from a generation before `generation`, which no new hold will use.
+pub(crate) fn is_retired(text: &str, client: &str, generation: u32) -> bool {
     let Some(id) = text.strip_prefix(client).and_then(|rest| rest.strip_prefix(':')) else { return false };
     let id = id.strip_suffix(WRITER).unwrap_or(id);
-    let of = id.rsplit_once('~').map_or(Some(0), |(_, era)| era.parse().ok());
-    of.is_some_and(|of| of < era)
+    let of = id.rsplit_once('~').map_or(Some(0), |(_, generation)| generation.parse().ok());
+    of.is_some_and(|of| of < generation)
 }
 
-/// Waiting needs tokio's timers, and outside tokio a thread can run many tasks, so a thread would be no owner.
+/// Fails outside a tokio runtime. Waiting needs tokio's timers, and a thread outside tokio may run many tasks, so it cannot be an
+/// owner.
 pub(crate) fn entered() -> Result<()> {
     match Handle::try_current() {
         Ok(_) => Ok(()),
         Err(_) => Err(Error::misuse(
-            "called outside a tokio runtime, where tasks cannot be told apart: name the owner by `with_owner` and \
-             enter a tokio runtime, or use the `blocking` API",
+            "called outside a tokio runtime, where tasks cannot be distinguished: enter a tokio runtime and set an \
+             owner with `with_owner`, or use the `blocking` API",
         )),
     }
 }
@@ -156,15 +158,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kinds_of_owner_never_share_a_text() {
-        let texts: Vec<_> = ["1", "thread-1", "owner-1", "guard-1"]
+    fn the_kinds_of_owner_never_share_an_id() {
+        let ids: Vec<_> = ["1", "thread-1", "owner-1", "guard-1"]
             .iter()
-            .map(|t| OwnerId::Explicit(Owner::new(t).unwrap()).text("u", 0))
-            .chain([OwnerId::Thread(1).text("u", 0), OwnerId::Thread(1).text("u", 1)])
-            .chain([OwnerId::Guard(1).text("u", 0), OwnerId::Guard(1).text("u", 1)])
+            .map(|t| LocalOwner::Explicit(Owner::new(t).unwrap()).owner_id("u", 0))
+            .chain([LocalOwner::Thread(1).owner_id("u", 0), LocalOwner::Thread(1).owner_id("u", 1)])
+            .chain([LocalOwner::Guard(1).owner_id("u", 0), LocalOwner::Guard(1).owner_id("u", 1)])
             .collect();
         assert_eq!(
-            texts.iter().map(|t| &**t).collect::<Vec<_>>(),
+            ids.iter().map(|t| &**t).collect::<Vec<_>>(),
             [
                 "u:owner-1",
                 "u:owner-thread-1",
@@ -180,13 +182,13 @@ mod tests {
 
     #[tokio::test]
     async fn each_acquire_of_a_mutex_has_an_owner_of_its_own() {
-        let ids = [OwnerId::guard().unwrap(), OwnerId::guard().unwrap()];
+        let ids = [LocalOwner::guard().unwrap(), LocalOwner::guard().unwrap()];
         assert_ne!(ids[0], ids[1]);
-        assert!(ids.iter().all(|id| is_retired(&id.text("u", 0), "u", 1)));
+        assert!(ids.iter().all(|id| is_retired(&id.owner_id("u", 0), "u", 1)));
     }
 
     #[test]
-    fn only_texts_of_earlier_eras_of_this_client_are_retired() {
+    fn only_owner_ids_of_earlier_generations_of_this_client_are_retired() {
         for (text, retired) in [
             ("u:1", true),
             ("u:thread-1~1", true),
@@ -203,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_explicit_owner_has_no_separator() {
+    fn the_name_of_an_explicit_owner_has_no_separator() {
         for bad in ["", "a:b", "a~1", "a\nb", &"x".repeat(257)] {
             assert!(matches!(Owner::new(bad), Err(Error::Misuse { .. })), "{bad:?}");
         }

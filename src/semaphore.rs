@@ -1,4 +1,4 @@
-//! The handles of semaphores: of permits that are no more than a number, and of permits with ids and leases.
+//! The handles of semaphores: [`Semaphore`] counts permits, [`ExpirableSemaphore`] issues permits with ids and leases.
 
 use crate::config::options::{Lease, check_lease, millis};
 use crate::engine::acquire::{self, Wait};
@@ -9,7 +9,7 @@ use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
 use crate::kinds::kind::LockKind;
 use crate::kinds::{ID, Leased, Permits};
-use crate::owner::{OwnerId, entered};
+use crate::owner::{LocalOwner, entered};
 use crate::protocol::keys::PermitKeys;
 use crate::protocol::script;
 use std::fmt;
@@ -17,13 +17,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redisson's `RSemaphore`: a number of permits that all clients share. A handle: cheap to clone, no I/O.
+/// A number of permits that all clients share: Redisson's `RSemaphore`.
 ///
-/// A permit has no owner and no lease: one that a process takes with it when it dies is gone, until somebody adds another.
-/// Where that may not be, use an [`ExpirableSemaphore`].
+/// A handle is cheap to clone and does no I/O.
 ///
-/// Waiters of one client are served in the order in which they came, whatever they want: one who wants many is not passed
-/// by those who want few.
+/// A permit has no owner and no lease. If a process dies, its permits are lost until a client adds new ones. Use an
+/// [`ExpirableSemaphore`] to avoid this.
+///
+/// Waiters of one client are served in order of arrival, whatever number of permits they request: a waiter that requests many is not
+/// overtaken by waiters that request few.
 #[derive(Clone)]
 pub struct Semaphore {
     session: Arc<Session>,
@@ -33,26 +35,27 @@ pub struct Semaphore {
 impl Semaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.mark)));
+        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.instance)));
         Self { session, keys }
     }
 
-    /// Takes a permit, waiting for as long as it takes.
+    /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent; [`Error::Refused`] if the server refuses; [`Error::Unavailable`] if
-    /// the client is closed.
+    /// - [`Error::Misuse`] for an invalid argument or outside a tokio runtime, before anything is sent.
+    /// - [`Error::Refused`] if the server refuses the request.
+    /// - [`Error::Unavailable`] if the client is closed.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue, and gives back what was already on its way.
+    /// Cancel safe: dropping the future leaves the queue, and releases the permits if they were just granted.
     pub async fn acquire(&self) -> Result<SemaphorePermit> {
         self.acquire_many(1).await
     }
 
-    /// Takes `permits` at once, waiting for as long as it takes.
+    /// Acquires `permits` permits at once, waiting without a limit.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); [`Error::Misuse`] for 0.
+    /// As for [`acquire`](Self::acquire); also [`Error::Misuse`] for 0 permits.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -63,11 +66,13 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit if there is one, with one look at the server. `None` if there is none, or others of this client wait.
+    /// Acquires one permit if it is free, with a single attempt.
+    ///
+    /// Returns `None` if no permit is free or if other tasks of this client wait.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire), and [`Error::TimedOut`] or [`Error::Unavailable`] if the server did not answer
-    /// within the response timeout.
+    /// As for [`acquire`](Self::acquire); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the
+    /// response timeout.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -75,10 +80,12 @@ impl Semaphore {
         self.try_acquire_many(1).await
     }
 
-    /// The same for `permits` at once.
+    /// Acquires `permits` permits at once if they are free, with a single attempt.
+    ///
+    /// Returns `None` if too few permits are free or if other tasks of this client wait.
     ///
     /// # Errors
-    /// As for [`try_acquire`](Self::try_acquire); [`Error::Misuse`] for 0.
+    /// As for [`try_acquire`](Self::try_acquire); also [`Error::Misuse`] for 0 permits.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -86,10 +93,12 @@ impl Semaphore {
         self.take(permits, Wait::once(&self.session)).await
     }
 
-    /// Takes `permits` at once, waiting for at most `wait`.
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As for [`try_acquire`](Self::try_acquire); [`Error::Misuse`] for 0.
+    /// As for [`try_acquire`](Self::try_acquire); also [`Error::Misuse`] for 0 permits.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -97,33 +106,38 @@ impl Semaphore {
         self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
-    /// Adds `permits` that no guard of this process gives back: those of a forgotten one, say. It makes the semaphore if there
-    /// is none, as Redisson does.
+    /// Adds `permits` permits that no permit guard gives back, such as those of a forgotten guard.
+    ///
+    /// Creates the semaphore if it does not exist, as Redisson does.
     ///
     /// # Errors
-    /// As for [`SemaphorePermit::release`]; [`Error::Misuse`] for 0.
+    /// As for [`SemaphorePermit::release`]; also [`Error::Misuse`] for 0 permits.
     ///
     /// # Cancel safety
-    /// Once polled, it goes on in the background.
+    /// Once polled, the release continues in the background even if the future is dropped.
     pub async fn release(&self, permits: u32) -> Result<()> {
         let kind = self.permits(permits)?;
         entered()?;
         give_back(&mut Level::outstanding(&self.session, &kind)?).await
     }
 
-    /// How many permits are free; below 0 if more were [taken away](Self::add_permits) than there were.
+    /// Returns how many permits are free.
+    ///
+    /// The number is negative if more permits were [removed](Self::add_permits) than were free.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for a bad name.
+    /// [`Error::TimedOut`], [`Error::Unavailable`], [`Error::Refused`]; [`Error::Misuse`] for an invalid name.
     pub async fn available_permits(&self) -> Result<i64> {
         self.session.inspect(script::value(self.keys()?), script::number).await
     }
 
-    /// Makes the semaphore with so many permits, if there is none. True if it did.
+    /// Creates the semaphore with `permits` permits, unless it exists.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As for [`available_permits`](Self::available_permits), and [`Error::Ambiguous`] if the request was sent and not
-    /// answered: it is not repeated, because the answer would be another.
+    /// As for [`available_permits`](Self::available_permits); also [`Error::Ambiguous`] if the request was sent but not answered. The
+    /// request is not repeated, because a repeat would return another answer.
     ///
     /// # Cancel safety
     /// Once polled, the request may take effect even if the future is dropped.
@@ -131,10 +145,12 @@ impl Semaphore {
         self.session.ask_once(script::set_permits(self.keys()?, permits, 0), script::yes, Phase::Adjust).await
     }
 
-    /// The same for `time` only: then the semaphore is gone.
+    /// Creates the semaphore with `permits` permits, unless it exists, and deletes it after `time`.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As for [`try_set_permits`](Self::try_set_permits); [`Error::Misuse`] for a time that Redis can't count.
+    /// As for [`try_set_permits`](Self::try_set_permits); also [`Error::Misuse`] for a `time` below 1 ms or too long for Redis.
     ///
     /// # Cancel safety
     /// As for [`try_set_permits`](Self::try_set_permits).
@@ -144,7 +160,9 @@ impl Semaphore {
         self.session.ask_once(request, script::yes, Phase::Adjust).await
     }
 
-    /// Adds permits, or takes them away, which may leave fewer than none. Returns how many are free then.
+    /// Adds `permits` permits, or removes them if the number is negative. Returns how many permits are then free.
+    ///
+    /// The result may be negative.
     ///
     /// # Errors
     /// As for [`try_set_permits`](Self::try_set_permits).
@@ -156,7 +174,7 @@ impl Semaphore {
         self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
-    /// Takes all permits that are free, for good. Returns how many those were.
+    /// Removes all free permits for good, and returns how many these were.
     ///
     /// # Errors
     /// As for [`try_set_permits`](Self::try_set_permits).
@@ -183,7 +201,9 @@ impl Semaphore {
     }
 }
 
-/// Permits of a [`Semaphore`], given back when dropped: in the background, while the client's runtime runs.
+/// Permits of a [`Semaphore`].
+///
+/// Dropped permits are given back in the background, while the client's runtime runs.
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct SemaphorePermit {
     level: Level,
@@ -191,7 +211,7 @@ pub struct SemaphorePermit {
 }
 
 impl SemaphorePermit {
-    /// How many permits it stands for.
+    /// Returns the number of permits.
     pub fn permits(&self) -> u32 {
         self.permits
     }
@@ -199,29 +219,32 @@ impl SemaphorePermit {
     /// Gives the permits back.
     ///
     /// # Errors
-    /// [`Error::Ambiguous`] if the server did not take them within the response timeout, because no answer came, or its
-    /// disk fails: the library goes on giving back in the background. [`Error::Unavailable`] if the client is closed,
-    /// [`Error::Refused`] if the server refused for good: the permits are lost to the semaphore. [`Error::Misuse`] outside a tokio runtime (it goes on in the background), and in a forked child.
+    /// - [`Error::Ambiguous`] if the server did not take the permits within the response timeout, because no answer came or its disk
+    ///   fails. The client continues to give them back in the background.
+    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
+    ///   permits.
+    /// - [`Error::Misuse`] outside a tokio runtime; the release continues in the background. Also in a forked child process.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take it back: it goes on in the background.
+    /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
         give_back(&mut self.level).await
     }
 
-    /// Keeps the permits: nobody gives them back, unless by [`Semaphore::release`].
+    /// Keeps the permits taken: only [`Semaphore::release`] can give them back.
     pub fn forget(self) {
         self.level.forget();
     }
 }
 
-/// Redisson's `RPermitExpirableSemaphore`: permits with ids and leases. One whose holder dies is free again when its lease ends.
-/// A handle: cheap to clone, no I/O.
+/// Permits with ids and leases: Redisson's `RPermitExpirableSemaphore`.
 ///
-/// Without a [lease](Self::with_lease) of its own a permit has the client's, by default 30 s, and is renewed while its guard
-/// lives. (Redisson's own permits that are taken without a lease never end.) Times are the server's, where Redisson goes by
-/// its clients'.
+/// A handle is cheap to clone and does no I/O.
+///
+/// If the holder of a permit dies, the permit is free again when its lease ends. Without a lease of [its own](Self::with_lease), a
+/// permit has the client's lease (30 s by default), and the watchdog renews it while its guard lives. In Redisson, a permit that is
+/// acquired without a lease never expires. Leases are measured by the server's clock, whereas Redisson uses its clients' clocks.
 #[derive(Clone)]
 pub struct ExpirableSemaphore {
     session: Arc<Session>,
@@ -232,21 +255,24 @@ pub struct ExpirableSemaphore {
 impl ExpirableSemaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.mark)));
+        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.instance)));
         Self { session, keys, lease: Lease::Watchdog }
     }
 
-    /// The same semaphore; its permits end after `lease`, without its fractions of a millisecond, and nobody renews them.
+    /// Returns this semaphore with a fixed lease for its permits, which the watchdog does not renew.
+    ///
+    /// The lease is at least 1 ms. Fractions of a millisecond are cut off. An acquire with a lease out of range fails with
+    /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
     }
 
-    /// The same semaphore; its permits don't end before they are given back. One whose holder dies is lost.
+    /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost.
     pub fn without_lease(&self) -> Self {
         Self { lease: Lease::Endless, ..self.clone() }
     }
 
-    /// Takes a permit, waiting for as long as it takes.
+    /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
     /// As for [`Semaphore::acquire`].
@@ -257,10 +283,10 @@ impl ExpirableSemaphore {
         self.acquire_many(1).await
     }
 
-    /// Takes `permits` at once, waiting for as long as it takes.
+    /// Acquires `permits` permits at once, waiting without a limit.
     ///
     /// # Errors
-    /// As for [`Semaphore::acquire_many`]; [`Error::Misuse`] for more than 1,000, too.
+    /// As for [`Semaphore::acquire_many`]; also [`Error::Misuse`] for more than 1,000 permits.
     ///
     /// # Cancel safety
     /// As for [`Semaphore::acquire`].
@@ -271,7 +297,9 @@ impl ExpirableSemaphore {
         }
     }
 
-    /// Takes a permit if there is one, with one look at the server. `None` if there is none, or others of this client wait.
+    /// Acquires one permit if it is free, with a single attempt.
+    ///
+    /// Returns `None` if no permit is free or if other tasks of this client wait.
     ///
     /// # Errors
     /// As for [`Semaphore::try_acquire`].
@@ -282,10 +310,12 @@ impl ExpirableSemaphore {
         self.take(1, Wait::once(&self.session)).await
     }
 
-    /// Takes `permits` at once, waiting for at most `wait`.
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As for [`Semaphore::try_acquire_for`]; [`Error::Misuse`] for more than 1,000, too.
+    /// As for [`Semaphore::try_acquire_for`]; also [`Error::Misuse`] for more than 1,000 permits.
     ///
     /// # Cancel safety
     /// As for [`Semaphore::acquire`].
@@ -293,7 +323,7 @@ impl ExpirableSemaphore {
         self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
-    /// How many permits are free. Those whose lease has ended become so.
+    /// Returns how many permits are free, after it has freed permits with expired leases.
     ///
     /// # Errors
     /// As for [`Semaphore::available_permits`].
@@ -301,24 +331,28 @@ impl ExpirableSemaphore {
         self.session.inspect(script::free_permits(self.keys()?), script::number).await
     }
 
-    /// See [`Semaphore::try_set_permits`].
+    /// Creates the semaphore with `permits` permits, unless it exists.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Semaphore::try_set_permits`].
     ///
     /// # Cancel safety
-    /// As there.
+    /// As for [`Semaphore::try_set_permits`].
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.session.ask_once(script::set_permits(self.keys()?, permits, 0), script::yes, Phase::Adjust).await
     }
 
-    /// See [`Semaphore::add_permits`].
+    /// Adds `permits` permits, or removes them if the number is negative. Returns how many permits are then free.
+    ///
+    /// The result may be negative.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Semaphore::add_permits`].
     ///
     /// # Cancel safety
-    /// As there.
+    /// As for [`Semaphore::add_permits`].
     pub async fn add_permits(&self, permits: i32) -> Result<i64> {
         let request = script::add_permits(self.keys()?, permits, true);
         self.session.ask_once(request, script::number, Phase::Adjust).await
@@ -327,7 +361,7 @@ impl ExpirableSemaphore {
     async fn take(&self, permits: u32, wait: Wait) -> Result<Option<ExpirablePermit>> {
         at_least_one(permits)?;
         if permits > 1000 {
-            return Err(Error::misuse("more than 1,000 permits with ids at once"));
+            return Err(Error::misuse("an expirable semaphore grants at most 1,000 permits at once"));
         }
         self.lease.check()?;
         let kind: Arc<dyn LockKind> = Arc::new(Leased { keys: self.keys()?.clone(), permits });
@@ -340,10 +374,10 @@ impl ExpirableSemaphore {
     }
 }
 
-/// Permits of an [`ExpirableSemaphore`], given back when dropped: in the background, while the client's runtime runs.
+/// Permits of an [`ExpirableSemaphore`].
 ///
-/// It derefs to [`Holding`], which tells how they stand: they are lost when their lease ended unrenewed, or somebody else
-/// gave them back by their ids.
+/// Dropped permits are given back in the background, while the client's runtime runs. The permits deref to [`Holding`], which reports
+/// their state: they are lost if a lease expired, or if another program gave them back by their ids.
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,
@@ -351,26 +385,26 @@ pub struct ExpirablePermit {
 }
 
 impl ExpirablePermit {
-    /// The ids of the permits as Redisson's methods take and give them: the bytes in hexadecimal.
+    /// Returns the ids of the permits in the form of Redisson's methods: each id's bytes in hexadecimal.
     pub fn ids(&self) -> Vec<String> {
-        let ids = self.level.hold.text.as_bytes().chunks(ID);
+        let ids = self.level.hold.owner_id.as_bytes().chunks(ID);
         ids.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
     }
 
     /// Gives the permits back.
     ///
     /// # Errors
-    /// [`Error::NotHeld`] if they had already been told as lost, [`Error::Lost`] if one of them was found lost now. The others
-    /// as for [`SemaphorePermit::release`].
+    /// [`Error::NotHeld`] if the permits were already known to be lost, [`Error::Lost`] if the release found one of them lost. Other
+    /// errors as for [`SemaphorePermit::release`].
     ///
     /// # Cancel safety
-    /// Dropping the future does not take it back: it goes on in the background.
+    /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
         give_back(&mut self.level).await
     }
 
-    /// Keeps the permits: they are no longer renewed, and end with their lease, if they have one.
+    /// Keeps the permits taken. They are no longer renewed, and end with their lease if they have one.
     pub fn forget(self) {
         self.level.forget();
     }
@@ -383,7 +417,7 @@ impl Deref for ExpirablePermit {
     }
 }
 
-/// Permits have no owner; who waits for them is as good as any.
+/// Permits have no owner, so any owner id serves for the wait.
 async fn take(
     session: &Arc<Session>,
     kind: &Arc<dyn LockKind>,
@@ -392,11 +426,11 @@ async fn take(
 ) -> Result<Option<Level>> {
     entered()?;
     let terms = Terms { lease, pipelined: false };
-    acquire::acquire(session, kind, OwnerId::thread(), terms, wait).await
+    acquire::acquire(session, kind, LocalOwner::thread(), terms, wait).await
 }
 
 fn at_least_one(permits: u32) -> Result<()> {
-    if permits == 0 { Err(Error::misuse("no permit at all")) } else { Ok(()) }
+    if permits == 0 { Err(Error::misuse("the number of permits must be at least 1")) } else { Ok(()) }
 }
 
 impl fmt::Debug for Semaphore {

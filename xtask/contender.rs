@@ -1,9 +1,9 @@
-//! Tasks that take a lock when they are told to: a Rust process of `cargo xtask demo`.
+//! A Rust process of `cargo xtask demo`: tasks that take a lock on command.
 //!
-//! `contender <url> <lock> <counter> <lease in ms>`. Each line on stdin, `<task> <count> <hold in us>`, is a turn: the
-//! task takes the lock `count` times, adds 1 to the counter by a read and a write that nothing but the lock protects,
-//! and lets go. It says so on stdout: `<task> waits|holds|ends|freed <CLOCK_MONOTONIC in ns> <owner>`, where a hold is
-//! never shorter than what is told. The process ends when stdin does.
+//! `contender <url> <lock> <counter> <lease in ms>`. Each line on stdin, `<task> <count> <hold in us>`, is one turn: the
+//! task takes the lock `count` times, adds 1 to the counter by a separate read and write, and releases the lock. It reports
+//! each step on stdout: `<task> waits|holds|ends|freed <CLOCK_MONOTONIC in ns> <owner>`. The real hold always covers the
+//! reported one. The process exits when stdin closes.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -88,7 +88,7 @@ async fn take(
     Ok(())
 }
 
-/// The clock that all processes of a machine share; Java's `System.nanoTime` reads it, too.
+/// A clock that all processes of a machine share. Java's `System.nanoTime` reads it too.
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs().try_into().unwrap_or(0)).as_nanos()

@@ -22,9 +22,9 @@ import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * Redisson at the command of `cargo xtask bench`: the same commands and answers as benches/contenders has. The arguments
- * are the server's URL and, where the settings are not the default ones, the size of the connection pool and the number
- * of Netty's threads.
+ * Runs Redisson on commands from `cargo xtask bench`, with the same commands and replies as benches/contenders. The
+ * arguments are the server's URL and optionally, instead of the defaults, the size of the connection pool and the number
+ * of Netty threads.
  */
 public final class Bench {
     private static final long WARM_UP_MS = 300;
@@ -43,11 +43,16 @@ public final class Bench {
 
     public static void main(String[] arguments) throws Exception {
         LogManager.getLogManager().reset();
+        // Without this, the main thread would wait for ever for a worker that died.
+        Thread.setDefaultUncaughtExceptionHandler((thread, failure) -> {
+            failure.printStackTrace();
+            System.exit(1);
+        });
         Config config = new Config();
         SingleServerConfig server = config.useSingleServer().setAddress(arguments[0]);
         if (arguments.length > 1) {
             int pool = Integer.parseInt(arguments[1]);
-            // All are open from the start.
+            // Opens all connections at the start.
             server.setConnectionPoolSize(pool).setConnectionMinimumIdleSize(pool);
             config.setNettyThreads(Integer.parseInt(arguments[2]));
         }
@@ -67,7 +72,7 @@ public final class Bench {
             }
             System.out.println("done");
         }
-        // The client's threads would go on.
+        // The client's threads would keep the JVM running.
         Runtime.getRuntime().halt(0);
     }
 
@@ -75,7 +80,7 @@ public final class Bench {
         return Double.parseDouble(word);
     }
 
-    /** Workers take and leave a lock, all the same one or each its own. */
+    /** Workers acquire and release a lock in a loop, either all the same lock or each its own. */
     private void rounds(int workers, double seconds, boolean contended) throws InterruptedException {
         AtomicBoolean stop = new AtomicBoolean();
         AtomicLong[] counts = new AtomicLong[workers];
@@ -132,7 +137,7 @@ public final class Bench {
         return thread;
     }
 
-    /** One worker that wants the lock all the time, beside one of another process. */
+    /** One worker that always wants the lock, next to a worker of another process. */
     private void turns(double seconds, Path file) {
         RLock lock = client.getLock("bench");
         StringJoiner log = new StringJoiner("\n", "", "\n");
@@ -172,7 +177,7 @@ public final class Bench {
         return runtime.totalMemory() - runtime.freeMemory();
     }
 
-    /** Takes so many more locks, on threads that stay, since a hold is a thread's. */
+    /** Acquires {@code count} more locks. A hold belongs to a thread, so the threads stay. */
     private void hold(int count) throws InterruptedException {
         System.gc();
         System.out.println("begin");
@@ -181,8 +186,8 @@ public final class Bench {
         CountDownLatch taken = new CountDownLatch(threads);
         CountDownLatch end = dropped;
         int first = holders.size() / threads;
-        for (int lane = 0; lane < threads; lane++) {
-            int from = lane;
+        for (int worker = 0; worker < threads; worker++) {
+            int from = worker;
             holders.add(started(() -> {
                 for (int n = from; n < count; n += threads) {
                     client.getLock("held:" + first + ":" + n).lock();

@@ -1,9 +1,9 @@
-//! Answers of a server, made of any bytes.
+//! Server replies made from arbitrary bytes, and the checks that targets share.
 
 use arbitrary::{Arbitrary, Unstructured};
 use redisson_lock::redis::{Value, parse_redis_value};
 
-/// An answer, in which every second text is a word that the decoder knows, so that what follows it is reached, too.
+/// A reply. Many of its strings are words that the decoder knows, so that the fuzzer reaches the code behind them.
 #[derive(Arbitrary, Debug)]
 enum Piece {
     Nil,
@@ -20,7 +20,7 @@ enum Piece {
     Map(Vec<(Piece, Piece)>),
 }
 
-/// `input` as the redis crate reads it, if it does, and as a value that has `words` in it.
+/// The reply that the redis crate parses from `input`, if any, and a reply built from `input` that contains `words`.
 pub fn values(input: &[u8], words: &[&str]) -> impl Iterator<Item = Value> {
     let piece = Piece::arbitrary_take_rest(Unstructured::new(input));
     parse_redis_value(input).into_iter().chain(piece.map(|piece| value(piece, words)))
@@ -50,7 +50,7 @@ pub fn text(text: &str) -> Value {
     Value::BulkString(text.into())
 }
 
-/// A host: as likely one that a server could name as any text.
+/// A host: a plausible one or any string, with equal probability.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Host {
     Known(u8),
@@ -67,14 +67,14 @@ impl Host {
     }
 }
 
-/// A host that was decoded is a name or an address, or empty. It is connected to, and it is shown.
+/// Checks that a decoded host is a name, an address or empty, because a client connects to it and shows it.
 pub fn is_a_host(host: &str) {
-    assert!(host.len() <= 255, "{} bytes are no host", host.len());
+    assert!(host.len() <= 255, "a host of {} bytes is too long", host.len());
     is_plain(host);
-    assert!(!host.contains([' ', '"', '\'', '\\']), "{host:?} is no host");
+    assert!(!host.contains([' ', '"', '\'', '\\']), "{host:?} is not a host");
 }
 
-/// A text that is shown is on one line, and neither moves the cursor nor turns the direction of what follows it.
+/// Checks that a shown text is on one line, and neither moves the cursor nor changes the direction of the text behind it.
 pub fn is_plain(text: &str) {
     let turns = ['\u{200e}', '\u{200f}', '\u{61c}', '\u{2028}', '\u{2029}', '\u{feff}'];
     let bad = |sign: char| {
@@ -82,5 +82,5 @@ pub fn is_plain(text: &str) {
             || turns.contains(&sign)
             || matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
-    assert!(!text.contains(bad), "{text:?} would be shown as it is");
+    assert!(!text.contains(bad), "{text:?} is not escaped");
 }

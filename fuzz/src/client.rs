@@ -1,24 +1,23 @@
-//! What is neither a server's answer nor in a record: addresses, configuration files, and messages.
+//! Targets for URLs, configuration files and the messages of a subscription connection.
 
 use arbitrary::{Arbitrary, Unstructured};
 use redisson_lock::fuzzing::{self, Act, dispatch};
 
-/// A URL is understood or refused; and neither shows its password.
+/// A URL is accepted or refused, and its password is never shown.
 pub fn urls(input: &[u8]) {
     if let Ok(url) = str::from_utf8(input) {
         fuzzing::url(url);
     }
 }
 
-/// Redisson's configuration file is understood or refused, in bounded time and memory; and nothing shows a password of it.
+/// A Redisson configuration file is accepted or refused in bounded time and memory, and its passwords are never shown.
 pub fn configuration(input: &[u8]) {
     if let Ok(text) = str::from_utf8(input) {
         fuzzing::configuration(text);
     }
 }
 
-/// What a connection for subscriptions may say: the registry is served over a stream that says anything at all, in pieces, while
-/// listeners come and go.
+/// The subscription registry does not panic, whatever its server sends, while listeners come and go.
 pub fn messages(input: &[u8]) {
     let subscribe = (0..2).map(|n| act(Step::Subscribe(n)));
     dispatch(subscribe.chain([Act::Says(input.to_vec())]));
@@ -27,7 +26,7 @@ pub fn messages(input: &[u8]) {
     }
 }
 
-/// Half of the input is what a server would say, so that what follows on it is reached, too.
+/// A step of the script. Most variants are valid server messages, so that the fuzzer reaches the code behind them.
 #[derive(Arbitrary, Debug)]
 enum Step {
     Bytes(Vec<u8>),

@@ -1,5 +1,5 @@
-//! The bodies of the fuzz targets. Each takes any bytes and asserts what must hold for the decoder that it is named after.
-//! `fuzz_targets` hands them to libFuzzer, and `tests/smoke.rs` runs them without it.
+//! The bodies of the fuzz targets. Each target takes arbitrary bytes and asserts the properties of the decoder that it is named
+//! after. `fuzz_targets` passes them to libFuzzer; `tests/smoke.rs` runs them without it.
 
 mod answers;
 mod client;
@@ -13,7 +13,7 @@ pub use servers::{cluster_slots, errors, info, roles, sentinels, server_texts};
 /// The body of a target.
 pub type Target = fn(&[u8]);
 
-/// All of them, by name.
+/// All targets, by name.
 pub const TARGETS: [(&str, Target); 12] = [
     ("cluster_slots", cluster_slots),
     ("configuration", configuration),

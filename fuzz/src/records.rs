@@ -1,4 +1,4 @@
-//! What is in records, and what scripts answer about them.
+//! Targets for records, owner ids and the replies of scripts.
 
 use crate::answers::{text, values};
 use arbitrary::{Arbitrary, Unstructured};
@@ -6,7 +6,7 @@ use redisson_lock::fuzzing::{self, Kind};
 use redisson_lock::redis::Value;
 use std::sync::LazyLock;
 
-/// Every decoder of an answer of a script, on any answer and on those that scripts give.
+/// Every decoder of a script's reply, on arbitrary replies and on plausible ones.
 pub fn replies(input: &[u8]) {
     static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         let others = ["mode", "read", "write", "uuid:1", "uuid:1:write", "0", "1"];
@@ -44,20 +44,20 @@ pub fn replies(input: &[u8]) {
     fuzzing::reply(Value::Array(list));
 }
 
-/// The record of an owner as `RESTORE` reads it: read by the rules of the format it names the owner, once, and nothing else.
+/// A `RESTORE` payload, parsed by the rules of the format, contains the owner once and nothing else.
 pub fn restore_payloads(input: &[u8]) {
     let (times, text) = match input {
         [times, rest @ ..] => (usize::from(*times) + 1, String::from_utf8_lossy(rest)),
         [] => (1, "".into()),
     };
-    // So that a length takes one byte, two or five.
+    // The repetition covers lengths that are encoded in one, two and five bytes.
     for owner in [text.to_string(), text.repeat(times)] {
         let payload = fuzzing::restore_payload(&owner);
         assert_eq!(held_once(&payload), Some(owner.into_bytes()));
     }
 }
 
-/// The owner in a payload, if that is sound.
+/// The owner in a valid payload.
 fn held_once(payload: &[u8]) -> Option<Vec<u8>> {
     let (content, checksum) = payload.split_at_checked(payload.len().checked_sub(8)?)?;
     assert_eq!(crc(content).to_le_bytes(), *checksum, "the checksum");
@@ -88,8 +88,8 @@ fn crc(bytes: &[u8]) -> u64 {
     crc.reverse_bits()
 }
 
-/// Texts of owners: any text that a record may have, and those of this library's owners. No two owners share one, and each is
-/// known to be of its client and of its era.
+/// Owner ids: arbitrary ones as a record may have, and those of this library's owners. No two owners share an id, and each id is
+/// recognised as one of its client and its generation.
 pub fn owner_texts(input: &[u8]) {
     const CLIENTS: [&str; 2] =
         ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"];
@@ -97,9 +97,9 @@ pub fn owner_texts(input: &[u8]) {
     assert!(text.contains(fuzzing::owner_id(text)));
     if fuzzing::is_retired(text, CLIENTS[0], 3) {
         assert!(text.starts_with(CLIENTS[0]));
-        assert!(fuzzing::is_retired(text, CLIENTS[0], 4), "what is retired stays so");
+        assert!(fuzzing::is_retired(text, CLIENTS[0], 4), "a retired id stays retired");
     }
-    assert!(!fuzzing::is_retired(text, CLIENTS[0], 0), "a client begins with no text of its own");
+    assert!(!fuzzing::is_retired(text, CLIENTS[0], 0), "no id precedes the first generation");
 
     #[derive(Arbitrary, Debug)]
     enum Who {
@@ -108,25 +108,33 @@ pub fn owner_texts(input: &[u8]) {
         Explicit(String),
     }
     let Ok(owners) = <[(Who, u8, u8); 2]>::arbitrary_take_rest(Unstructured::new(input)) else { return };
-    let mut texts = Vec::new();
-    for (who, client, era) in &owners {
+    let mut ids = Vec::new();
+    for (who, client, generation) in &owners {
         let kind = match who {
             Who::Thread(n) => Kind::Thread(*n),
             Who::Guard(n) => Kind::Guard(*n),
             Who::Explicit(text) => Kind::Explicit(text),
         };
-        let (client, era) = (CLIENTS[usize::from(client % 2)], u32::from(*era));
-        let Some(text) = fuzzing::owner_text(kind, client, era) else { return };
+        let (client, generation) = (CLIENTS[usize::from(client % 2)], u32::from(*generation));
+        let Some(text) = fuzzing::owner_text(kind, client, generation) else { return };
         assert!(text.starts_with(&format!("{client}:")) && text.matches(':').count() == 1, "{text}");
-        for now in [0, era, era + 1] {
-            assert_eq!(fuzzing::is_retired(&text, client, now), era < now, "{text} in era {now}");
-            assert_eq!(fuzzing::is_retired(&format!("{text}:write"), client, now), era < now, "{text}:write");
+        for now in [0, generation, generation + 1] {
+            assert_eq!(
+                fuzzing::is_retired(&text, client, now),
+                generation < now,
+                "{text} in generation {now}"
+            );
+            assert_eq!(
+                fuzzing::is_retired(&format!("{text}:write"), client, now),
+                generation < now,
+                "{text}:write"
+            );
             assert!(CLIENTS.iter().all(|other| *other == client || !fuzzing::is_retired(&text, other, now)));
         }
-        let other = fuzzing::owner_text(kind, CLIENTS[0], era + 1);
+        let other = fuzzing::owner_text(kind, CLIENTS[0], generation + 1);
         assert_eq!(Some(fuzzing::owner_id(&text)), other.as_deref().map(fuzzing::owner_id));
-        texts.push((text, kind, client, era));
+        ids.push((text, kind, client, generation));
     }
-    let [(one, who, client, era), (other, ..)] = &texts[..] else { unreachable!("two owners") };
-    assert_eq!(one == other, (who, client, era) == (&texts[1].1, &texts[1].2, &texts[1].3));
+    let [(one, who, client, generation), (other, ..)] = &ids[..] else { unreachable!("two owners") };
+    assert_eq!(one == other, (who, client, generation) == (&ids[1].1, &ids[1].2, &ids[1].3));
 }

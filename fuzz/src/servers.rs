@@ -1,4 +1,4 @@
-//! What servers say of themselves and of each other.
+//! Targets for the replies in which servers describe themselves and each other.
 
 use crate::answers::{Host, is_a_host, is_plain, text, values};
 use arbitrary::{Arbitrary, Unstructured};
@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SLOTS: u16 = 16_384;
 const MASTERS: usize = 1000;
-/// Bytes of a server's text that are shown, with an ellipsis and the last sign as it is escaped.
+/// The maximum length of a shown text, with the ellipsis and the escape of the last character.
 const SHOWN: usize = 1020;
 
-/// An answer to `CLUSTER SLOTS`: whatever the bytes are, and one that is made of ranges. A layout that is used is one that a
-/// cluster could have.
+/// A reply to `CLUSTER SLOTS`: arbitrary, and made of ranges. An accepted layout is one that a cluster can have.
 pub fn cluster_slots(input: &[u8]) {
     for answer in values(input, &["127.0.0.1", "?", "ip", "hostname", "a\u{1b}[31m"]) {
         if let Some(ranges) = fuzzing::cluster_slots(answer) {
@@ -39,10 +38,10 @@ type Decoded = (u16, u16, String, u16);
 fn is_a_layout(ranges: &[Decoded]) {
     let mut slots = 0;
     for (first, last, host, _) in ranges {
-        assert!(first <= last && *last < SLOTS, "{first} to {last} is no range of slots");
+        assert!(first <= last && *last < SLOTS, "{first} to {last} is not a range of slots");
         slots += u32::from(last - first) + 1;
         is_a_host(host);
-        assert_ne!(host, "?", "it stands for a host that the server does not know");
+        assert_ne!(host, "?", "the host is unknown to the server");
     }
     assert!(slots <= u32::from(SLOTS), "{slots} slots");
     let masters: BTreeSet<_> = ranges.iter().map(|(_, _, host, port)| (host, port)).collect();
@@ -52,11 +51,11 @@ fn is_a_layout(ranges: &[Decoded]) {
 #[derive(Arbitrary, Debug)]
 struct Range {
     first: u16,
-    /// How many slots more.
+    /// The number of further slots.
     more: u8,
     host: Host,
     port: u16,
-    /// Where a master is that prefers a name and has none.
+    /// The IP address of a master whose preferred name is unknown.
     ip: Option<Host>,
     replicas: u8,
 }
@@ -67,13 +66,13 @@ impl Range {
     }
 
     fn answer(&self) -> Value {
-        let beside: Vec<_> = self.ip.iter().flat_map(|ip| [text("ip"), text(ip.text())]).collect();
+        let metadata: Vec<_> = self.ip.iter().flat_map(|ip| [text("ip"), text(ip.text())]).collect();
         let node = |port: u16| {
             let parts = vec![
                 text(self.host.text()),
                 Value::Int(port.into()),
                 text("id"),
-                Value::Array(beside.clone()),
+                Value::Array(metadata.clone()),
             ];
             Value::Array(parts)
         };
@@ -92,16 +91,16 @@ impl Range {
     }
 }
 
-/// An answer to `SENTINEL MASTER`, and a vote. A master has a host, and one that wins a vote has more than half of the voices,
-/// in whatever order they came.
+/// A reply to `SENTINEL MASTER`, and a vote. A master has a host, and the winner of a vote has a majority, in any order of the
+/// votes.
 pub fn sentinels(input: &[u8]) {
     let check = |answer: Value| {
-        let told = fuzzing::sentinel_master(answer);
-        if let Some((host, _)) = &told {
+        let master = fuzzing::sentinel_master(answer);
+        if let Some((host, _)) = &master {
             assert!(!host.is_empty(), "a master without a host");
             is_a_host(host);
         }
-        told
+        master
     };
     let words = ["ip", "port", "flags", "master,o_down", "127.0.0.1", "6379", "name", "num-slaves"];
     values(input, &words).for_each(|answer| _ = check(answer));
@@ -111,7 +110,7 @@ pub fn sentinels(input: &[u8]) {
         before: Vec<(String, String)>,
         host: Host,
         port: u16,
-        voices: Vec<u8>,
+        votes: Vec<u8>,
         silent: u8,
     }
     let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) else { return };
@@ -123,17 +122,17 @@ pub fn sentinels(input: &[u8]) {
     assert_eq!(check(answer), host.map(|host| (host, input.port)));
 
     let named = |n: u8| (format!("host-{}", n % 3), 6379 + u16::from(n % 2));
-    let mut said: Vec<_> = input.voices.iter().map(|n| named(*n)).collect();
+    let mut said: Vec<_> = input.votes.iter().map(|n| named(*n)).collect();
     let of = said.len() + usize::from(input.silent);
-    let mut voices = BTreeMap::new();
-    said.iter().for_each(|told| *voices.entry(told.clone()).or_insert(0) += 1);
-    let winner = voices.into_iter().find(|(_, n)| n * 2 > of).map(|(told, _)| told);
+    let mut votes = BTreeMap::new();
+    said.iter().for_each(|master| *votes.entry(master.clone()).or_insert(0) += 1);
+    let winner = votes.into_iter().find(|(_, n)| n * 2 > of).map(|(master, _)| master);
     assert_eq!(fuzzing::vote(&said, of), winner);
     said.reverse();
-    assert_eq!(fuzzing::vote(&said, of), winner, "the order of the voices counts");
+    assert_eq!(fuzzing::vote(&said, of), winner, "the order of the votes must not count");
 }
 
-/// An answer to `ROLE`. Only a server that says that it is a master is one, and it has no more replicas than it lists.
+/// A reply to `ROLE`. Only a server with the role `master` counts as one, with the replicas that it lists.
 pub fn roles(input: &[u8]) {
     let words = ["master", "slave", "sentinel", "127.0.0.1", "6379", "connected", "3129659"];
     for answer in values(input, &words) {
@@ -151,7 +150,7 @@ pub fn roles(input: &[u8]) {
     }
 }
 
-/// The answer to `INFO`. What is kept of it is plain, and says what the server said.
+/// A reply to `INFO`. The fields are escaped, and have the values that the server sent.
 pub fn info(input: &[u8]) {
     let check = |text: &str| match fuzzing::info(text) {
         Ok(info) => {
@@ -177,7 +176,7 @@ pub fn info(input: &[u8]) {
     let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) else { return };
     let Input { version: (major, minor), uptime, run_id, replica, before } = input;
     let role = if replica { "role:slave\r\nmaster_host:h\r\nmaster_port:1" } else { "role:master" };
-    // A line that begins as one of those that follow would come first.
+    // `before` must not contain a field, which would precede the real one.
     let before = before.replace([':', '\n', '\r'], "");
     let said = format!(
         "# {before}\r\nredis_version:{major}.{minor}.1\r\nrun_id:{run_id:x}\r\nuptime_in_seconds:{uptime}\r\n{role}\r\n"
@@ -191,15 +190,15 @@ pub fn info(input: &[u8]) {
             assert_eq!(
                 info.uptime.as_secs(),
                 u64::from(uptime.saturating_sub(1)),
-                "never longer than it said"
+                "never longer than the server reported"
             );
             assert_eq!(info.logs_ends, major >= 7);
         }
     }
 }
 
-/// Errors that a server answers, redirects among them. What is shown of them is plain; a redirect leads to a slot and a host,
-/// and one that a server would send is followed as it says.
+/// Errors of a server, including redirects. The shown text is escaped. A redirect has a valid slot and host, and a valid redirect
+/// is followed.
 pub fn errors(input: &[u8]) {
     let check = |bytes: &[u8]| {
         let (meant, error) = fuzzing::error(bytes)?;
@@ -255,14 +254,14 @@ pub fn errors(input: &[u8]) {
             let line =
                 format!("-ERR Error running script: @user_script:1: {code} x{}\r\n", one_line(&detail));
             let said = check(line.as_bytes());
-            // Whatever code follows in its text.
+            // Further codes in the message do not count.
             assert!(matches!(&said, Some(Meant::Refused { code: c, .. }) if c == code), "{said:?}");
         }
     }
 }
 
-/// Text of a server. What is shown is plain and not long, has no argument that the server repeats, and stays what it is when it
-/// is shown again.
+/// A server's text. The shown text is escaped and limited in length, repeats no argument, and does not change when it is escaped
+/// again.
 pub fn server_texts(input: &[u8]) {
     let text = &*String::from_utf8_lossy(input);
     let shown = fuzzing::shown(text);
@@ -270,7 +269,7 @@ pub fn server_texts(input: &[u8]) {
     if shown.len() < 1000 {
         assert_eq!(fuzzing::shown(&shown), shown);
     }
-    // A word that no escape makes.
+    // Escaping cannot produce this word.
     let secret = "c\u{e4}nary";
     let repeating = format!("{text}, with args beginning with: '{secret}' {text}");
     assert!(!fuzzing::shown(&repeating).contains(secret) || text.contains(secret), "an argument is repeated");

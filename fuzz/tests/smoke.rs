@@ -1,15 +1,16 @@
-//! Runs each target on its seeds, on changed seeds, and on random bytes; without libFuzzer, so that any build can do it. The
-//! random input is the same at each run: `REDISSON_LOCK_SEED=7` tries other input, and `REDISSON_LOCK_CASES=100000` more of it.
+//! Runs each target on its seeds, on mutated seeds, and on random bytes. It needs no libFuzzer and no nightly compiler.
+//!
+//! Each run uses the same random input. `REDISSON_LOCK_SEED=7` selects other input, and `REDISSON_LOCK_CASES=100000` more of it.
 
 use redisson_lock_fuzz::{TARGETS, Target};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// For each target, half of them from its seeds.
+/// The number of cases for each target. Half of them are mutated seeds.
 const USUAL_CASES: u64 = 2000;
 
-/// Parts of texts that some decoder knows.
+/// Fragments that have a meaning for some decoder.
 const PARTS: [&[u8]; 20] = [
     b"",
     b"\r\n",
@@ -55,7 +56,7 @@ fn each_target_takes_its_seeds_and_random_input() {
     }
 }
 
-/// A target that is built, and is not in the table, would not be run here; and so would be seeds of another name.
+/// A target that is missing in the table would not run here, and neither would seeds under another name.
 #[test]
 fn every_target_is_in_the_table() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -80,7 +81,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).expect("a seed can be read")).collect()
 }
 
-/// Shows the input if it fails.
+/// Runs `target`, and prints the input if it fails.
 fn run(name: &str, target: Target, input: &[u8]) {
     struct Shown<'a>(&'a str, &'a [u8]);
     impl Drop for Shown<'_> {
@@ -113,7 +114,7 @@ impl Random {
         (0..self.below(most + 1)).map(|_| self.next() as u8).collect()
     }
 
-    /// One of the seeds with up to four changes.
+    /// One of the seeds with one to four changes.
     fn changed(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
         let mut input = seeds[self.below(seeds.len())].clone();
         for _ in 0..=self.below(4) {

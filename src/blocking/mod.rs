@@ -1,8 +1,9 @@
-//! The same API for threads without an async runtime.
+//! The API for threads without an async runtime.
 //!
-//! The owner is the thread: it re-enters what it holds, as a Java thread does. A [`Client`] owns a runtime of one
-//! thread for its background work. Its calls block, so they panic inside async code (as tokio's `block_on` does);
-//! in `spawn_blocking` they are fine.
+//! The owner of a lock is the calling thread, which re-enters its own holds, as a Java thread does. A [`Client`] owns a tokio
+//! runtime with one thread for its background work.
+//!
+//! Calls block the thread. Inside async code they panic, as tokio's `block_on` does; call them in `spawn_blocking` there.
 
 mod permits;
 
@@ -20,7 +21,7 @@ mod multi;
 
 pub use multi::{MultiLock, MultiLockGuard, RedLock};
 
-/// [`crate::Client`] for threads.
+/// A connection to Redis that creates lock handles for threads. See [`crate::Client`].
 #[derive(Clone, Debug)]
 pub struct Client {
     client: crate::Client,
@@ -28,7 +29,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with the default settings. See [`crate::Client::connect`].
+    /// Connects to Redis with the default settings.
     ///
     /// # Errors
     /// As for [`crate::Client::connect`].
@@ -50,7 +51,7 @@ impl Client {
         Self::connect_by(builder.connect(url))
     }
 
-    /// Connects in another way:
+    /// Connects with any of the `connect` methods of [`crate::ClientBuilder`].
     ///
     /// ```no_run
     /// # fn f(yours: redisson_lock::redis::Client) -> Result<(), redisson_lock::Error> {
@@ -61,7 +62,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of `connecting`.
+    /// The errors of `connecting`.
     ///
     /// # Panics
     /// If called from inside async code.
@@ -72,94 +73,101 @@ impl Client {
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
 
-    /// The reentrant lock of that name. No I/O.
+    /// Returns the reentrant lock `name`, owned by the calling thread. See [`crate::Client::lock`].
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.lock(name))
+        self.for_thread(&self.client.lock(name))
     }
 
-    /// See [`crate::Client::mutex`]. It excludes the thread that holds it, too.
+    /// Returns the mutex `name`, owned by its guard: the lock for services. See [`crate::Client::mutex`].
+    ///
+    /// The mutex also excludes the thread that holds it.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
         Lock { lock: self.client.mutex(name), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Client::fair_lock`].
+    /// Returns the fair lock `name`, which serves waiters of all clients in order of arrival. See [`crate::Client::fair_lock`].
     pub fn fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.fair_lock(name))
+        self.for_thread(&self.client.fair_lock(name))
     }
 
-    /// See [`crate::Client::fenced_lock`].
+    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token). See
+    /// [`crate::Client::fenced_lock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.fenced_lock(name))
+        self.for_thread(&self.client.fenced_lock(name))
     }
 
-    /// See [`crate::Client::spin_lock`].
+    /// Returns the spin lock `name`, which sends no messages. See [`crate::Client::spin_lock`].
     pub fn spin_lock(&self, name: impl AsRef<str>, back_off: crate::BackOff) -> Lock {
-        self.of_thread(&self.client.spin_lock(name, back_off))
+        self.for_thread(&self.client.spin_lock(name, back_off))
     }
 
-    /// See [`crate::Client::non_reentrant_lock`].
+    /// Returns the non-reentrant lock `name`: a [`lock`](Self::lock) that its owner cannot acquire twice. See
+    /// [`crate::Client::non_reentrant_lock`].
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.non_reentrant_lock(name))
+        self.for_thread(&self.client.non_reentrant_lock(name))
     }
 
-    /// See [`crate::Client::non_reentrant_fair_lock`].
+    /// Returns the non-reentrant fair lock `name`: a [`fair_lock`](Self::fair_lock) that its owner cannot acquire twice. See
+    /// [`crate::Client::non_reentrant_fair_lock`].
     pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.non_reentrant_fair_lock(name))
+        self.for_thread(&self.client.non_reentrant_fair_lock(name))
     }
 
-    /// See [`crate::Client::read_write_lock`].
+    /// Returns the read/write lock `name`: any number of readers, or one writer. See [`crate::Client::read_write_lock`].
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
-        self.both_of_thread(&self.client.read_write_lock(name))
+        self.read_write_for_thread(&self.client.read_write_lock(name))
     }
 
-    /// See [`crate::Client::value_lock`].
+    /// Returns the value lock `name`: the classic Redis lock, a string that `SET name token NX PX lease` creates. See
+    /// [`crate::Client::value_lock`].
     pub fn value_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.of_thread(&self.client.value_lock(name))
+        self.for_thread(&self.client.value_lock(name))
     }
 
-    /// See [`crate::Client::semaphore`].
+    /// Returns the semaphore `name`. Create it once with [`Semaphore::try_set_permits`]. See [`crate::Client::semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore { semaphore: self.client.semaphore(name), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Client::expirable_semaphore`].
+    /// Returns the expirable semaphore `name`, whose permits have ids and leases. See [`crate::Client::expirable_semaphore`].
     pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> ExpirableSemaphore {
         ExpirableSemaphore { semaphore: self.client.expirable_semaphore(name), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Client::count_down_latch`].
+    /// Returns the count-down latch `name`. Create it once with [`CountDownLatch::try_set_count`]. See
+    /// [`crate::Client::count_down_latch`].
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch { latch: self.client.count_down_latch(name), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Client::group_lock`].
+    /// Returns a lock on `values` of a group: it acquires all of them or none. See [`crate::Client::group_lock`].
     pub fn group_lock(
         &self,
         group: impl AsRef<str>,
         values: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Lock {
-        self.of_thread(&self.client.group_lock(group, values))
+        self.for_thread(&self.client.group_lock(group, values))
     }
 
-    /// See [`crate::Client::map_entry`].
+    /// Returns the locks and semaphores that Redisson associates with one key of a map. See [`crate::Client::map_entry`].
     pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
         MapEntry { entry: self.client.map_entry(map, key), client: self.clone() }
     }
 
-    fn of_thread(&self, lock: &crate::Lock) -> Lock {
+    fn for_thread(&self, lock: &crate::Lock) -> Lock {
         Lock { lock: lock.with_thread(), runtime: self.runtime.clone() }
     }
 
-    fn both_of_thread(&self, lock: &crate::ReadWriteLock) -> ReadWriteLock {
-        ReadWriteLock { read: self.of_thread(lock.read()), write: self.of_thread(lock.write()) }
+    fn read_write_for_thread(&self, lock: &crate::ReadWriteLock) -> ReadWriteLock {
+        ReadWriteLock { read: self.for_thread(lock.read()), write: self.for_thread(lock.write()) }
     }
 
-    /// The uuid by which this client's holds are known.
+    /// Returns the UUID that identifies this client in owner ids.
     pub fn id(&self) -> uuid::Uuid {
         self.client.id()
     }
 
-    /// See [`crate::Client::close`].
+    /// Waits for pending releases, and then closes the client. See [`crate::Client::close`].
     ///
     /// # Panics
     /// If called from inside async code.
@@ -168,104 +176,118 @@ impl Client {
     }
 }
 
-/// [`crate::Lock`] for threads. The owner is the calling thread; of a [mutex](Client::mutex) the guard.
+/// A lock with an owner, for threads. See [`crate::Lock`].
+///
+/// The owner is the calling thread. The owner of a [mutex](Client::mutex) is its guard.
 #[derive(Clone, Debug)]
 pub struct Lock {
     lock: crate::Lock,
     runtime: Arc<Background>,
 }
 
-/// All of these block the thread, and panic if called from inside async code; errors are those of [`crate::Lock`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl Lock {
-    /// See [`crate::Lock::with_lease`].
+    /// Returns this lock with a fixed lease, which the watchdog does not renew. See [`crate::Lock::with_lease`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lock: self.lock.with_lease(lease), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Lock::with_owner`].
+    /// Returns this lock with `owner` as its owner, in place of the calling thread. See [`crate::Lock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Lock::with_pipelined_hand_off`].
+    /// Returns this lock with the pipelined hand-off turned on or off. See [`crate::Lock::with_pipelined_hand_off`].
     pub fn with_pipelined_hand_off(&self, on: bool) -> Self {
         Self { lock: self.lock.with_pipelined_hand_off(on), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::Lock::lock`].
+    /// Acquires the lock, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::lock`].
     pub fn lock(&self) -> Result<LockGuard> {
         self.block_on(self.lock.lock()).map(|guard| self.guard(guard))
     }
 
-    /// See [`crate::Lock::try_lock`].
+    /// Acquires the lock if it is free, with a single attempt.
+    ///
+    /// Returns `None` if another owner holds the lock.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<LockGuard>> {
         Ok(self.block_on(self.lock.try_lock())?.map(|guard| self.guard(guard)))
     }
 
-    /// See [`crate::Lock::try_lock_for`].
+    /// Acquires the lock, waiting for at most `wait`.
+    ///
+    /// Returns `None` if the lock stayed busy, or if this client yielded it to another client (see
+    /// [`HandOff`](crate::HandOff)). A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
         Ok(self.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.guard(guard)))
     }
 
-    /// See [`crate::Lock::is_locked`].
+    /// Returns whether any owner holds the lock.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::is_locked`].
     pub fn is_locked(&self) -> Result<bool> {
         self.block_on(self.lock.is_locked())
     }
 
-    /// See [`crate::Lock::is_held`].
+    /// Returns whether the current owner holds the lock, according to the record.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::is_held`].
     pub fn is_held(&self) -> Result<bool> {
         self.block_on(self.lock.is_held())
     }
 
-    /// See [`crate::Lock::hold_count`].
+    /// Returns how many times the current owner holds the lock, according to the record.
+    ///
+    /// Returns 0 if the owner does not hold the lock.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::hold_count`].
     pub fn hold_count(&self) -> Result<u64> {
         self.block_on(self.lock.hold_count())
     }
 
-    /// See [`crate::Lock::remaining_lease`].
+    /// Returns the time until the lock's lease ends unless it is renewed, regardless of the holder.
+    ///
+    /// Returns `None` if the lock is free, and [`Duration::MAX`] for a record without an expiry, which Redisson never writes.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::remaining_lease`].
     pub fn remaining_lease(&self) -> Result<Option<Duration>> {
         self.block_on(self.lock.remaining_lease())
     }
 
-    /// See [`crate::Lock::holder`].
+    /// Returns the current holder and its hold count, or `None` if the lock is free.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::holder`].
     pub fn holder(&self) -> Result<Option<Holder>> {
         self.block_on(self.lock.holder())
     }
 
-    /// See [`crate::Lock::force_unlock`].
+    /// Releases the lock regardless of its holder, and notifies the waiters.
+    ///
+    /// Returns `true` if the lock was held. A holder that uses this library notices the loss at its next renewal; with a fixed
+    /// lease, at its next operation or its deadline. A Java holder notices it when it unlocks.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Lock::force_unlock`].
     pub fn force_unlock(&self) -> Result<bool> {
         self.block_on(self.lock.force_unlock())
     }
 
-    fn block_on<T>(&self, asked: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(asked)
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.get().block_on(future)
     }
 
     fn guard(&self, guard: crate::LockGuard) -> LockGuard {
@@ -273,7 +295,7 @@ impl Lock {
     }
 }
 
-/// [`crate::ReadWriteLock`] for threads.
+/// A read/write lock for threads. See [`crate::ReadWriteLock`].
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     read: Lock,
@@ -281,18 +303,18 @@ pub struct ReadWriteLock {
 }
 
 impl ReadWriteLock {
-    /// See [`crate::ReadWriteLock::read`].
+    /// Returns the read side, which readers share. See [`crate::ReadWriteLock::read`].
     pub fn read(&self) -> &Lock {
         &self.read
     }
 
-    /// See [`crate::ReadWriteLock::write`].
+    /// Returns the write side, which excludes every other owner. See [`crate::ReadWriteLock::write`].
     pub fn write(&self) -> &Lock {
         &self.write
     }
 }
 
-/// [`crate::MapEntry`] for threads.
+/// The locks and semaphores of one key of a map, for threads. See [`crate::MapEntry`].
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     entry: crate::MapEntry,
@@ -300,32 +322,33 @@ pub struct MapEntry {
 }
 
 impl MapEntry {
-    /// See [`crate::MapEntry::hash`].
+    /// Returns the hash of the key, as it appears in the names. See [`crate::MapEntry::hash`].
     pub fn hash(&self) -> &str {
         self.entry.hash()
     }
 
-    /// See [`crate::MapEntry::lock`].
+    /// Returns the lock that `RMap.getLock(key)` returns. See [`crate::MapEntry::lock`].
     pub fn lock(&self) -> Lock {
-        self.client.of_thread(&self.entry.lock())
+        self.client.for_thread(&self.entry.lock())
     }
 
-    /// See [`crate::MapEntry::fair_lock`].
+    /// Returns the lock that `RMap.getFairLock(key)` returns. See [`crate::MapEntry::fair_lock`].
     pub fn fair_lock(&self) -> Lock {
-        self.client.of_thread(&self.entry.fair_lock())
+        self.client.for_thread(&self.entry.fair_lock())
     }
 
-    /// See [`crate::MapEntry::read_write_lock`].
+    /// Returns the lock that `RMap.getReadWriteLock(key)` returns. See [`crate::MapEntry::read_write_lock`].
     pub fn read_write_lock(&self) -> ReadWriteLock {
-        self.client.both_of_thread(&self.entry.read_write_lock())
+        self.client.read_write_for_thread(&self.entry.read_write_lock())
     }
 
-    /// See [`crate::MapEntry::semaphore`].
+    /// Returns the semaphore that `RMap.getSemaphore(key)` returns. See [`crate::MapEntry::semaphore`].
     pub fn semaphore(&self) -> Semaphore {
         Semaphore { semaphore: self.entry.semaphore(), runtime: self.client.runtime.clone() }
     }
 
-    /// See [`crate::MapEntry::expirable_semaphore`].
+    /// Returns the semaphore that `RMap.getPermitExpirableSemaphore(key)` returns. See
+    /// [`crate::MapEntry::expirable_semaphore`].
     pub fn expirable_semaphore(&self) -> ExpirableSemaphore {
         ExpirableSemaphore {
             semaphore: self.entry.expirable_semaphore(),
@@ -333,26 +356,28 @@ impl MapEntry {
         }
     }
 
-    /// See [`crate::MapEntry::count_down_latch`].
+    /// Returns the latch that `RMap.getCountDownLatch(key)` returns. See [`crate::MapEntry::count_down_latch`].
     pub fn count_down_latch(&self) -> CountDownLatch {
         CountDownLatch { latch: self.entry.count_down_latch(), runtime: self.client.runtime.clone() }
     }
 }
 
-/// [`crate::LockGuard`] for threads. Dropping it releases in the background.
+/// One level of a hold on a lock, for threads. See [`crate::LockGuard`].
+///
+/// A dropped guard releases the lock in the background.
 #[derive(Debug)]
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
-    // Dropped in this order: the release is handed to the runtime before that can end.
+    // Fields drop in this order, so the runtime gets the release before it can end.
     guard: crate::LockGuard,
     runtime: Arc<Background>,
 }
 
 impl LockGuard {
-    /// See [`crate::LockGuard::unlock`].
+    /// Releases this level, and with the last level the lock.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::LockGuard::unlock`].
     ///
     /// # Panics
     /// If called from inside async code.
@@ -368,7 +393,7 @@ impl Deref for LockGuard {
     }
 }
 
-/// The runtime of a client's background work. Ends without blocking whoever drops it last.
+/// The runtime of a client's background work. Dropping it does not block.
 #[derive(Debug)]
 struct Background {
     runtime: Option<Runtime>,
@@ -382,14 +407,16 @@ impl Background {
             .thread_name("redisson-lock")
             .enable_all()
             .build()
-            .map_err(|e| crate::Error::misuse(format!("no thread for the client's runtime: {e}")))?;
+            .map_err(|e| {
+                crate::Error::misuse(format!("cannot start a thread for the client's runtime: {e}"))
+            })?;
         Ok(Self { runtime: Some(runtime), client: None })
     }
 
     fn get(&self) -> &Runtime {
         match &self.runtime {
             Some(runtime) => runtime,
-            None => unreachable!("only taken by drop"),
+            None => unreachable!("only `drop` takes the runtime"),
         }
     }
 }
@@ -398,7 +425,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         let (Some(runtime), client) = (self.runtime.take(), self.client.take()) else { return };
         let Some(client) = client else { return runtime.shutdown_background() };
-        // Releases of guards dropped just now are still to be sent. The wait for them is the runtime's own thread's.
+        // Releases of guards that were just dropped are still unsent, so the runtime's own thread waits for them.
         let handle = runtime.handle().clone();
         let ending = async move {
             client.close().await;

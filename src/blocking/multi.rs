@@ -1,4 +1,4 @@
-//! Locks of several locks, for threads.
+//! Composite locks for threads: [`MultiLock`] and [`RedLock`].
 
 use super::{Background, Lock};
 use crate::MultiHolding;
@@ -8,21 +8,21 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The runtimes of all clients that have a part in it. The first one waits.
+/// The runtimes of all clients whose locks are members. The first one blocks on the calls.
 #[derive(Clone, Debug)]
 struct Runtimes(Arc<[Arc<Background>]>);
 
 impl Runtimes {
-    /// With the locks that its clients run.
-    fn of(locks: impl IntoIterator<Item = Lock>) -> (Vec<crate::Lock>, Self) {
+    /// Separates blocking locks into their async locks and the runtimes of these.
+    fn split(locks: impl IntoIterator<Item = Lock>) -> (Vec<crate::Lock>, Self) {
         let (locks, runtimes): (Vec<_>, Vec<_>) =
             locks.into_iter().map(|Lock { lock, runtime }| (lock, runtime)).unzip();
         (locks, Self(runtimes.into()))
     }
 
-    fn block_on<T>(&self, asked: impl Future<Output = T>) -> T {
-        // There is no lock of no locks.
-        self.0[0].get().block_on(asked)
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        // A composite lock has at least one member.
+        self.0[0].get().block_on(future)
     }
 
     fn guard(&self, guard: crate::MultiLockGuard) -> MultiLockGuard {
@@ -30,138 +30,154 @@ impl Runtimes {
     }
 }
 
-/// [`crate::MultiLock`] for threads. The owner is the calling thread.
+/// Several locks that are acquired and released as one, for threads. See [`crate::MultiLock`].
+///
+/// The owner is the calling thread.
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     lock: crate::MultiLock,
     runtimes: Runtimes,
 }
 
-/// All but `new` and those that begin with `with` block the thread, and panic if called from inside async code; errors are those
-/// of [`crate::MultiLock`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl MultiLock {
-    /// See [`crate::MultiLock::new`].
+    /// Creates a multi lock from `locks`, with their leases and their owner.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::MultiLock::new`].
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
-        let (locks, runtimes) = Runtimes::of(locks);
+        let (locks, runtimes) = Runtimes::split(locks);
         Ok(Self { lock: crate::MultiLock::new(locks)?, runtimes })
     }
 
+    /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     /// See [`crate::MultiLock::with_lease`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lock: self.lock.with_lease(lease), ..self.clone() }
     }
 
-    /// See [`crate::MultiLock::with_owner`].
+    /// Returns this multi lock with `owner` as its owner, in place of the calling thread. See [`crate::MultiLock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), ..self.clone() }
     }
 
-    /// See [`crate::MultiLock::lock`].
+    /// Acquires all locks, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::MultiLock::lock`].
     pub fn lock(&self) -> Result<MultiLockGuard> {
         self.runtimes.block_on(self.lock.lock()).map(|guard| self.runtimes.guard(guard))
     }
 
-    /// See [`crate::MultiLock::try_lock`].
+    /// Acquires all locks if they are free, with a single attempt for each.
+    ///
+    /// Returns `None` if another owner holds one of them.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::MultiLock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock())?.map(|guard| self.runtimes.guard(guard)))
     }
 
-    /// See [`crate::MultiLock::try_lock_for`].
+    /// Acquires all locks, waiting for at most `wait` in total.
+    ///
+    /// Returns `None` if one of them stayed busy. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::MultiLock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
 }
 
-/// [`crate::RedLock`] for threads. The owner is the calling thread.
+/// A lock on several independent servers, for threads. See [`crate::RedLock`].
+///
+/// The owner is the calling thread.
 #[derive(Clone, Debug)]
 pub struct RedLock {
     lock: crate::RedLock,
     runtimes: Runtimes,
 }
 
-/// All but `new` and those that begin with `with` block the thread, and panic if called from inside async code; errors are those
-/// of [`crate::RedLock`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl RedLock {
-    /// See [`crate::RedLock::new`].
+    /// Creates a red lock from `locks`, with their leases and their owner.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::RedLock::new`].
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
-        let (locks, runtimes) = Runtimes::of(locks);
+        let (locks, runtimes) = Runtimes::split(locks);
         Ok(Self { lock: crate::RedLock::new(locks)?, runtimes })
     }
 
+    /// Returns this red lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     /// See [`crate::RedLock::with_lease`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lock: self.lock.with_lease(lease), ..self.clone() }
     }
 
-    /// See [`crate::RedLock::with_owner`].
+    /// Returns this red lock with `owner` as its owner, in place of the calling thread. See [`crate::RedLock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), ..self.clone() }
     }
 
-    /// See [`crate::RedLock::with_node_timeout`].
+    /// Returns this red lock with another limit for the reply of a server in each attempt. Default 50 ms. See
+    /// [`crate::RedLock::with_node_timeout`].
     pub fn with_node_timeout(&self, timeout: Duration) -> Self {
         Self { lock: self.lock.with_node_timeout(timeout), ..self.clone() }
     }
 
-    /// See [`crate::RedLock::with_minimum_validity`].
+    /// Returns this red lock with a minimum [validity](MultiHolding::validity) for a guard to be returned. Default 0. See
+    /// [`crate::RedLock::with_minimum_validity`].
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { lock: self.lock.with_minimum_validity(validity), ..self.clone() }
     }
 
-    /// See [`crate::RedLock::lock`].
+    /// Acquires the lock, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::RedLock::lock`].
     pub fn lock(&self) -> Result<MultiLockGuard> {
         self.runtimes.block_on(self.lock.lock()).map(|guard| self.runtimes.guard(guard))
     }
 
-    /// See [`crate::RedLock::try_lock`].
+    /// Acquires the lock if it is free, with a single attempt at each server.
+    ///
+    /// Returns `None` if other owners hold the lock at so many servers that a majority is impossible.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::RedLock::try_lock`].
     pub fn try_lock(&self) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock())?.map(|guard| self.runtimes.guard(guard)))
     }
 
-    /// See [`crate::RedLock::try_lock_for`].
+    /// Acquires the lock, waiting for at most `wait`.
+    ///
+    /// Returns the outcome of the last attempt if none succeeded. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::RedLock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
 }
 
-/// [`crate::MultiLockGuard`] for threads. Dropping it releases in the background.
+/// The locks that a [`MultiLock`] or a [`RedLock`] has acquired, for threads. See [`crate::MultiLockGuard`].
+///
+/// A dropped guard releases its locks in the background.
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct MultiLockGuard {
-    // Dropped in this order: the releases are handed to the runtimes before those can end.
+    // Fields drop in this order, so the runtimes get the releases before they can end.
     guard: crate::MultiLockGuard,
     runtimes: Runtimes,
 }
 
 impl MultiLockGuard {
-    /// See [`crate::MultiLockGuard::unlock`].
+    /// Releases all locks at once.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::MultiLockGuard::unlock`].
     ///
     /// # Panics
     /// If called from inside async code.

@@ -7,105 +7,115 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// [`crate::Semaphore`] for threads.
+/// A number of permits that all clients share, for threads. See [`crate::Semaphore`].
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     pub(super) semaphore: crate::Semaphore,
     pub(super) runtime: Arc<Background>,
 }
 
-/// All of these block the thread, and panic if called from inside async code; errors are those of [`crate::Semaphore`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl Semaphore {
-    /// See [`crate::Semaphore::acquire`].
+    /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::acquire`].
     pub fn acquire(&self) -> Result<SemaphorePermit> {
         self.acquire_many(1)
     }
 
-    /// See [`crate::Semaphore::acquire_many`].
+    /// Acquires `permits` permits at once, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::acquire_many`].
     pub fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit> {
         self.block_on(self.semaphore.acquire_many(permits)).map(|permit| self.permit(permit))
     }
 
-    /// See [`crate::Semaphore::try_acquire`].
+    /// Acquires one permit if it is free, with a single attempt.
+    ///
+    /// Returns `None` if no permit is free or if other threads of this client wait.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::try_acquire`].
     pub fn try_acquire(&self) -> Result<Option<SemaphorePermit>> {
         self.try_acquire_many(1)
     }
 
-    /// See [`crate::Semaphore::try_acquire_many`].
+    /// Acquires `permits` permits at once if they are free, with a single attempt.
+    ///
+    /// Returns `None` if too few permits are free or if other threads of this client wait.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::try_acquire_many`].
     pub fn try_acquire_many(&self, permits: u32) -> Result<Option<SemaphorePermit>> {
         Ok(self.block_on(self.semaphore.try_acquire_many(permits))?.map(|permit| self.permit(permit)))
     }
 
-    /// See [`crate::Semaphore::try_acquire_for`].
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::try_acquire_for`].
     pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
         Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
     }
 
-    /// See [`crate::Semaphore::release`].
+    /// Adds `permits` permits that no permit guard gives back, such as those of a forgotten guard.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::release`].
     pub fn release(&self, permits: u32) -> Result<()> {
         self.block_on(self.semaphore.release(permits))
     }
 
-    /// See [`crate::Semaphore::available_permits`].
+    /// Returns how many permits are free.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::available_permits`].
     pub fn available_permits(&self) -> Result<i64> {
         self.block_on(self.semaphore.available_permits())
     }
 
-    /// See [`crate::Semaphore::try_set_permits`].
+    /// Creates the semaphore with `permits` permits, unless it exists.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::try_set_permits`].
     pub fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.block_on(self.semaphore.try_set_permits(permits))
     }
 
-    /// See [`crate::Semaphore::try_set_permits_for`].
+    /// Creates the semaphore with `permits` permits, unless it exists, and deletes it after `time`.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::try_set_permits_for`].
     pub fn try_set_permits_for(&self, permits: u32, time: Duration) -> Result<bool> {
         self.block_on(self.semaphore.try_set_permits_for(permits, time))
     }
 
-    /// See [`crate::Semaphore::add_permits`].
+    /// Adds `permits` permits, or removes them if the number is negative. Returns how many permits are then free.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::add_permits`].
     pub fn add_permits(&self, permits: i32) -> Result<i64> {
         self.block_on(self.semaphore.add_permits(permits))
     }
 
-    /// See [`crate::Semaphore::drain_permits`].
+    /// Removes all free permits for good, and returns how many these were.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::Semaphore::drain_permits`].
     pub fn drain_permits(&self) -> Result<i64> {
         self.block_on(self.semaphore.drain_permits())
     }
 
-    fn block_on<T>(&self, asked: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(asked)
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.get().block_on(future)
     }
 
     fn permit(&self, permit: crate::SemaphorePermit) -> SemaphorePermit {
@@ -113,25 +123,27 @@ impl Semaphore {
     }
 }
 
-/// [`crate::SemaphorePermit`] for threads. Dropping it gives back in the background.
+/// Permits of a [`Semaphore`], for threads. See [`crate::SemaphorePermit`].
+///
+/// Dropped permits are given back in the background.
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct SemaphorePermit {
-    // Dropped in this order: the release is handed to the runtime before that can end.
+    // Fields drop in this order, so the runtime gets the release before it can end.
     permit: crate::SemaphorePermit,
     runtime: Arc<Background>,
 }
 
 impl SemaphorePermit {
-    /// See [`crate::SemaphorePermit::permits`].
+    /// Returns the number of permits. See [`crate::SemaphorePermit::permits`].
     pub fn permits(&self) -> u32 {
         self.permit.permits()
     }
 
-    /// See [`crate::SemaphorePermit::release`].
+    /// Gives the permits back.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::SemaphorePermit::release`].
     ///
     /// # Panics
     /// If called from inside async code.
@@ -139,90 +151,97 @@ impl SemaphorePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// See [`crate::SemaphorePermit::forget`].
+    /// Keeps the permits taken: only [`Semaphore::release`] can give them back. See [`crate::SemaphorePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();
     }
 }
 
-/// [`crate::ExpirableSemaphore`] for threads.
+/// Permits with ids and leases, for threads. See [`crate::ExpirableSemaphore`].
 #[derive(Clone, Debug)]
 pub struct ExpirableSemaphore {
     pub(super) semaphore: crate::ExpirableSemaphore,
     pub(super) runtime: Arc<Background>,
 }
 
-/// All of these block the thread, and panic if called from inside async code; errors are those of
-/// [`crate::ExpirableSemaphore`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl ExpirableSemaphore {
-    /// See [`crate::ExpirableSemaphore::with_lease`].
+    /// Returns this semaphore with a fixed lease for its permits, which the watchdog does not renew. See
+    /// [`crate::ExpirableSemaphore::with_lease`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { semaphore: self.semaphore.with_lease(lease), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::ExpirableSemaphore::without_lease`].
+    /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost. See
+    /// [`crate::ExpirableSemaphore::without_lease`].
     pub fn without_lease(&self) -> Self {
         Self { semaphore: self.semaphore.without_lease(), runtime: self.runtime.clone() }
     }
 
-    /// See [`crate::ExpirableSemaphore::acquire`].
+    /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::acquire`].
     pub fn acquire(&self) -> Result<ExpirablePermit> {
         self.acquire_many(1)
     }
 
-    /// See [`crate::ExpirableSemaphore::acquire_many`].
+    /// Acquires `permits` permits at once, waiting without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::acquire_many`].
     pub fn acquire_many(&self, permits: u32) -> Result<ExpirablePermit> {
         self.block_on(self.semaphore.acquire_many(permits)).map(|permit| self.permit(permit))
     }
 
-    /// See [`crate::ExpirableSemaphore::try_acquire`].
+    /// Acquires one permit if it is free, with a single attempt.
+    ///
+    /// Returns `None` if no permit is free or if other threads of this client wait.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::try_acquire`].
     pub fn try_acquire(&self) -> Result<Option<ExpirablePermit>> {
         Ok(self.block_on(self.semaphore.try_acquire())?.map(|permit| self.permit(permit)))
     }
 
-    /// See [`crate::ExpirableSemaphore::try_acquire_for`].
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::try_acquire_for`].
     pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
         Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
     }
 
-    /// See [`crate::ExpirableSemaphore::available_permits`].
+    /// Returns how many permits are free, after it has freed permits with expired leases.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::available_permits`].
     pub fn available_permits(&self) -> Result<i64> {
         self.block_on(self.semaphore.available_permits())
     }
 
-    /// See [`crate::ExpirableSemaphore::try_set_permits`].
+    /// Creates the semaphore with `permits` permits, unless it exists.
+    ///
+    /// Returns `true` if this call created it.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::try_set_permits`].
     pub fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.block_on(self.semaphore.try_set_permits(permits))
     }
 
-    /// See [`crate::ExpirableSemaphore::add_permits`].
+    /// Adds `permits` permits, or removes them if the number is negative. Returns how many permits are then free.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirableSemaphore::add_permits`].
     pub fn add_permits(&self, permits: i32) -> Result<i64> {
         self.block_on(self.semaphore.add_permits(permits))
     }
 
-    fn block_on<T>(&self, asked: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(asked)
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.get().block_on(future)
     }
 
     fn permit(&self, permit: crate::ExpirablePermit) -> ExpirablePermit {
@@ -230,25 +249,28 @@ impl ExpirableSemaphore {
     }
 }
 
-/// [`crate::ExpirablePermit`] for threads. Dropping it gives back in the background.
+/// Permits of an [`ExpirableSemaphore`], for threads. See [`crate::ExpirablePermit`].
+///
+/// Dropped permits are given back in the background.
 #[derive(Debug)]
 #[must_use = "the permits are given back as soon as this is dropped"]
 pub struct ExpirablePermit {
-    // Dropped in this order: the release is handed to the runtime before that can end.
+    // Fields drop in this order, so the runtime gets the release before it can end.
     permit: crate::ExpirablePermit,
     runtime: Arc<Background>,
 }
 
 impl ExpirablePermit {
-    /// See [`crate::ExpirablePermit::ids`].
+    /// Returns the ids of the permits in the form of Redisson's methods: each id's bytes in hexadecimal. See
+    /// [`crate::ExpirablePermit::ids`].
     pub fn ids(&self) -> Vec<String> {
         self.permit.ids()
     }
 
-    /// See [`crate::ExpirablePermit::release`].
+    /// Gives the permits back.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::ExpirablePermit::release`].
     ///
     /// # Panics
     /// If called from inside async code.
@@ -256,7 +278,8 @@ impl ExpirablePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// See [`crate::ExpirablePermit::forget`].
+    /// Keeps the permits taken. They are no longer renewed, and end with their lease if they have one. See
+    /// [`crate::ExpirablePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();
     }
@@ -269,65 +292,70 @@ impl Deref for ExpirablePermit {
     }
 }
 
-/// [`crate::CountDownLatch`] for threads.
+/// A latch that opens when it has been counted down to zero, for threads. See [`crate::CountDownLatch`].
 #[derive(Clone, Debug)]
 pub struct CountDownLatch {
     pub(super) latch: crate::CountDownLatch,
     pub(super) runtime: Arc<Background>,
 }
 
-/// All of these block the thread, and panic if called from inside async code; errors are those of
-/// [`crate::CountDownLatch`].
+/// Methods that contact the server block the thread, and panic if called from inside async code.
 impl CountDownLatch {
-    /// See [`crate::CountDownLatch::try_set_count`].
+    /// Creates the latch with `count`, unless it exists.
+    ///
+    /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::try_set_count`].
     pub fn try_set_count(&self, count: u32) -> Result<bool> {
         self.block_on(self.latch.try_set_count(count))
     }
 
-    /// See [`crate::CountDownLatch::count_down`].
+    /// Counts the latch down by one.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::count_down`].
     pub fn count_down(&self) -> Result<()> {
         self.block_on(self.latch.count_down())
     }
 
-    /// See [`crate::CountDownLatch::count`].
+    /// Returns the remaining count, which is 0 for an open latch.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::count`].
     pub fn count(&self) -> Result<u64> {
         self.block_on(self.latch.count())
     }
 
-    /// See [`crate::CountDownLatch::wait`].
+    /// Waits until the latch is open, without a limit.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::wait`].
     pub fn wait(&self) -> Result<()> {
         self.block_on(self.latch.wait())
     }
 
-    /// See [`crate::CountDownLatch::wait_for`].
+    /// Waits until the latch is open, for at most `wait`.
+    ///
+    /// Returns `false` if the latch was still closed. A `wait` of zero means a single attempt.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::wait_for`].
     pub fn wait_for(&self, wait: Duration) -> Result<bool> {
         self.block_on(self.latch.wait_for(wait))
     }
 
-    /// See [`crate::CountDownLatch::delete`].
+    /// Deletes the latch, which opens it for all waiters.
+    ///
+    /// Returns `true` if the latch existed. After Redisson's own `delete`, Redisson's waiters continue to wait.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`crate::CountDownLatch::delete`].
     pub fn delete(&self) -> Result<bool> {
         self.block_on(self.latch.delete())
     }
 
-    fn block_on<T>(&self, asked: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(asked)
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.get().block_on(future)
     }
 }

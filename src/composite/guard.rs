@@ -1,39 +1,40 @@
-//! What the holder of several locks has in hand: [`MultiLockGuard`], which gives them back, and [`MultiHolding`], which
-//! tells how they stand together.
+//! [`MultiLockGuard`], which releases the locks of a composite lock, and [`MultiHolding`], which reports their common state.
 //!
 //! Invariants:
-//! 1. So many holds as are needed are live, or the whole is lost. A hold that is lost never comes back, so the number of
-//!    live ones only falls, and neither does the whole.
-//! 2. What is told as final stays, whatever becomes of the holds: the guard's end, or the loss, whichever came first.
+//! 1. Either enough of the holds are live, or the composite is lost. A lost hold never comes back, so the number of live holds
+//!    only falls, and a lost composite never comes back either.
+//! 2. A final state is permanent, whatever happens to the holds: the guard's end or the loss, whichever came first.
 
 use crate::composite::rounds::gather;
 use crate::error::{Error, LossReason, Result};
-use crate::guard::{Holding, LockGuard, until_look};
+use crate::guard::{Holding, LockGuard, until_next_check};
 use crate::lease::hold::HoldState;
 use crate::owner::entered;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::{Mutex, select, task};
+use crate::runtime::mutex::Mutex;
+use crate::runtime::sync::{select, task};
 use std::fmt;
 use std::ops::Deref;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 
-/// All that a [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) has taken. Unlock it to learn that the releases
-/// took effect, or drop it: then they are made in the background.
+/// The locks that a [`MultiLock`](crate::MultiLock) or a [`RedLock`](crate::RedLock) has acquired.
 ///
-/// It derefs to [`MultiHolding`], which tells how it stands. Once that is [`HoldState::Lost`], what is held still is given
-/// back in the background, because it can't become whole again.
+/// Call [`unlock`](Self::unlock) to confirm the release. A dropped guard releases its locks in the background.
+///
+/// A guard derefs to [`MultiHolding`], which reports the common state. Once that is [`HoldState::Lost`], the remaining locks are
+/// released in the background, because the composite cannot recover.
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct MultiLockGuard(MultiHolding);
 
 impl MultiLockGuard {
-    /// Of `guards`, of which so many are `needed` that count. If they are not held, or not for more than `least`, they are to be
-    /// given back.
+    /// Creates the guard of a composite that needs `needed` live holds among the guards that count. If it is not held, or not for
+    /// longer than `least`, returns the guards, which the caller must release.
     pub(crate) fn new(
         guards: Vec<Member>,
         needed: usize,
@@ -50,22 +51,21 @@ impl MultiLockGuard {
         if holding.state() != HoldState::Held || holding.validity() <= least {
             return Err(holding.take(|_| true).into_iter().map(|member| member.guard));
         }
-        task::spawn(holding.clone().give_back_the_rest());
+        task::spawn(holding.clone().release_the_rest());
         Ok(Self(holding))
     }
 
-    /// Releases all locks at once. Ends when as many as are needed have confirmed that they were held to the end: all of a
-    /// multi lock, the majority of a red lock. The others go on in the background.
+    /// Releases all locks at once.
+    ///
+    /// Returns when as many releases as needed have been confirmed: all of a multi lock, a majority of a red lock. The others continue
+    /// in the background. All locks are released, whatever this call returns.
     ///
     /// # Errors
-    /// - [`Error::Lost`] or [`Error::NotHeld`] if too many were lost: what the lock guarded was not protected to the end. It is
-    ///   the error of one of those.
-    /// - Else the error of a lock whose release was not confirmed, as for [`LockGuard::unlock`].
-    ///
-    /// Whatever the outcome, all locks are released.
+    /// - [`Error::Lost`] or [`Error::NotHeld`] if too many locks were lost: the error of one of them. Treat the work as unprotected.
+    /// - Otherwise, the error of a lock whose release was not confirmed, as for [`LockGuard::unlock`].
     ///
     /// # Cancel safety
-    /// Dropping the future takes no release back: they go on in the background.
+    /// Dropping the future does not undo the releases, which continue in the background.
     pub async fn unlock(self) -> Result<()> {
         entered()?;
         let (needed, members) = (self.0.0.needed, self.members().len());
@@ -84,10 +84,10 @@ impl MultiLockGuard {
         let errors: Vec<_> = done.into_iter().flatten().flatten().filter_map(Result::err).collect();
         let lost = errors.iter().filter(|error| error.is_lost()).count();
         let is_lost = ended != HoldState::Released || members - lost < needed;
-        // Of several the one that says what the whole was told before, if it was: a part may find out only now.
-        let told = ended != HoldState::Released;
-        let fitting = errors.into_iter().filter(|error| error.is_lost() == is_lost);
-        let found = fitting.min_by_key(|error| matches!(error, Error::NotHeld { .. }) != told);
+        // A member may discover its loss only now. Prefer the error that agrees with the state reported before.
+        let was_reported = ended != HoldState::Released;
+        let candidates = errors.into_iter().filter(|error| error.is_lost() == is_lost);
+        let found = candidates.min_by_key(|error| matches!(error, Error::NotHeld { .. }) != was_reported);
         Err(found.unwrap_or_else(|| Error::NotHeld { name: self.name().to_owned(), holder: None }))
     }
 
@@ -145,33 +145,35 @@ impl fmt::Debug for MultiLockGuard {
     }
 }
 
-/// One of several locks that were taken together.
+/// One lock of a composite lock.
 pub(crate) struct Member {
     pub guard: LockGuard,
-    /// It is one of those of which enough are needed.
+    /// Whether the lock counts towards the number that is needed.
     pub counts: bool,
 }
 
-/// How several holds stand together. Cheap to clone, holds nothing: they end with their [`MultiLockGuard`].
+/// The common state of several holds. It is cheap to clone and keeps nothing alive: the holds end with their [`MultiLockGuard`].
 ///
-/// As for [`Holding`], every look compares the deadlines with the clock first.
+/// As with [`Holding`], every query first compares the deadlines with the clock.
 #[derive(Clone)]
 pub struct MultiHolding(Arc<Shared>);
 
 struct Shared {
-    /// Those that count.
+    /// The holds that count.
     members: Vec<Holding>,
     needed: usize,
-    /// What was told last of all.
+    /// The final state, once there is one.
     ended: watch::Sender<Option<HoldState>>,
-    /// What is to be given back.
+    /// The guards that are still to be released.
     guards: Mutex<Vec<Member>>,
 }
 
 impl MultiHolding {
-    /// What is known of the whole now: [`HoldState::Held`] if enough of the holds are held (all of a multi lock, a majority
-    /// of a red lock), [`HoldState::Suspect`] if enough are only with those that are in doubt, else [`HoldState::Lost`]
-    /// with the reason of one that is lost.
+    /// Returns the current state of the composite.
+    ///
+    /// - [`HoldState::Held`] if enough of the holds are held: all of a multi lock, a majority of a red lock.
+    /// - [`HoldState::Suspect`] if there are only enough together with holds that are in doubt.
+    /// - Otherwise [`HoldState::Lost`], with the reason of a lost hold.
     pub fn state(&self) -> HoldState {
         if let Some(ended) = *self.0.ended.borrow() {
             return ended;
@@ -193,16 +195,18 @@ impl MultiHolding {
         }
     }
 
-    /// The state now and every later one, to the last: [`HoldState::Lost`] or [`HoldState::Released`]. States that follow each
-    /// other faster than they are read are skipped. Told by the clients' runtimes; [`lost`](Self::lost) works without them.
+    /// Returns a stream of the current state and every later one, up to [`HoldState::Lost`] or [`HoldState::Released`].
+    ///
+    /// The stream skips states that change faster than it is read. The clients' runtimes drive the stream;
+    /// [`lost`](Self::lost) works without those runtimes.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
-        States { changes: self.changes(), of: self.clone(), told: None }
+        States { changes: self.changes(), of: self.clone(), reported: None }
     }
 
-    /// Ends when the whole is lost, with [`HoldState::Lost`], or when the guard has been unlocked or dropped.
+    /// Waits until the composite ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
     ///
     /// # Cancel safety
-    /// It only watches.
+    /// Cancel safe: the call only observes.
     pub async fn lost(&self) -> HoldState {
         let mut changes = self.changes();
         loop {
@@ -212,24 +216,29 @@ impl MultiHolding {
             }
             select! {
                 _ = changes.next() => {}
-                () = until_look(self.end_of_lease()) => {}
+                () = until_next_check(self.end_of_lease()) => {}
             }
         }
     }
 
-    /// When the whole ends unless it is renewed: for a multi lock the earliest deadline of its locks, for a red lock the
-    /// time until which a majority lasts. Moves on with each renewal.
+    /// Returns when the composite ends unless it is renewed.
+    ///
+    /// For a multi lock this is the earliest deadline of its locks, for a red lock the time until which a majority lasts. Each renewal
+    /// moves it.
     pub fn deadline(&self) -> Instant {
         self.end_of_lease().to_instant()
     }
 
-    /// The time left until [`deadline`](Self::deadline); zero once the whole has ended. It falls, and rises with each renewal.
+    /// Returns the time left until [`deadline`](Self::deadline), or zero once the composite has ended.
+    ///
+    /// The validity decreases, and rises with each renewal.
     pub fn validity(&self) -> Duration {
         if self.state().is_live() { self.end_of_lease().remaining() } else { Duration::ZERO }
     }
 
-    /// The holds that count, in the order in which a multi lock takes them: by server and name. For a red lock those
-    /// that its majority is made of, which may be fewer than its locks.
+    /// Returns the holds that count, in the order in which a multi lock acquires them: by server and name.
+    ///
+    /// For a red lock these may be fewer than its locks.
     pub fn members(&self) -> &[Holding] {
         &self.0.members
     }
@@ -242,14 +251,14 @@ impl MultiHolding {
         at.map_or_else(Moment::now, |at| deadlines[at])
     }
 
-    /// Of one that is lost, if any is.
+    /// Returns the name of a lost lock, if there is one, or else of the first lock.
     fn name(&self) -> &str {
         let lost = |member: &&Holding| matches!(member.state(), HoldState::Lost(_));
         let members = &self.0.members;
         members.iter().find(lost).or(members.first()).map(Holding::name).unwrap_or_default()
     }
 
-    /// Ends it. The first end is the one that counts, and is returned.
+    /// Sets the final state unless there is one, and returns the final state.
     fn end(&self, state: HoldState) -> HoldState {
         let mut first = state;
         self.0.ended.send_if_modified(|ended| {
@@ -260,19 +269,19 @@ impl MultiHolding {
         first
     }
 
-    /// The guard is given up: a loss that nobody has noticed yet comes first.
+    /// Ends the composite as released, unless an unnoticed loss came first.
     fn release(&self) -> HoldState {
         self.state();
         self.end(HoldState::Released)
     }
 
     fn take(&self, which: impl FnMut(&mut Member) -> bool) -> Vec<Member> {
-        let mut guards = self.0.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guards = self.0.guards.lock();
         guards.extract_if(.., which).collect()
     }
 
-    /// Once it is lost, nobody has a use for what is still held. (Those that are lost tell who unlocks.)
-    async fn give_back_the_rest(self) {
+    /// Releases the live locks once the composite is lost. Keeps the lost ones, because `unlock` reports their errors.
+    async fn release_the_rest(self) {
         if let HoldState::Lost(_) = self.lost().await {
             drop(self.take(|member| member.guard.state().is_live()));
         }
@@ -294,7 +303,7 @@ impl fmt::Debug for MultiHolding {
     }
 }
 
-/// Tells that something has changed, and not what.
+/// Reports that something has changed, but not what.
 struct Changes {
     members: Vec<WatchStream<HoldState>>,
     end: WatchStream<Option<HoldState>>,
@@ -312,20 +321,20 @@ impl Stream for Changes {
     }
 }
 
-/// Tells no state twice in a row, and ends with the first that is final.
+/// Returns no state twice in a row, and ends after the first final one.
 struct States {
     changes: Changes,
     of: MultiHolding,
-    told: Option<HoldState>,
+    reported: Option<HoldState>,
 }
 
 impl Stream for States {
     type Item = HoldState;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<HoldState>> {
-        while self.told.is_none_or(HoldState::is_live) {
+        while self.reported.is_none_or(HoldState::is_live) {
             let state = self.of.state();
-            if self.told.replace(state) != Some(state) {
+            if self.reported.replace(state) != Some(state) {
                 return Poll::Ready(Some(state));
             }
             if Pin::new(&mut self.changes).poll_next(cx).is_pending() {

@@ -1,4 +1,4 @@
-//! Several locks as one: all of them, or a majority.
+//! Composite locks: [`MultiLock`](multi_lock::MultiLock) needs all of its locks, [`RedLock`](red_lock::RedLock) a majority.
 
 pub mod guard;
 pub mod multi_lock;

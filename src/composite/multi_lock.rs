@@ -1,13 +1,13 @@
 //! All of several locks, or none: Redisson's `RedissonMultiLock`.
 //!
-//! Nobody waits without a limit while it holds some of them. Clients of this library take them in one order, so that
-//! they never wait for each other in a circle, and what another order costs (Redisson takes them in that of its
-//! caller) ends when the time for holding some is up. Then all are given back, and the one that was busy is waited for
-//! first, with nothing in hand; those that come before it in the order are then only tried, so that of several clients
-//! that meet this way the one that goes by the order always gets on.
+//! Invariant: no client holds some of the locks without a limit while it waits for another.
+//! - Clients of this library acquire the locks in one common order, so they never wait for each other in a circle.
+//! - Redisson uses the order of its caller. A circle with Redisson ends when the time for holding a part is over.
+//! - The client then releases everything and waits for the busy lock first, with nothing in hand. It only tries the locks that
+//!   precede that lock in the order. So of several clients that collide, the one that follows the order always makes progress.
 
 use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
-use crate::composite::rounds::{Members, Outcome, Round, acquire, acquire_within, give_back};
+use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, give_back};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
@@ -17,30 +17,36 @@ use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long some are held while others are waited for, for each of the others. Short, because a client that goes by another
-/// order may wait for what is held, and then nobody gets on for so long.
+/// How long a part of the locks is held while others are waited for, for each of the others. Short, because a client with another
+/// order may be waiting for a held lock, and then neither makes progress.
 const PATIENCE: Duration = Duration::from_millis(10);
-/// Longer, up to a limit, for whoever has waited for long already, as a part of that time: locks that are seldom free are
-/// to be got in the end.
+/// After a long wait, a part is held for longer: for this fraction of the time waited, up to `LONGEST`. Otherwise locks that are
+/// seldom free might never be acquired.
 const PART: u32 = 32;
 const LONGEST: Duration = Duration::from_millis(500);
 
-/// Several locks that are taken and released as one: Redisson's `RedissonMultiLock`. They may be of any kinds and of several
-/// clients, on as many servers. A handle: cheap to make and to clone, no I/O.
+/// Several locks that are acquired and released as one: Redisson's `RedissonMultiLock`.
 ///
-/// It has no record of its own: each lock's is as if that had been taken by itself, and excludes whoever takes it alone
-/// or in another multi lock, in Rust or in Java. All are held by one owner, the current task or
-/// [`with_owner`](Self::with_owner)'s; a [mutex](crate::Client::mutex) among them is held by the guard. A multi lock of
-/// mutexes alone is itself a mutex.
+/// The locks may be of any kinds and of several clients, on as many servers. A handle is cheap to create and to clone, and does no
+/// I/O.
 ///
-/// All or none, but not at one instant: while others are waited for, some are held already, in the order of their servers
-/// (as their URLs name them) and names. That is for 10 ms for each of the others (for half a second at most, where it has
-/// been waited for long already); an answer of a server far away may take as long as the response timeout. It is a quarter of
-/// the lease at most. Then all are given back, and after a random pause of 2 to 64 ms it begins anew with the one that was
-/// missing. So multi locks that overlap do not block each other for ever, whatever the order in which Redisson's take them.
+/// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. It excludes
+/// everyone that acquires the lock alone or in another multi lock, in Rust or in Java. One owner holds all the locks: the current
+/// task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is held by the guard. A multi
+/// lock of mutexes alone is itself a mutex.
 ///
-/// No lock's lease is touched that is not the owner's. (Redisson's multi lock with a lease takes its locks for another time
-/// first, and then sets the expiry of every record, whoever has it by then.)
+/// An acquire takes all locks or none. It takes them one after the other, ordered by server (as the URL names it) and by name.
+/// While the client waits for one of them, it holds the earlier ones:
+/// - for 10 ms for each missing lock;
+/// - after a long wait for longer, up to half a second for each;
+/// - for as long as the response timeout if a distant server has not answered yet;
+/// - never for longer than a quarter of the lease.
+///
+/// It then releases them, pauses for a random time of 2 to 64 ms, and begins again with the lock that was missing. So overlapping
+/// multi locks do not block each other forever, whatever order Redisson uses.
+///
+/// A multi lock never changes the lease of a lock that its owner does not hold. Redisson's multi lock with a lease first acquires
+/// its locks with another lease, and then sets the expiry of every record, whoever holds it by then.
 ///
 /// ```no_run
 /// # async fn transfer(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -56,12 +62,13 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Of `locks`, with their leases and their owner; never handed on by a
-    /// [pipelined](crate::HandOff::pipelined) hand-off.
+    /// Creates a multi lock from `locks`, with their leases and their owner.
+    ///
+    /// A multi lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no lock, if two are of one client and one record (as the read and the write side of one
-    /// lock are), if they have different owners, or if one has a bad name.
+    /// [`Error::Misuse`] if there is no lock, if two locks have one client and one record (such as the read and the write side of one
+    /// lock), if the locks have different owners, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same = |one: &Lock, other: &Lock| {
             let record = |lock: &Lock| lock.kind().ok().map(|kind| kind.record().clone());
@@ -70,38 +77,42 @@ impl MultiLock {
         Ok(Self { members: Arc::new(Members::new(locks, same)?) })
     }
 
-    /// The same locks, each with a fixed lease that the watchdog does not renew (see [`Lock::with_lease`]). The first that
-    /// ends ends the whole; about three quarters of it, or more, are left when
-    /// the guard is returned (its [`deadline`](MultiHolding::deadline) says how much).
+    /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
+    ///
+    /// The multi lock ends with the first of its leases. At least about three quarters of the lease are left when the guard is returned;
+    /// its [`deadline`](MultiHolding::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }
     }
 
-    /// The same locks, held by `owner` instead of the current task. An acquire fails with [`Error::Misuse`] if there is a
-    /// [mutex](crate::Client::mutex) among them: give the others their owner before.
+    /// Returns this multi lock with `owner` as its owner, in place of the current task.
+    ///
+    /// An acquire fails with [`Error::Misuse`] if one of the locks is a [mutex](crate::Client::mutex). In that case set the owner of the
+    /// other locks before you create the multi lock.
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { members: Arc::new(self.members.with_owner(owner)) }
     }
 
-    /// Takes all locks, waiting for as long as it takes; also through restarts of the servers.
+    /// Acquires all locks, waiting without a limit.
+    ///
+    /// The wait survives restarts of the servers.
     ///
     /// # Errors
-    /// As for [`Lock::lock`], of any of the locks.
+    /// As for [`Lock::lock`], for any of the locks.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue, and gives back what was already taken.
+    /// Cancel safe: dropping the future leaves the queues and gives back every lock that was acquired.
     pub async fn lock(&self) -> Result<MultiLockGuard> {
-        match acquire(self.round()?, Wait::Forever).await? {
-            Some(guard) => Ok(guard),
-            None => unreachable!("without a limit it is never over"),
-        }
+        acquire_unlimited(self.round()?).await
     }
 
-    /// Takes all locks if they are free, with one look at each. `None` if another holds one.
+    /// Acquires all locks if they are free, with a single attempt for each.
+    ///
+    /// Returns `None` if another owner holds one of them.
     ///
     /// # Errors
-    /// As for [`Lock::try_lock`], of any of the locks. All looks together are made within the response timeout, the longest
-    /// of the clients'.
+    /// As for [`Lock::try_lock`], for any of the locks. All attempts together are limited by the longest response timeout of the
+    /// clients.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -109,11 +120,12 @@ impl MultiLock {
         self.try_lock_for(Duration::ZERO).await
     }
 
-    /// Takes all locks, waiting for at most `wait` in all. `None` if another held one; a `wait` of zero is
-    /// [`try_lock`](Self::try_lock).
+    /// Acquires all locks, waiting for at most `wait` in total.
+    ///
+    /// Returns `None` if one of them stayed busy. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
-    /// As for [`Lock::try_lock_for`], of any of the locks.
+    /// As for [`Lock::try_lock_for`], for any of the locks.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -121,13 +133,13 @@ impl MultiLock {
         acquire_within(self.round()?, wait, self.members.response_timeout()).await
     }
 
-    /// Runs `body` while all locks are held, and cancels it when one is lost.
+    /// Acquires all locks, runs `body`, and releases the locks. The loss of a lock cancels `body`.
     ///
     /// # Errors
     /// As for [`Lock::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body and releases the locks in the background.
+    /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
         F: FnOnce(MultiHolding) -> Fut,
@@ -142,11 +154,11 @@ impl MultiLock {
     }
 }
 
-/// Takes the locks one after the other.
+/// Acquires the locks one after the other.
 struct InOrder {
     members: Arc<Members>,
     claims: Vec<Claim>,
-    /// The one that was missing last.
+    /// The lock that was missing in the previous round.
     first: usize,
     began: Moment,
 }
@@ -156,29 +168,29 @@ impl Round for InOrder {
         let started = Moment::now();
         let over = left.map(|left| started + left);
         let mut guards = Vec::with_capacity(self.members.locks().len());
-        let mut in_hand = None;
+        let mut holding_since = None;
         let order =
             std::iter::once(self.first).chain((0..self.members.locks().len()).filter(|&at| at != self.first));
         for at in order {
-            let answer = match in_hand {
+            let answer = match holding_since {
                 None => {
                     let wait = match over.map(Moment::remaining) {
                         None => Wait::Forever,
                         Some(left) if once => Wait::Once(left),
                         Some(left) => Wait::For(left),
                     };
-                    self.ask(at, wait).await
+                    self.request(at, wait).await
                 }
-                Some(since) => self.ask_beside(at, once, since, over).await,
+                Some(since) => self.request_while_holding(at, once, since, over).await,
             };
             let missed = match answer {
                 Ok(Some(guard)) => {
-                    in_hand.get_or_insert_with(Moment::now);
+                    holding_since.get_or_insert_with(Moment::now);
                     guards.push(guard);
                     continue;
                 }
                 Ok(None) => Ok(None),
-                // With nothing in hand it was waited for to the end, or asked for in vain for good.
+                // With nothing in hand, the wait was over or the failure is final.
                 Err(error @ (Error::TimedOut { .. } | Error::Unavailable { .. })) if !guards.is_empty() => {
                     Ok(Some(error))
                 }
@@ -191,7 +203,7 @@ impl Round for InOrder {
         let guards = guards.into_iter().map(|guard| Member { guard, counts: true });
         let guards = match MultiLockGuard::new(guards.collect(), self.members.locks().len(), Duration::ZERO) {
             Ok(guard) => return Ok(Outcome::Taken(guard)),
-            // One has been lost on the way, or its connection has just dropped.
+            // One lock was lost meanwhile, or its connection has just dropped.
             Err(guards) => guards,
         };
         self.give_back(guards, over).await;
@@ -202,13 +214,13 @@ impl Round for InOrder {
 }
 
 impl InOrder {
-    async fn ask(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
+    async fn request(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
         self.members.locks()[at].acquire_for(&self.claims[at], wait).await
     }
 
-    /// With some in hand since then. An answer is waited for however far away the server is; a lock that is busy, only for as
+    /// Requests a lock while others have been held since `since`. Waits for the reply of a distant server, but for a busy lock only as
     /// long as it is fair to hold the others.
-    async fn ask_beside(
+    async fn request_while_holding(
         &self,
         at: usize,
         once: bool,
@@ -220,19 +232,19 @@ impl InOrder {
             let end = since + most;
             over.map_or(end, |over| over.min(end)).remaining()
         };
-        match self.ask(at, Wait::Once(left(self.members.response_timeout().min(quarter)))).await {
+        match self.request(at, Wait::Once(left(self.members.response_timeout().min(quarter)))).await {
             Ok(None) if !once && at > self.first => {
-                match self.ask(at, Wait::For(left(self.patience(since).min(quarter)))).await {
+                match self.request(at, Wait::For(left(self.patience(since).min(quarter)))).await {
                     // It was busy a moment ago.
                     Err(Error::TimedOut { .. }) => Ok(None),
-                    told => told,
+                    reply => reply,
                 }
             }
-            told => told,
+            reply => reply,
         }
     }
 
-    /// How long some may be held while another is busy.
+    /// Returns how long a part of the locks may be held while another is busy.
     fn patience(&self, since: Moment) -> Duration {
         let others = u32::try_from(self.members.locks().len() - 1).unwrap_or(u32::MAX);
         (since.since(self.began) / PART).clamp(PATIENCE, LONGEST).saturating_mul(others)

@@ -1,18 +1,18 @@
-//! A majority of several locks on servers that know nothing of each other: Redlock, Redisson's `RedissonRedLock`.
+//! A majority of locks on independent servers: Redlock, Redisson's `RedissonRedLock`.
 //!
-//! The algorithm and its figures are Salvatore Sanfilippo's ("Distributed Locks with Redis", the page `distributed-locks`
-//! of Redis' documentation, and its reference implementation in Ruby): a small timeout for each server, a majority, a
-//! validity from which the time that went by and the drift of clocks are taken off, a random pause before another try,
-//! and servers that stay out for a lease after a restart.
+//! The algorithm and its figures are those of Salvatore Sanfilippo's page "Distributed Locks with Redis" and its reference
+//! implementation in Ruby.
 //!
 //! Invariants:
-//! 1. The hold at each server ends, for us, earlier than its lease by the drift. A hold that has ended never comes back (see
-//!    `hold`), so the majority once lost is lost for good, whatever is renewed later.
-//! 2. What a server grants counts only if that server has lost nothing since a lease before the grant. Who relied on what it
-//!    lost knows by then that it is lost.
+//! 1. The hold at each server ends earlier than its lease, by the clock drift. An ended hold never comes back (see `hold`), so a
+//!    lost majority is lost for good, whatever is renewed later.
+//! 2. The grant of a server counts only if the server has lost no data for a lease before the grant. Every hold that relied on
+//!    the lost data has ended by then.
 
 use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
-use crate::composite::rounds::{Members, Outcome, Round, acquire, acquire_within, gather, give_back};
+use crate::composite::rounds::{
+    Members, Outcome, Round, acquire_unlimited, acquire_within, gather, give_back,
+};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
@@ -23,43 +23,52 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// What clocks may differ by: a hundredth of the lease, and 2 ms for the precision of Redis' expiry and for short leases.
-/// The figures of the reference implementation.
+/// Returns the clock drift to allow for: a hundredth of the lease, plus 2 ms for short leases and the precision of Redis's expiry.
+/// The figures are those of the reference implementation.
 fn drift(lease: Duration) -> Duration {
     lease / 100 + Duration::from_millis(2)
 }
 
-/// A lock on several independent servers, held while a majority of them (N/2+1) grants it: Redisson's `RedissonRedLock`. It
-/// goes on working while a minority is down. A handle: cheap to make and to clone, no I/O.
+/// A lock on several independent servers, held while a majority (N/2+1) grants it: Redisson's `RedissonRedLock`.
 ///
-/// It is made of one lock for each server, each of a [`Client`](crate::Client) of its own; they may be of any kind. Who takes
-/// one of them alone, or in Java, is excluded like any other. All are held by one owner, the current task or
-/// [`with_owner`](Self::with_owner)'s.
+/// The lock remains available while a minority of the servers is down. A handle is cheap to create and to clone, and does no I/O.
 ///
-/// To take it, all servers are asked at once, each for the [node timeout](Self::with_node_timeout). What a server grants lasts
-/// for its lease from the time at which it was *sent*, less 1 % of the lease and 2 ms for the drift of clocks; the time until
-/// which a majority of them lasts is the [deadline](MultiHolding::deadline), and what is left until then the
-/// [validity](MultiHolding::validity). Without a majority everything is given back, and after a random pause of 2 to 64 ms it
-/// is tried again: there is no queue, and no message is waited for.
+/// A red lock consists of one lock per server, each of a [`Client`](crate::Client) of its own. The locks may be of any kind, and
+/// exclude everyone that acquires one of them alone, in Rust or in Java. One owner holds all the locks: the current task, or the
+/// owner of [`with_owner`](Self::with_owner).
 ///
-/// While it is held, each client's watchdog renews its own lock, and the validity is renewed as soon as a majority is. Once
-/// the validity has run out the guard is [`HoldState::Lost`](crate::HoldState::Lost) for good.
+/// # Acquiring and holding
+/// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). The grant of a server lasts
+/// for its lease from the time at which the request was sent, less 1 % of the lease and 2 ms for clock drift. The
+/// [deadline](MultiHolding::deadline) is the time until which a majority of the grants lasts, and the
+/// [validity](MultiHolding::validity) is the time left until then. Without a majority, the client releases everything and tries
+/// again after a random pause of 2 to 64 ms. There is no queue, and no message wakes a waiter.
 ///
-/// A server that lost its data might grant to a second holder what it granted before. So what a server grants that has been
-/// running for less than a lease (the lock's or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout), by
-/// default 30 s, whichever is longer), or that has been connected to as another than before for less than that, is taken but does not
-/// count. That a server restarted is seen by its run id, and at the first connection by its uptime; where the user may
-/// not ask for those (`INFO`), every new connection counts as a restart. All who use a red lock must therefore use the same
-/// lease, or the same watchdog timeout at least as long.
+/// While the lock is held, each client's watchdog renews its own lock. Each renewal by a majority extends the validity. Once the
+/// validity has run out, the guard is [`HoldState::Lost`](crate::HoldState::Lost) for good.
 ///
-/// # What it does not give
-/// Redlock relies on clocks that run at about the same rate and on holders that look before they act. It is safe from none of
-/// these: a server's clock that is set forward, a server that forgets a record without a restart, a replica that comes in for
-/// a server under its run id, a holder that is paused between its last look and the write that it was to protect, a pause of a
-/// virtual machine that stops its clock, too. (Martin Kleppmann, "How to do distributed locking", 2016; Sanfilippo's answer is
-/// "Is Redlock safe?".) It makes two holders at a time unlikely, which is good for efficiency. Where two would do
-/// harm, have the resource refuse what is late: [fenced locks](crate::Client::fenced_lock) have tokens for that, though each
-/// server counts its own, so that one server decides.
+/// # Servers that lose data
+/// A server that has lost its data might grant the lock to a second holder. So the grant of a server does not count if the
+/// server started less than a lease ago, or replaced another server less than a lease ago. The lease in question is that of the
+/// lock or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout) (30 s by default), whichever is longer.
+///
+/// A changed run id reveals a restart, and at the first connection the uptime does. If the user may not run `INFO`, every new
+/// connection counts as a restart. All users of a red lock must use the same lease, or the same watchdog timeout if that is at
+/// least as long.
+///
+/// # Limitations
+/// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect
+/// against:
+/// - a server whose clock is set forward;
+/// - a server that loses a record without a restart;
+/// - a replica that takes over under the run id of its master;
+/// - a holder that is paused between its last check and the write that the lock protects;
+/// - a pause of a virtual machine that also stops its clock.
+///
+/// See Martin Kleppmann, "How to do distributed locking" (2016), and Sanfilippo's answer, "Is Redlock safe?". A red lock makes two
+/// holders at a time unlikely, which is enough for efficiency. Where two holders would do harm, let the resource refuse late
+/// writes with the token of a [fenced lock](crate::Client::fenced_lock). Each server counts its own tokens, so choose one server
+/// whose tokens count.
 ///
 /// ```no_run
 /// # async fn report(clients: [redisson_lock::Client; 3]) -> redisson_lock::Result<()> {
@@ -78,12 +87,13 @@ pub struct RedLock {
 }
 
 impl RedLock {
-    /// Of `locks`, with their leases and their owner; never handed on by a
-    /// [pipelined](crate::HandOff::pipelined) hand-off.
+    /// Creates a red lock from `locks`, with their leases and their owner.
+    ///
+    /// A red lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no lock, if two are on one server, if they have different owners, or if one has a bad
-    /// name.
+    /// [`Error::Misuse`] if there is no lock, if two locks are on one server, if the locks have different owners, or if a name is
+    /// invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same =
             |one: &Lock, other: &Lock| one.session().connection.node() == other.session().connection.node();
@@ -94,50 +104,54 @@ impl RedLock {
         })
     }
 
-    /// The same locks, each with a fixed lease that the watchdog does not renew (see [`Lock::with_lease`]).
+    /// Returns this red lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)), ..self.clone() }
     }
 
-    /// The same locks, held by `owner` instead of the current task. An acquire fails with [`Error::Misuse`] if there is a
-    /// [mutex](crate::Client::mutex) among them.
+    /// Returns this red lock with `owner` as its owner, in place of the current task.
+    ///
+    /// An acquire fails with [`Error::Misuse`] if one of the locks is a [mutex](crate::Client::mutex).
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { members: Arc::new(self.members.with_owner(owner)), ..self.clone() }
     }
 
-    /// The same with another limit for how long a server is waited for at a try. Default 50 ms. It should be much smaller than
-    /// the lease, and larger than a round trip. A server that the client knows to be out of reach is not waited for.
+    /// Returns this red lock with another limit for the reply of a server in each attempt. Default 50 ms.
+    ///
+    /// The limit should be much smaller than the lease, and larger than a round trip. The client does not wait for a server that it
+    /// knows to be unreachable.
     pub fn with_node_timeout(&self, timeout: Duration) -> Self {
         Self { node_timeout: timeout, ..self.clone() }
     }
 
-    /// The same, but a guard is only returned if its [validity](MultiHolding::validity) is above `validity`. Default 0.
+    /// Returns this red lock with a minimum [validity](MultiHolding::validity) for a guard to be returned. Default 0.
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { least: validity, ..self.clone() }
     }
 
-    /// Takes the lock, trying for as long as it takes; also while a majority is down.
+    /// Acquires the lock, waiting without a limit.
+    ///
+    /// The wait survives the loss of a majority of the servers.
     ///
     /// # Errors
-    /// [`Error::Misuse`] before anything is sent: also for a lease that is not longer than the drift, or the minimum validity
-    /// and the drift. If so many servers refuse for good, or so many clients are closed, that there can be no majority: the
-    /// error of one of them, as for [`Lock::lock`].
+    /// - [`Error::Misuse`] before anything is sent, for example if the lease is not longer than the clock drift plus the minimum
+    ///   validity.
+    /// - If so many servers refuse for good, or so many clients are closed, that a majority is impossible: the error of one of them,
+    ///   as for [`Lock::lock`].
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future gives back what was already taken, or is on its way.
+    /// Cancel safe: dropping the future gives back every lock that was acquired or is on its way.
     pub async fn lock(&self) -> Result<MultiLockGuard> {
-        match acquire(self.round()?, Wait::Forever).await? {
-            Some(guard) => Ok(guard),
-            None => unreachable!("without a limit it is never over"),
-        }
+        acquire_unlimited(self.round()?).await
     }
 
-    /// Tries once to take the lock. `None` if others hold it at so many servers that there can be no majority.
+    /// Acquires the lock if it is free, with a single attempt at each server.
+    ///
+    /// Returns `None` if other owners hold the lock at so many servers that a majority is impossible.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock). If there is no majority because of servers that did not answer within the node timeout,
-    /// that are out of reach, or that were started too short a time ago to count: the error of one of them,
-    /// [`Error::TimedOut`] or [`Error::Unavailable`].
+    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] or [`Error::Unavailable`] if there is no majority because servers did not
+    /// answer within the node timeout, are unreachable, or started too recently to count.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).
@@ -145,8 +159,9 @@ impl RedLock {
         self.try_lock_for(Duration::ZERO).await
     }
 
-    /// Tries to take the lock for at most `wait`. What the last try told, if none was successful; a `wait` of zero is
-    /// [`try_lock`](Self::try_lock).
+    /// Acquires the lock, waiting for at most `wait`.
+    ///
+    /// Returns the outcome of the last attempt if none succeeded. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`try_lock`](Self::try_lock).
@@ -157,13 +172,13 @@ impl RedLock {
         acquire_within(self.round()?, wait, self.node_timeout).await
     }
 
-    /// Runs `body` while the lock is held, and cancels it when the majority is lost or the validity has run out.
+    /// Acquires the lock, runs `body`, and releases the lock. The loss of the majority or of the validity cancels `body`.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and for [`Lock::run`].
+    /// As for [`lock`](Self::lock) and for [`Lock::run`].
     ///
     /// # Cancel safety
-    /// Dropping the future drops the body and releases the locks in the background.
+    /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
         F: FnOnce(MultiHolding) -> Fut,
@@ -174,12 +189,12 @@ impl RedLock {
 
     fn round(&self) -> Result<AllAtOnce> {
         if self.node_timeout.is_zero() {
-            return Err(Error::misuse("the node timeout of a red lock must be above 0"));
+            return Err(Error::misuse("a red lock's node timeout must be greater than 0"));
         }
         let lease = self.members.length();
         if lease <= self.least.saturating_add(drift(lease)) {
             return Err(Error::misuse(
-                "a red lock's lease must be longer than its minimum validity and the drift, 2 ms and 1 %",
+                "a red lock's lease must be longer than its minimum validity plus the clock drift of 2 ms and 1 %",
             ));
         }
         Ok(AllAtOnce { lock: self.clone(), claims: self.members.claims()? })
@@ -201,7 +216,7 @@ impl Round for AllAtOnce {
         let each = locks.iter().zip(&self.claims);
         let asked = gather(each.map(|(lock, claim)| ask(lock, claim, limit)), |_| false).await;
 
-        let (mut guards, mut errors, mut hopeless, mut busy) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut guards, mut errors, mut refusals, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
             match answer {
                 Ok(Some(guard)) => {
@@ -214,12 +229,12 @@ impl Round for AllAtOnce {
                 }
                 Ok(None) => busy += 1,
                 Err(error) => {
-                    debug!(%error, "not granted by one of the servers");
-                    // For good, for all that this call may know.
-                    let is_hopeless = lock.session().is_closed()
+                    debug!(%error, "a server did not grant the red lock");
+                    // Final, as far as this call can know.
+                    let is_final = lock.session().is_closed()
                         || !matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. });
-                    hopeless += usize::from(is_hopeless);
-                    errors.insert(if is_hopeless { 0 } else { errors.len() }, error);
+                    refusals += usize::from(is_final);
+                    errors.insert(if is_final { 0 } else { errors.len() }, error);
                 }
             }
         }
@@ -230,7 +245,7 @@ impl Round for AllAtOnce {
         let over =
             left.map_or(members.response_timeout(), |left| left.saturating_sub(Moment::now().since(started)));
         give_back(guards, over.min(*node_timeout)).await;
-        if hopeless > locks.len() - needed {
+        if refusals > locks.len() - needed {
             return Err(errors.swap_remove(0));
         }
         if busy > locks.len() - needed {
@@ -238,12 +253,12 @@ impl Round for AllAtOnce {
         }
         let waited = Moment::now().since(started);
         let node = || locks[0].session().connection.node().to_owned();
-        let too_late = || Error::TimedOut { phase: Phase::Acquire, node: node(), waited };
-        Ok(Outcome::Missed(Some(errors.into_iter().next().unwrap_or_else(too_late))))
+        let no_answer = || Error::TimedOut { phase: Phase::Acquire, node: node(), waited };
+        Ok(Outcome::Missed(Some(errors.into_iter().next().unwrap_or_else(no_answer))))
     }
 }
 
-/// One server's answer.
+/// Returns the answer of one server.
 async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
     let connection = &lock.session().connection;
     if let Some(error) = connection.trouble(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
@@ -252,10 +267,10 @@ async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockG
     lock.acquire_for(claim, Wait::Once(limit)).await
 }
 
-/// Whether the server has lost nothing for as long as what it granted before may have been relied on.
+/// Returns whether the server has lost no data for as long as its earlier grants may have been relied on.
 fn counts(lock: &Lock, guard: &LockGuard) -> bool {
     let longest = lock.length().max(lock.session().options.lease);
-    let since = lock.session().connection.unbroken_since(guard.life());
+    let since = lock.session().connection.unbroken_since(guard.data_epoch());
     since.is_some_and(|since| (since + longest).passed())
 }
 
@@ -263,6 +278,6 @@ fn too_young(lock: &Lock) -> Error {
     Error::Unavailable {
         phase: Phase::Acquire,
         node: lock.session().connection.node().into(),
-        reason: "it may have been started less than a lease ago, so what it grants does not count yet".into(),
+        reason: "it may have been started less than a lease ago, so its grant does not count yet: wait for one lease".into(),
     }
 }

@@ -1,5 +1,5 @@
-//! What a multi lock and a red lock have in common: several locks of one owner, and rounds that try to take what is
-//! needed of them until one succeeds or the time is over.
+//! The part that multi locks and red locks share: several locks of one owner, and rounds that try to acquire enough of them
+//! until a round succeeds or the time is over.
 
 use crate::composite::guard::MultiLockGuard;
 use crate::config::options::check_wait;
@@ -16,30 +16,31 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The bounds of the random pause after a round that was in vain: it lets others have what was given back, and keeps
-/// those who got in each other's way from doing so again.
+/// The bounds of the random pause after a failed round. The pause lets others take the released locks, and separates clients that
+/// collided.
 const FIRST_PAUSE: Duration = Duration::from_millis(4);
 const LONGEST_PAUSE: Duration = Duration::from_millis(64);
 
-/// At least one lock: the mutexes among them for an owner each, the others for one.
+/// At least one lock. Each mutex among them has an owner of its own, and the others have one owner in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Members(Vec<Lock>);
 
 impl Members {
-    /// In the order that all clients have in common who call the servers by the same names. No two locks may be the same to
-    /// `same`.
+    /// Sorts the locks by server and name, the order that all clients share that use the same names for the servers. Refuses two
+    /// locks that are the same according to `same`.
     pub(crate) fn new(locks: impl IntoIterator<Item = Lock>, same: fn(&Lock, &Lock) -> bool) -> Result<Self> {
-        // A hold of several is for those who wait for its end.
+        // The members of a composite are held until it ends, so none is passed on ahead of the record.
         let mut locks: Vec<_> = locks.into_iter().map(|lock| lock.with_pipelined_hand_off(false)).collect();
         if locks.is_empty() {
-            return Err(Error::misuse("a lock of several locks needs at least one"));
+            return Err(Error::misuse("a multi lock or red lock needs at least one lock"));
         }
         let mut owned = locks.iter().filter(|lock| !lock.is_mutex());
         if let Some(first) = owned.next()
-            && !owned.all(|lock| lock.has_owner_of(first))
+            && !owned.all(|lock| lock.has_same_owner_as(first))
         {
             return Err(Error::misuse(
-                "the locks have different owners: give the lock that is made of them one by `with_owner`",
+                "the locks have different owners: create them without an owner, and set one with `with_owner` on the multi \
+                 lock or red lock",
             ));
         }
         for (at, lock) in locks.iter().enumerate() {
@@ -47,12 +48,12 @@ impl Members {
             if locks[..at].iter().any(|other| same(lock, other)) {
                 let node = lock.session().connection.node();
                 return Err(Error::misuse(format!(
-                    "`{}` at {node} has no place of its own among the locks",
+                    "duplicate lock `{}` on {node}: name each lock once, and in a red lock each server once",
                     record.escape_debug()
                 )));
             }
         }
-        locks.sort_by_cached_key(place);
+        locks.sort_by_cached_key(position);
         Ok(Self(locks))
     }
 
@@ -72,45 +73,45 @@ impl Members {
         &self.0
     }
 
-    /// One acquire of all begins. It is under way until it is over, also while it has none of them in hand.
+    /// Begins one acquire of all locks. It is pending until it ends, even while it has none of them in hand.
     pub(crate) fn claims(&self) -> Result<Vec<Claim>> {
         self.0.iter().map(Lock::claim).collect()
     }
 
-    /// The shortest lease of all.
+    /// Returns the shortest lease of all locks.
     pub(crate) fn length(&self) -> Duration {
         self.0.iter().map(Lock::length).min().unwrap_or_default()
     }
 
-    /// How long an answer to a single question is waited for.
+    /// Returns how long to wait for the reply to a single request.
     pub(crate) fn response_timeout(&self) -> Duration {
         let timeout = |lock: &Lock| lock.session().options.response_timeout;
         self.0.iter().map(timeout).max().unwrap_or_default()
     }
 }
 
-fn place(lock: &Lock) -> (String, String) {
+fn position(lock: &Lock) -> (String, String) {
     let record = lock.kind().map(|kind| kind.record().to_string()).unwrap_or_default();
     (lock.session().connection.node().to_owned(), record)
 }
 
-/// What came of one round.
+/// The outcome of one round.
 pub(crate) enum Outcome {
     Taken(MultiLockGuard),
-    /// Busy, or why not. What was taken has been given back.
+    /// `None` if the locks were busy, otherwise the error that prevented the round. Everything acquired has been released.
     Missed(Option<Error>),
 }
 
-/// A way to take what is needed of several locks.
+/// A way to acquire enough of several locks.
 pub(crate) trait Round: Send {
-    /// Tries, for `left` at most. Only one look at each if `once`.
+    /// Makes one round, for at most `left`. With `once`, makes only one attempt for each lock.
     fn take(&mut self, once: bool, left: Option<Duration>) -> impl Future<Output = Result<Outcome>> + Send;
 }
 
-/// Makes rounds until one succeeds or the time is over. `None` where the last one that had time for it found the locks busy.
+/// Makes rounds until one succeeds or the time is over. Returns `None` if the last complete round found the locks busy.
 ///
 /// Cancel safe if each round is.
-pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<MultiLockGuard>> {
+async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<MultiLockGuard>> {
     let started = Moment::now();
     let (once, limit) = match wait {
         Wait::Once(limit) => (true, Some(limit)),
@@ -118,7 +119,7 @@ pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<
         Wait::Forever => (false, None),
     };
     let mut pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-    let mut before = None;
+    let mut previous = None;
     loop {
         let left = || limit.map(|limit| limit.saturating_sub(Moment::now().since(started)));
         let why = match round.take(once, left()).await {
@@ -127,9 +128,10 @@ pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<
             Err(error @ Error::TimedOut { .. }) => Some(error),
             Err(error) => return Err(error),
         };
-        // A round that the end of the time cut short heard less than the one before.
-        let is_cut = left().is_some_and(|left| left.is_zero()) && matches!(why, Some(Error::TimedOut { .. }));
-        let why = before.take().filter(|_| is_cut).unwrap_or(why);
+        // A round that the end of the time cut short knows less than the previous one.
+        let cut_short =
+            left().is_some_and(|left| left.is_zero()) && matches!(why, Some(Error::TimedOut { .. }));
+        let why = previous.take().filter(|_| cut_short).unwrap_or(why);
         let over = once
             || match left() {
                 Some(left) => time::timeout(left, pause.wait()).await.is_err(),
@@ -141,11 +143,19 @@ pub(crate) async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<
         if over {
             return why.map_or(Ok(None), Err);
         }
-        before = Some(why);
+        previous = Some(why);
     }
 }
 
-/// The same for a public call's `wait`.
+/// Makes rounds until one succeeds.
+pub(crate) async fn acquire_unlimited(round: impl Round) -> Result<MultiLockGuard> {
+    match acquire(round, Wait::Forever).await? {
+        Some(guard) => Ok(guard),
+        None => unreachable!("a wait without a limit never ends"),
+    }
+}
+
+/// Makes rounds within the `wait` of a public call.
 pub(crate) async fn acquire_within(
     round: impl Round,
     wait: Duration,
@@ -155,12 +165,12 @@ pub(crate) async fn acquire_within(
     acquire(round, if wait.is_zero() { Wait::Once(once) } else { Wait::For(wait) }).await
 }
 
-/// Gives back, and waits for that no longer than `limit`: it goes on in the background.
+/// Releases the locks, and waits for that for at most `limit`. The releases continue in the background.
 pub(crate) async fn give_back(guards: impl IntoIterator<Item = LockGuard>, limit: Duration) {
     let _ = time::timeout(limit, gather(guards.into_iter().map(LockGuard::unlock), |_| false)).await;
 }
 
-/// Runs all `futures` at once, in this task, until they are done or what is done is `enough`. The others are dropped.
+/// Polls all `futures` in this task until all are done, or until the finished ones are `enough`. Drops the others.
 pub(crate) async fn gather<F: Future>(
     futures: impl IntoIterator<Item = F>,
     enough: impl Fn(&[Option<F::Output>]) -> bool,

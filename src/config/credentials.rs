@@ -1,9 +1,9 @@
-//! Who a client is to its servers.
+//! The credentials of a client.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// A user's name and password. Debug shows neither.
+/// A user name and a password. Its `Debug` output shows neither.
 ///
 /// ```
 /// use redisson_lock::Credentials;
@@ -17,12 +17,12 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a user of the server's access control list.
+    /// Returns the credentials of a user in the server's access control list.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// Those of the user who has no name: the server's `requirepass`.
+    /// Returns the credentials of the default user: the server's `requirepass`.
     pub fn password(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }
@@ -34,7 +34,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Where they come from, at each connection anew.
+/// The callback that provides the credentials of each new connection.
 #[derive(Clone)]
 pub(crate) struct Source(pub Arc<dyn Fn() -> Credentials + Send + Sync>);
 

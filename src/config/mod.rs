@@ -1,4 +1,4 @@
-//! Settings: options with their defaults, TLS, credentials.
+//! The settings of a client: options with their defaults, TLS, and credentials.
 
 pub mod credentials;
 pub mod options;

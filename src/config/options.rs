@@ -1,4 +1,4 @@
-//! Every setting with its default and its unit.
+//! The options of a client, with their defaults, units and limits.
 
 use crate::config::credentials::Source;
 use crate::config::tls::Tls;
@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Bounds of the local hand-off.
+/// The bounds of the local hand-off.
 ///
-/// When a hold ends and another task of the same client waits, the record passes from owner to owner without being
-/// freed. These bounds keep that fair to other clients: past one of them a real release with its message is made, and
-/// this client leaves the lock to others for `pause`, and anew after each message, until as many were heard as others
-/// were told of the release, or nobody came. (`try_lock`, which does not wait, does not wait for that either.)
+/// When a hold ends and another task of the same client waits, the record passes from owner to owner without being released.
+/// These bounds keep the hand-off fair to other clients. When one of them is reached, the client releases the lock with a message
+/// and then yields: it does not contend for [`pause`](Self::pause), and again for `pause` after each message. It stops when it has
+/// heard as many messages as there were other clients that received its own, or when no client came. `try_lock` does not wait for
+/// the end of this yield window.
 ///
 /// ```
 /// let mut bounds = redisson_lock::HandOff::default();
@@ -22,30 +23,33 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandOff {
-    /// Hand-offs in a row while another client subscribes to the lock's channel; also bounded by this client's
-    /// waiters divided by the other subscribers. Default 16; 0 turns hand-off off.
+    /// The longest series of hand-offs while another client subscribes to the lock's channel. Default 16; 0 turns the hand-off off.
+    ///
+    /// The series is also limited to this client's waiters divided by the other subscribers.
     pub max_in_row: u32,
-    /// Time in a row while another client subscribes. Default 20 ms.
+    /// The longest time of a series of hand-offs while another client subscribes. Default 20 ms.
     pub max_time: Duration,
-    /// Time in a row in any case, for clients that poll instead of subscribing. Default 200 ms.
+    /// The longest time of a series of hand-offs in any case, for clients that poll and do not subscribe. Default 200 ms.
     pub max_time_alone: Duration,
-    /// How long this client stays away after a release that others were told of. Default 3 ms.
+    /// How long this client yields after a release that other clients heard of. Default 3 ms.
     pub pause: Duration,
-    /// The same where other clients were seen to come and go without messages (Redisson's spin lock), which look
-    /// at the lock only every so often. Default 10 ms.
+    /// How long this client yields if other clients were seen to acquire the lock without messages. Default 10 ms.
+    ///
+    /// Such clients, for example Redisson's spin locks, look at the lock only at intervals.
     pub pause_for_pollers: Duration,
-    /// Whether who unlocks gives the lock to the next waiter of its client on the spot, without waiting for Redis: the
-    /// record follows within a round trip, and many holds share one. Default false: the next guard is returned when
-    /// Redis has confirmed that the record names its owner.
+    /// Hands the lock to the next local waiter before Redis confirms. Default `false`.
     ///
-    /// What that trades for holds of less than a microsecond in the place of a round trip each:
-    /// - The record always names an owner of this client, so no other client and no Java thread can hold the lock; but for
-    ///   that round trip it names an earlier one, which [`Lock::holder`](crate::Lock::holder) shows.
-    /// - `unlock` returns before Redis knows, and a hold that ends within the round trip is never confirmed by itself: if
-    ///   somebody freed or took the record meanwhile (a force-unlock, lost data), that hold is not told. The one that is
-    ///   current when it is found out is told that it is lost. No guard says `Held` beyond the lease as last confirmed.
+    /// By default, the next guard is returned when Redis has confirmed that the record names its owner. With the pipelined hand-off,
+    /// the record follows within a round trip, and many holds share one round trip. A hold can then take less than a microsecond.
     ///
-    /// Only between guards that both ask for it; the bounds above hold for it, too.
+    /// Trade-offs:
+    /// - The record always names an owner of this client, so no other client and no Java thread can hold the lock. For up to a round
+    ///   trip it names an earlier owner, which [`Lock::holder`](crate::Lock::holder) shows.
+    /// - `unlock` returns before Redis confirms, and a hold shorter than one round trip is never confirmed individually. If the
+    ///   record is taken or deleted meanwhile (by a force-unlock or a loss of data), that hold does not notice. The hold that is
+    ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the lease as last confirmed.
+    ///
+    /// The pipelined hand-off is used only between guards that both request it. The other bounds apply to it, too.
     pub pipelined: bool,
 }
 
@@ -62,8 +66,9 @@ impl Default for HandOff {
     }
 }
 
-/// When a waiter that is told of no release looks again at a busy lock: after `first`, and then each time after
-/// `factor` times as long, up to `longest`. Redisson's `LockOptions.BackOff`.
+/// The pauses between two attempts of a waiter that no message wakes. Redisson's `LockOptions.BackOff`.
+///
+/// The waiter retries after `first`. Each further pause is `factor` times as long, up to `longest`.
 ///
 /// ```
 /// let mut constant = redisson_lock::BackOff::default();
@@ -73,11 +78,11 @@ impl Default for HandOff {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackOff {
-    /// Default 1 ms.
+    /// The first pause, at least 1 ms. Default 1 ms.
     pub first: Duration,
-    /// Default 128 ms.
+    /// The longest pause. Default 128 ms.
     pub longest: Duration,
-    /// Default 2; 1 for equal steps.
+    /// The factor from one pause to the next; 1 keeps them equal. Default 2.
     pub factor: u32,
 }
 
@@ -92,7 +97,7 @@ impl BackOff {
         Self { first, longest, factor: 2 }
     }
 
-    /// The step after one of that length.
+    /// Returns the pause after a pause of length `step`.
     pub(crate) fn after(&self, step: Duration) -> Duration {
         step.saturating_mul(self.factor).min(self.longest.max(self.first))
     }
@@ -100,22 +105,23 @@ impl BackOff {
     pub(crate) fn check(&self) -> Result<()> {
         if self.first < Duration::from_millis(1) || self.factor == 0 {
             return Err(Error::misuse(
-                "a back-off must begin with at least 1 ms, and its factor be at least 1",
+                "a back-off must begin with at least 1 ms and have a factor of at least 1",
             ));
         }
         Ok(())
     }
 }
 
-/// How many replicas must have an acquire before it counts: else a failover to one that lacks it loses the hold, and somebody
-/// else may get the lock meanwhile. Redisson's `checkLockSyncedSlaves`.
+/// The number of replicas that must confirm an acquire before it counts. Redisson's `checkLockSyncedSlaves`.
 ///
-/// An acquire that too few replicas acknowledge within the time is undone, and fails with
-/// [`Error::NotReplicated`](crate::Error::NotReplicated). What is waited for comes on top of the acquire's round trip: one or
-/// two more; those of one time share them. A release does not wait: it has taken effect, whatever replicas have of it. The
-/// local [`HandOff`] is off with it, so that each hold is checked.
+/// Without this check, a failover to a replica that lacks the record loses the hold, and another owner may acquire the lock.
 ///
-/// Where a replica is promoted that was not among those who acknowledged, a hold may still be lost; its holder is told.
+/// If too few replicas confirm an acquire in time, the acquire is undone and fails with
+/// [`Error::NotReplicated`]. The check adds one or two round trips to the acquire; acquires that wait
+/// at the same time share them. A release does not wait for replicas, because it has already taken effect. The check turns off the
+/// local [`HandOff`], so that each hold is checked.
+///
+/// If a replica is promoted that did not confirm the acquire, the hold may still be lost. Its holder learns of the loss.
 ///
 /// ```
 /// use redisson_lock::Replication;
@@ -123,24 +129,26 @@ impl BackOff {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replication {
-    /// None: one, if there are any.
+    /// `None` means one replica if the master has any.
     pub(crate) at_least: Option<u32>,
     pub(crate) within: Duration,
 }
 
 impl Replication {
-    /// One replica, if the master has any: one that is connected, or was so within the last watchdog's lease when this client
-    /// asked (it may be taking the master's place).
+    /// Requires one replica, if the master has any.
+    ///
+    /// A replica counts if it is connected, or was connected within the last watchdog timeout as far as this client has seen. Such a
+    /// replica may be about to replace the master.
     pub const fn any() -> Self {
         Self { at_least: None, within: Duration::from_secs(1) }
     }
 
-    /// So many replicas, whether they are connected or not; 0 turns the check off.
+    /// Requires `replicas` replicas, whether they are connected or not. 0 turns the check off.
     pub const fn at_least(replicas: u32) -> Self {
         Self { at_least: Some(replicas), within: Duration::from_secs(1) }
     }
 
-    /// How long they have for that. Default 1 s, as Redisson's `slavesSyncTimeout`.
+    /// Sets how long the replicas have to confirm. Default 1 s, as Redisson's `slavesSyncTimeout`.
     pub const fn within(self, limit: Duration) -> Self {
         Self { within: limit, ..self }
     }
@@ -155,17 +163,17 @@ impl Replication {
 pub(crate) enum Lease {
     /// The client's lease, renewed while the holder lives.
     Watchdog,
-    /// As long as said, never renewed.
+    /// This long, never renewed.
     Fixed(Duration),
     /// Until it is given back.
     Endless,
 }
 
-/// The lease of what has none.
+/// Stands for the lease of a hold that has none.
 pub(crate) const ENDLESS: Duration = Duration::MAX;
 
 impl Lease {
-    /// A fixed lease must be whole milliseconds that Redis can count.
+    /// Checks that Redis can count a fixed lease in whole milliseconds.
     pub(crate) fn check(self) -> Result<()> {
         match self {
             Self::Watchdog | Self::Endless => Ok(()),
@@ -184,18 +192,18 @@ pub(crate) struct Options {
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
     pub hand_off: HandOff,
-    /// By default off.
+    /// `None` means off.
     pub replication: Option<Replication>,
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
     pub tls: Option<Tls>,
-    /// In the place of those that stand beside the address.
+    /// Replaces the credentials in the URL.
     pub credentials: Option<Source>,
     pub sentinel_credentials: Option<Source>,
-    /// A sentinel that asks for credentials gets the master's.
+    /// Send the master's credentials to sentinels that require some.
     pub share_credentials: bool,
-    /// Each message is for the nodes of its slot alone. In a cluster only; what nobody said is asked there.
+    /// Publish each message only to the nodes of its slot. Used in a cluster only; `None` means that the cluster decides.
     pub sharded: Option<bool>,
 }
 
@@ -229,23 +237,26 @@ impl Options {
             ("response timeout", self.response_timeout),
             ("connect timeout", self.connect_timeout),
             ("reconnect back-off", self.reconnect_min),
-            ("fair lock's wait timeout", self.fair_wait_timeout),
-            ("time for replicas", self.replication().within),
+            ("fair lock wait timeout", self.fair_wait_timeout),
+            ("replication timeout", self.replication().within),
         ] {
             if time.is_zero() || time > Duration::from_secs(24 * 3600) {
                 return Err(Error::misuse(format!("the {what} must be above 0 and at most a day")));
             }
         }
         if self.token_retention.is_some_and(|kept| kept < self.lease) {
-            return Err(Error::misuse("fencing tokens must be kept for at least a lease"));
+            return Err(Error::misuse(
+                "fencing tokens must be kept for at least a lease: raise `fencing_token_retention`",
+            ));
         }
         if !self.replication().is_off() && self.hand_off.pipelined {
             return Err(Error::misuse(
-                "a pipelined hand-off is ahead of the record, so no replica can be asked for it",
+                "a pipelined hand-off is ahead of the record, so replicas cannot confirm it: turn off `pipelined` or \
+                 `replication`",
             ));
         }
         if self.reconnect_max < self.reconnect_min {
-            return Err(Error::misuse("the longest reconnect back-off is below the shortest"));
+            return Err(Error::misuse("the longest reconnect back-off is shorter than the first one"));
         }
         Ok(())
     }
@@ -254,7 +265,7 @@ impl Options {
         self.replication.unwrap_or(Replication::at_least(0))
     }
 
-    /// The key of the lock of that name.
+    /// Returns the key of the lock called `name`.
     pub(crate) fn map(&self, name: &str) -> String {
         self.name_mapper.as_ref().map_or_else(|| name.to_owned(), |map| (map.0)(name))
     }
@@ -282,37 +293,35 @@ impl fmt::Debug for Options {
     }
 }
 
-/// From a lock's name to its key.
+/// Maps a lock's name to its key.
 #[derive(Clone)]
 pub(crate) struct NameMapper(pub Arc<dyn Fn(&str) -> String + Send + Sync>);
 
-/// Longest lease that Redis takes: it adds the lease to its own clock, in milliseconds, as a signed 64-bit number.
+/// The longest lease that Redis accepts: it adds the lease to its clock in a signed 64-bit number of milliseconds.
 const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
 
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     match lease.as_millis() {
         0 => Err(Error::misuse("a lease must be at least 1 ms")),
         1..=MAX_LEASE_MS => Ok(()),
-        ms => Err(Error::misuse(format!(
-            "a lease of {ms} ms is over the {MAX_LEASE_MS} ms that Redis can count"
-        ))),
+        ms => Err(Error::misuse(format!("a lease of {ms} ms exceeds the maximum of {MAX_LEASE_MS} ms"))),
     }
 }
 
-/// A wait that the clock can count.
+/// Checks that the clock can count the wait.
 pub(crate) fn check_wait(wait: Duration) -> Result<()> {
     match i64::try_from(wait.as_millis()) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms; use `lock` to wait without a limit")),
+        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms: use `lock` to wait without a limit")),
     }
 }
 
-/// Milliseconds of a checked lease.
+/// Returns the milliseconds of a checked lease.
 pub(crate) fn millis(lease: Duration) -> u64 {
     u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The part of a lease that Redis counts: whole milliseconds. A deadline that counted more would be later than the server's.
+/// Returns the lease in whole milliseconds, as Redis counts it. Otherwise the deadline would be later than the server's.
 pub(crate) fn whole_millis(lease: Duration) -> Duration {
     Duration::from_millis(millis(lease))
 }
@@ -322,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_and_waits_have_limits() {
+    fn leases_and_waits_out_of_range_are_refused() {
         for bad in [Duration::ZERO, Duration::from_micros(999), Duration::from_secs(u64::MAX), Duration::MAX]
         {
             assert!(matches!(Lease::Fixed(bad).check(), Err(Error::Misuse { .. })), "{bad:?}");

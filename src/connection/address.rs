@@ -1,8 +1,10 @@
-//! Where the server is and how to get in.
+//! The address of a server, and the one place that opens and authenticates connections to it.
+//!
+//! Invariant 9: neither `Debug`, nor `node()`, nor any error of this file shows a user or a password.
 
 use super::connect_error;
-use super::secure::Connector;
 use super::socket::{self, Stream};
+use super::tls::Connector;
 use crate::config::credentials::{Credentials, Source};
 use crate::config::options::Options;
 use crate::config::tls::Tls;
@@ -21,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
-/// What keeps a connection going, and ends when it drops.
+/// The future that drives a connection. It completes when the connection drops.
 pub(super) type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How servers are got into, besides what stands in their addresses.
+/// How to authenticate to servers, in addition to their addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access<'a> {
     pub tls: Option<&'a Tls>,
@@ -41,16 +43,16 @@ impl<'a> Access<'a> {
     }
 }
 
-/// How sure a client is who the server is, the least first.
+/// How well the server's identity is verified, from the weakest to the strongest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Trust {
-    /// It may be anybody, and anybody may listen.
+    /// No TLS: neither identity nor secrecy.
     Plain,
-    /// It may be anybody.
+    /// TLS with any certificate: no identity.
     AnyCertificate,
-    /// It may be anybody who has a certificate of the authority.
+    /// TLS with a certificate of a trusted authority, for any name.
     AnyName,
-    /// It is the host of its address, or has the name that is set.
+    /// TLS with a certificate for the host of the address, or for the configured name.
     Verified,
 }
 
@@ -64,28 +66,28 @@ impl Trust {
     }
 }
 
-/// A server, with its credentials. Debug and Display show neither user nor password.
+/// A server and its credentials.
 #[derive(Clone)]
 pub(super) struct Address {
     info: Arc<ConnectionInfo>,
-    /// In the place of those in `info`.
+    /// Replace the credentials in `info`.
     credentials: Option<Source>,
-    /// How the connection is made a secure one, if it is to be.
-    secure: Option<Arc<Connector>>,
+    /// Adds TLS to the socket.
+    tls: Option<Arc<Connector>>,
     trust: Trust,
     node: String,
 }
 
 impl Address {
-    /// From a URL: see [`read`].
+    /// Parses a URL; see [`read`].
     #[cfg(any(test, fuzzing))]
     pub(super) fn parse(url: &str, access: Access<'_>) -> Result<Self> {
-        Self::new(read(url)?, access)
+        Self::new(parse_url(url)?, access)
     }
 
     pub(super) fn new(info: ConnectionInfo, access: Access<'_>) -> Result<Self> {
-        // The crate is not told of TLS, as the stream that it gets is a secure one already.
-        let (addr, secure, trust) = match (info.addr().clone(), access.tls) {
+        // The redis crate gets a stream that has TLS already, so its own TLS is left off.
+        let (addr, tls, trust) = match (info.addr().clone(), access.tls) {
             (ConnectionAddr::TcpTls { host, port, insecure, tls_params }, tls) => {
                 let said = Tls { unverified: insecure, ..Tls::new() };
                 let tls = match tls {
@@ -93,7 +95,7 @@ impl Address {
                     None if tls_params.is_none() => &said,
                     None => {
                         return Err(Error::misuse(
-                            "certificates in a `ConnectionInfo` can't be read from it: give them by `ClientBuilder::tls`",
+                            "certificates cannot be read from a `ConnectionInfo`: pass them by `ClientBuilder::tls`",
                         ));
                     }
                 };
@@ -102,24 +104,24 @@ impl Address {
             (addr, None) => (addr, None, Trust::Plain),
             (_, Some(_)) => {
                 return Err(Error::misuse(
-                    "settings for TLS, and an address that is without it: use rediss:// in the place of redis://",
+                    "TLS settings for an address without TLS: use rediss:// instead of redis://, or omit the TLS settings",
                 ));
             }
         };
         let (credentials, named) = (access.credentials.cloned(), info.redis_settings());
         if credentials.is_some() && (named.username().is_some() || named.password().is_some()) {
             return Err(Error::misuse(
-                "credentials beside the address, and in the settings: leave one of them away, the former if they change",
+                "credentials both in the address and in the settings: omit one of them, the address's if the credentials change",
             ));
         }
-        // RESP2 serves every Redis, and the supervisor sees a drop without RESP3's help.
+        // Every Redis speaks RESP2, and the supervisor notices a drop without RESP3.
         let redis = named.clone().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
         let node = addr.to_string();
         let info = Arc::new(info.set_addr(addr).set_redis_settings(redis));
-        Ok(Self { info, credentials, secure, trust, node })
+        Ok(Self { info, credentials, tls, trust, node })
     }
 
-    /// The server's address as text.
+    /// The address as text, without credentials.
     pub(super) fn node(&self) -> &str {
         &self.node
     }
@@ -128,21 +130,21 @@ impl Address {
         self.trust
     }
 
-    /// Another server that is got into in the same way.
+    /// The address of another server with the same credentials and TLS settings.
     pub(super) fn at(&self, host: String, port: u16) -> Self {
         let info = ConnectionInfo::clone(&self.info).set_addr(ConnectionAddr::Tcp(host, port));
         Self { node: info.addr().to_string(), info: Arc::new(info), ..self.clone() }
     }
 
-    /// The same server, got into with the credentials of `other`, if that has any.
-    pub(super) fn known_as(&self, other: &Self) -> Option<Self> {
+    /// This address with the credentials of `other`; `None` if `other` has none.
+    pub(super) fn with_credentials_of(&self, other: &Self) -> Option<Self> {
         let settings = other.info.redis_settings().clone().set_db(0);
         let any = other.credentials.is_some() || settings.password().is_some();
         let info = Arc::new(ConnectionInfo::clone(&self.info).set_redis_settings(settings));
         any.then(|| Self { info, credentials: other.credentials.clone(), ..self.clone() })
     }
 
-    /// As it is looked for; empty where it is a file.
+    /// The host to connect to; empty for a unix socket.
     pub(super) fn host(&self) -> &str {
         match self.info.addr() {
             ConnectionAddr::Tcp(host, _) => host,
@@ -150,19 +152,20 @@ impl Address {
         }
     }
 
-    /// How to begin a connection, with the credentials of this moment.
+    /// The handshake settings for one connection, with the current credentials.
     ///
     /// # Errors
-    /// A panic of the callback ends this attempt and not the task that connects: nobody would connect again.
+    /// [`Error::Misuse`] if the credentials callback panics. The panic must not end the connecting task, because nothing else
+    /// would reconnect.
     fn settings(&self) -> Result<RedisConnectionInfo> {
         let settings = self.info.redis_settings().clone();
         let Some(Source(provide)) = &self.credentials else { return Ok(settings) };
-        // The text of the panic is left out, because it may contain the password.
+        // The panic message is omitted, because it may contain the password.
         let Credentials { user, password } =
             catch_unwind(AssertUnwindSafe(|| provide())).map_err(|_| {
                 Error::misuse(format!(
                     "the callback of `ClientBuilder::credentials` or `sentinel_credentials` panicked on a connection to {}: \
-                     let it return the last credentials that it has",
+                     make it return the last known credentials",
                     self.node
                 ))
             })?;
@@ -173,8 +176,7 @@ impl Address {
         })
     }
 
-    /// A new connection for commands, and the future that drives it and ends when it drops. The caller has used a part of the
-    /// time until then.
+    /// Opens a connection for commands, before `until`.
     pub(super) async fn open(
         &self,
         until: Moment,
@@ -183,7 +185,7 @@ impl Address {
         self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new()).await
     }
 
-    /// The same in RESP3: what the server says unasked goes to `sender`.
+    /// Opens a RESP3 connection, whose push messages go to `sender`.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_pushed(
         &self,
@@ -202,24 +204,27 @@ impl Address {
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
     ) -> Result<(MultiplexedConnection, ConnectionTask)> {
-        // The response timeout is ours, so that a request can go on being waited for.
+        // The response timeout is applied by the caller, so that it can keep waiting for a request.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
-            .begun(until, options, |stream| MultiplexedConnection::new_with_config(&settings, stream, config))
+            .connect_with(until, options, |stream| {
+                MultiplexedConnection::new_with_config(&settings, stream, config)
+            })
             .await?;
         let driver: ConnectionTask = Box::pin(driver);
         Ok((connection, driver))
     }
 
-    /// A new connection for subscriptions.
+    /// Opens a connection for subscriptions.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn open_subscriber(&self, options: &Options) -> Result<redis::aio::PubSub> {
         let (settings, until) = (self.settings()?, Moment::now() + options.connect_timeout);
-        self.begun(until, options, |stream| redis::aio::PubSub::new(&settings, stream)).await
+        self.connect_with(until, options, |stream| redis::aio::PubSub::new(&settings, stream)).await
     }
 
-    /// Runs `begin` on a stream to the server, in time. No caller has a timer of its own: the step that hangs is known here.
-    async fn begun<T, F: Future<Output = RedisResult<T>>>(
+    /// Opens a stream to the server and runs `begin` on it, both before `until`. Callers set no timer of their own, because only
+    /// this function knows which step hangs.
+    async fn connect_with<T, F: Future<Output = RedisResult<T>>>(
         &self,
         until: Moment,
         options: &Options,
@@ -230,42 +235,42 @@ impl Address {
         let late = || Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit };
         let opening = time::timeout(until.remaining(), socket::open(self.info.addr(), options));
         let mut stream = opening.await.map_err(|_| late())?.map_err(|error| failed(error.into()))?;
-        if let Some(connector) = &self.secure {
-            let securing = time::timeout(until.remaining(), connector.secure(self.host(), stream));
-            stream = securing.await.map_err(|_| self.no_greeting(limit))?.map_err(|e| failed(e.into()))?;
+        if let Some(connector) = &self.tls {
+            let securing = time::timeout(until.remaining(), connector.tls(self.host(), stream));
+            stream = securing.await.map_err(|_| self.no_tls_reply(limit))?.map_err(|e| failed(e.into()))?;
         }
-        let begun = time::timeout(until.remaining(), begin(stream));
-        begun.await.map_err(|_| late())?.map_err(failed)
+        let beginning = time::timeout(until.remaining(), begin(stream));
+        beginning.await.map_err(|_| late())?.map_err(failed)
     }
 
-    /// A server without TLS waits for a line of its own protocol to end.
-    fn no_greeting(&self, limit: Duration) -> Error {
+    /// A server without TLS takes the TLS handshake for an unfinished line of its own protocol, and waits for the rest.
+    fn no_tls_reply(&self, limit: Duration) -> Error {
         let reason = format!(
-            "no answer to TLS's greeting within {limit:?}: does the server speak TLS at this port? Else use redis://"
+            "no answer to the TLS handshake within {limit:?}: if the server does not speak TLS at this port, use redis://"
         );
         Error::Unavailable { phase: Phase::Connect, node: self.node.clone(), reason }
     }
 }
 
-/// Understands what the redis crate does of `redis://`, `rediss://` and unix-socket URLs; what it would pass over is refused,
-/// because locks of another database are other locks.
-pub(super) fn read(url: &str) -> Result<ConnectionInfo> {
-    // Only the scheme goes into an error: the rest may hold a password.
+/// Parses a `redis://`, `rediss://` or unix-socket URL. Parts that the redis crate would ignore are refused: a URL whose database
+/// is ignored would lead to other locks.
+pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
+    // Errors quote the scheme only, because the rest may contain a password.
     let Some((scheme, _)) = url.split_once("://") else {
         return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
     };
     let (known, instead) = match scheme {
         "redis" | "valkey" | "rediss" | "valkeys" => (
             &["protocol"][..],
-            "the database stands behind the host as in redis://host:6379/3, user and password before it",
+            "write the database behind the host as in redis://host:6379/3, and user and password before the host",
         ),
         "unix" | "redis+unix" | "valkey+unix" => (
             &["protocol", "db", "user", "pass"][..],
-            "a unix socket's database, user and password are ?db=3&user=u&pass=p",
+            "write the database, user and password of a unix socket as ?db=3&user=u&pass=p",
         ),
         other => {
             return Err(Error::misuse(format!(
-                "unknown URL scheme `{}`: use redis:// or rediss://, redis+unix://, or, with TLS as rediss-.., \
+                "unknown URL scheme `{}`: use redis:// or rediss:// (TLS), redis+unix://, or (with TLS as rediss-..) \
                  redis-sentinel://, redis-cluster:// or redis-replicated://",
                 other.escape_debug()
             )));
@@ -277,30 +282,30 @@ pub(super) fn read(url: &str) -> Result<ConnectionInfo> {
             || parsed.query_pairs().any(|(name, _)| !known.contains(&&*name))
         {
             return Err(Error::misuse(format!(
-                "bad URL: {instead}; nothing else may stand behind a `?`. {ENCODED}"
+                "bad URL: {instead}; no other parameter is allowed behind a `?` {ENCODED}"
             )));
         }
         if parsed.fragment().is_some() {
             return Err(Error::misuse(format!(
-                "bad URL: nothing may stand behind a `#` here: for a master by its name use redis-sentinel://, and in the place \
-                 of `#insecure` `Tls::danger_accept_any_certificate`. {ENCODED}"
+                "bad URL: a `#` is not allowed here: name a master by redis-sentinel://, and replace `#insecure` by \
+                 `Tls::danger_accept_any_certificate` {ENCODED}"
             )));
         }
     }
-    understood(url)
+    parse_info(url)
 }
 
-const ENCODED: &str = "(In a user and a password @ : / # ? and % are written %40 %3A %2F %23 %3F and %25.)";
+const ENCODED: &str = "(in a user and a password, write @ : / # ? and % as %40 %3A %2F %23 %3F and %25)";
 
-/// The same of whatever the redis crate takes.
-pub(super) fn understood(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
+/// Parses every form of address that the redis crate accepts.
+pub(super) fn parse_info(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {
     server.into_connection_info().map_err(|error| {
-        // Its text begins with words of the crate's own. What may follow is from the URL.
+        // The message begins with the redis crate's own words. The rest may quote the URL.
         let text = error.to_string();
         let why = text.split(" - ").next().unwrap_or_default();
         match cfg!(not(feature = "tls")) && why.contains("TLS") {
-            true => Error::misuse("TLS needs this crate's feature `tls`, which is off"),
-            false => Error::misuse(format!("bad URL: {why}. {ENCODED}")),
+            true => Error::misuse("TLS needs this crate's feature `tls`: enable it in Cargo.toml"),
+            false => Error::misuse(format!("bad URL: {why} {ENCODED}")),
         }
     })
 }
@@ -335,9 +340,9 @@ mod tests {
         }
     }
 
-    /// It would be locks of database 0, which are others.
+    /// Ignoring such a part would use the locks of database 0.
     #[test]
-    fn what_the_redis_crate_passes_over_is_misuse_with_what_to_write() {
+    fn url_parts_that_the_redis_crate_ignores_are_refused_with_advice() {
         for (url, what) in [
             ("redis://h:6379?db=3", "redis://host:6379/3"),
             ("rediss://h?database=canary", "redis://host:6379/3"),
@@ -362,10 +367,10 @@ mod tests {
             }
         }
         for fine in ["redis://h/3?protocol=resp3", "redis+unix:///s?db=3&user=u&pass=p&protocol=2"] {
-            assert_eq!(read(fine).unwrap().redis_settings().db(), 3);
+            assert_eq!(parse_url(fine).unwrap().redis_settings().db(), 3);
         }
         for url in ["rediss://h", "valkeys://h:7"] {
-            let addr = read(url).map(|info| info.addr().clone());
+            let addr = parse_url(url).map(|info| info.addr().clone());
             match cfg!(feature = "tls") {
                 true => {
                     assert!(matches!(addr, Ok(ConnectionAddr::TcpTls { insecure: false, .. })), "{addr:?}")

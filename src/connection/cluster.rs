@@ -1,13 +1,14 @@
 //! The masters of a cluster, and which of them has which slot.
 //!
-//! One task, the keeper, owns it all: it asks the nodes who has what, keeps each master connected, and follows the redirects
-//! that requests meet. Others see a snapshot ([`Layout`]), and tell the keeper what they met ([`Redirects`]).
+//! One task, the topology manager, owns the layout: it asks the nodes for their slots, keeps each master connected, and follows the
+//! redirects that requests receive. Other code reads a snapshot ([`Layout`]) and reports redirects ([`Redirects`]).
 
 use super::discovery::Discovery;
+use super::layout::Layout;
 use super::node::{Node, Shared};
 use super::redirects::{NAMELESS, Redirect, Redirects};
 use super::servers::SeedNodes;
-use super::{Address, connect_error, replicas, server_text, told};
+use super::{Address, connect_error, into_server_error, replicas, server_text};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys::SLOTS;
@@ -23,47 +24,25 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-/// How often the nodes are asked who has what, as long as nothing seems to have changed.
-const LOOK: Duration = Duration::from_secs(5);
-/// How long one is asked before the next one is, too.
+/// The interval between two reads of the layout while nothing seems to have changed.
+const REFRESH: Duration = Duration::from_secs(5);
+/// How long to wait for a node's reply before the next node is asked, too.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often at most.
-const GAP: Duration = Duration::from_millis(50);
-/// While something is broken, the part of the time since it broke that passes between two questions, and the longest.
-const PART: u32 = 16;
-const LONGEST: Duration = Duration::from_secs(1);
-/// More masters than any cluster has: Redis is made for 1000 nodes.
-const MASTERS: usize = 1000;
-/// For how long a node without slots is kept that is being given its first.
-const GUEST: Duration = Duration::from_secs(60);
+/// The minimum interval between two reads.
+const MIN_GAP: Duration = Duration::from_millis(50);
+/// While a master is down, the interval is the downtime divided by `DOWNTIME_DIVISOR`, at most `MAX_GAP`.
+const DOWNTIME_DIVISOR: u32 = 16;
+const MAX_GAP: Duration = Duration::from_secs(1);
+/// The maximum number of masters. Redis Cluster is designed for up to 1000 nodes.
+const MAX_MASTERS: usize = 1000;
+/// How long to keep a node that has no slots yet but imports one.
+const IMPORT: Duration = Duration::from_secs(60);
 
-/// Who has what, at one time.
-#[derive(Clone, Debug)]
-pub(super) struct Layout {
-    /// For each slot its master.
-    slots: Vec<Option<Node>>,
-    masters: HashMap<Arc<str>, Node>,
-}
-
-impl Layout {
-    pub(super) fn master_of(&self, slot: u16) -> Option<&Node> {
-        self.slots[usize::from(slot)].as_ref()
-    }
-
-    pub(super) fn at(&self, host: &str, port: u16) -> Option<&Node> {
-        self.masters.get(format!("{host}:{port}").as_str())
-    }
-
-    pub(super) fn masters(&self) -> impl Iterator<Item = &Node> {
-        self.masters.values()
-    }
-}
-
-/// What one node says.
+/// The layout as one node reports it.
 #[derive(Debug)]
 struct ClusterSlotsReply {
     ranges: Vec<Range>,
-    /// It knows messages for the nodes of one slot alone; `None` where its user may not ask.
+    /// Whether the node supports sharded messages; `None` if the user may not ask.
     sharded: Option<bool>,
 }
 
@@ -76,20 +55,21 @@ pub(super) struct Range {
     pub port: u16,
 }
 
+/// The task that owns the layout.
 pub(super) struct TopologyManager {
     known: Arc<SeedNodes>,
-    options: Options,
+    options: Arc<Options>,
     shared: Shared,
     layout: watch::Sender<Arc<Layout>>,
     redirects: Arc<Redirects>,
     supervisors: HashMap<Arc<str>, Supervised>,
-    /// Those to which requests were sent on, and when last.
-    guests: HashMap<Arc<str>, Moment>,
-    /// The first layout is there: what comes in has taken something over.
+    /// Nodes that import a slot, with the time of the last `ASK` redirect to them.
+    importing: HashMap<Arc<str>, Moment>,
+    /// The first layout is installed, so a new node may be the successor of a failed master.
     running: bool,
 }
 
-/// Ends with this.
+/// A supervisor that is aborted on drop.
 struct Supervised(JoinHandle<()>);
 
 impl Drop for Supervised {
@@ -98,61 +78,59 @@ impl Drop for Supervised {
     }
 }
 
-/// What the others have of a keeper.
+/// The handle of a topology manager.
 #[derive(Clone, Debug)]
 pub(super) struct Cluster {
     pub layout: watch::Receiver<Arc<Layout>>,
     pub redirects: Arc<Redirects>,
-    /// Each message is for the nodes of its slot alone.
+    /// Messages are sharded: only the nodes of a channel's slot get them.
     pub sharded: bool,
 }
 
 impl TopologyManager {
-    /// Learns of the cluster from the first seed that answers. Ends once its masters are connected.
+    /// Reads the layout from the first seed that replies, and connects its masters.
     pub(super) async fn connect(
         known: Arc<SeedNodes>,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, Cluster)> {
-        let layout = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
-        let (layout, redirects) = (watch::Sender::new(Arc::new(layout)), Arc::<Redirects>::default());
+        let (layout, redirects) =
+            (watch::Sender::new(Arc::new(Layout::empty())), Arc::<Redirects>::default());
         let until = Moment::now() + options.connect_timeout;
-        let (told, at) = ask_any(known.nodes(), until, options).await?;
-        let sharded = match (options.sharded, told.sharded) {
-            (Some(true), Some(false)) => return Err(unsharded(at.node())),
-            (Some(sharded), _) | (None, Some(sharded)) => sharded,
-            (None, None) => {
-                warn!("the user may not `PUBSUB SHARDNUMSUB`: messages are taken for not sharded");
-                false
-            }
-        };
-        debug!(sharded, "the messages of the cluster");
+        let (reply, at) = ask_any(known.nodes(), until, &Arc::new(options.clone())).await?;
+        let sharded = is_sharded(options.sharded, reply.sharded, at.node())?;
+        debug!(sharded, "publishing mode of the cluster");
         if options.replication().at_least.is_some_and(|replicas| replicas > 0) {
-            // Each master is asked when it is connected to; what none of them can do is said at once.
+            // Each master is checked when it connects. This early check returns the refusal at once, not after the timeout.
             let (connection, driver) = at.open(until, options).await?;
             select! {
-                told = replicas::tell(connection, at.node(), options, until, &shared.warned) => { told?; },
+                supported = replicas::check_support(connection, at.node(), options, until, &shared.warned) => {
+                    supported?;
+                },
                 () = driver => {}
             }
         }
         let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
-        let mut keeper = Self {
+        let mut manager = Self {
             known,
-            options: Options { sharded: Some(sharded), ..options.clone() },
+            options: Arc::new(Options { sharded: Some(sharded), ..options.clone() }),
             shared: shared.clone(),
             layout,
             redirects,
             supervisors: HashMap::new(),
-            guests: HashMap::new(),
+            importing: HashMap::new(),
             running: false,
         };
-        keeper.install(told.ranges, &at);
-        keeper.running = true;
-        keeper.connected(until).await?;
-        Ok((keeper, cluster))
+        manager.install(reply.ranges, &at);
+        manager.running = true;
+        manager.connected(until).await?;
+        Ok((manager, cluster))
     }
 
-    /// Waits until all of the masters are connected to; most of them are enough by then.
+    /// Waits until all masters are connected.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] if half of them or more are still missing at `until`.
     async fn connected(&self, until: Moment) -> Result<()> {
         let mut changes = self.shared.changes();
         let layout = self.layout.borrow().clone();
@@ -168,28 +146,28 @@ impl TopologyManager {
         let down: Vec<_> =
             layout.masters().filter_map(|node| Some((node.name.clone(), node.usable(0).err()?))).collect();
         match down.first() {
-            Some((node, reason)) if down.len() * 2 >= layout.masters.len() => Err(Error::Unavailable {
+            Some((node, reason)) if down.len() * 2 >= layout.len() => Err(Error::Unavailable {
                 phase: Phase::Connect,
                 node: node.to_string(),
                 reason: format!(
-                    "{} of the {} masters of the cluster can't be reached; of this one: {reason}",
+                    "{} of the {} masters of the cluster are unreachable; the reason for this one: {reason}",
                     down.len(),
-                    layout.masters.len()
+                    layout.len()
                 ),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Serves for ever; meant for a task of its own.
+    /// Runs until the task is aborted.
     pub(super) async fn run(mut self) {
         let mut asking = JoinSet::new();
         let mut changes = self.shared.changes();
-        let (mut next, mut soon) = (Moment::now() + LOOK, Moment::now());
+        let (mut next, mut soon) = (Moment::now() + REFRESH, Moment::now());
         let (mut turn, mut whole) = (0, Moment::now());
         loop {
             select! {
-                () = self.redirects.notify.notified() => next = soon,
+                () = self.redirects.changed() => next = soon,
                 _ = changes.changed() => next = soon,
                 () = time::sleep(next.remaining()), if asking.is_empty() => {
                     turn += 1;
@@ -198,14 +176,14 @@ impl TopologyManager {
                 }
                 Some(answer) = asking.join_next() => {
                     let now = Moment::now();
-                    soon = now + GAP;
+                    soon = now + MIN_GAP;
                     let broken = match answer {
-                        Ok(Ok((told, at))) => {
-                            self.install(told.ranges, &at);
+                        Ok(Ok((reply, at))) => {
+                            self.install(reply.ranges, &at);
                             self.layout.borrow().masters().any(|node| node.usable(0).is_err())
                         }
                         Ok(Err(error)) => {
-                            debug!(%error, "no node says who has what");
+                            debug!(%error, "no node reports the cluster's slots");
                             true
                         }
                         Err(_) => true,
@@ -213,86 +191,83 @@ impl TopologyManager {
                     if !broken {
                         whole = now;
                     }
-                    // What is broken for long may be so for much longer.
-                    next = now + if broken { (now.since(whole) / PART).clamp(GAP, LONGEST) } else { LOOK };
+                    // The longer a master has been down, the longer it is likely to stay down.
+                    next = now + match broken {
+                        true => (now.since(whole) / DOWNTIME_DIVISOR).clamp(MIN_GAP, MAX_GAP),
+                        false => REFRESH,
+                    };
                 }
             }
             self.follow();
         }
     }
 
-    /// Takes redirects at their word, at once: whoever met one waits for that.
+    /// Applies the reported redirects at once, because their requests wait for the new node.
     fn follow(&mut self) {
-        let met = self.redirects.take();
-        if met.is_empty() {
+        let seen = self.redirects.take();
+        if seen.is_empty() {
             return;
         }
         let mut layout = (**self.layout.borrow()).clone();
-        let (known, mut moved) = (layout.masters.len(), false);
-        for Redirect { slot, host, port, ask } in met {
+        let (known, mut moved) = (layout.len(), false);
+        for Redirect { slot, host, port, ask } in seen {
             let address = self.known.seeds[0].at(host, port);
-            if layout.masters.len() >= MASTERS && !layout.masters.contains_key(address.node()) {
-                warn!(node = address.node(), "more masters than a cluster has: a redirect is not followed");
+            if layout.len() >= MAX_MASTERS && layout.named(address.node()).is_none() {
+                warn!(
+                    node = address.node(),
+                    "more than {MAX_MASTERS} masters: a redirect to one more is ignored"
+                );
                 continue;
             }
-            let node = self.node(&mut layout, &address);
+            let master = self.connected_to(&mut layout, &address);
             if ask {
-                self.guests.insert(node.name.clone(), Moment::now());
+                self.importing.insert(layout.master(master).name.clone(), Moment::now());
                 continue;
             }
-            let before = layout.slots[usize::from(slot)].replace(node.clone());
-            moved |= before.is_none_or(|before| before.name != node.name);
+            moved |= layout.assign(slot, slot, master);
         }
-        // A slot that is on its way sends on whoever asks, again and again.
-        if moved || layout.masters.len() != known {
+        // A migrating slot redirects each request again. Only a change is published.
+        if moved || layout.len() != known {
             self.publish(layout);
         }
     }
 
-    fn node(&mut self, layout: &mut Layout, address: &Address) -> Node {
-        let name: Arc<str> = address.node().into();
-        if let Some(node) = layout.masters.get(&name) {
-            return node.clone();
+    /// The index of the master at `address` in `layout`. A new master is added and connected.
+    fn connected_to(&mut self, layout: &mut Layout, address: &Address) -> u16 {
+        if let Some(index) = layout.index_of(address.node()) {
+            return index;
         }
         let (node, supervisor) =
             Node::start(Discovery::At(address.clone()), &self.options, &self.shared, self.running);
-        self.supervisors.insert(name.clone(), Supervised(supervisor));
-        layout.masters.insert(name, node.clone());
-        node
+        self.supervisors.insert(node.name.clone(), Supervised(supervisor));
+        layout.add(&node)
     }
 
-    /// `at` is who said so.
+    /// Replaces the layout by the one that the node `at` reported.
     fn install(&mut self, ranges: Vec<Range>, at: &Address) {
         let old = self.layout.borrow().clone();
         let mut found = Vec::new();
-        let mut new = Layout { slots: vec![None; usize::from(SLOTS)], masters: HashMap::new() };
+        let mut new = Layout::empty();
         for Range { first, last, host, port } in ranges {
             let host = if host.is_empty() { at.host().to_owned() } else { host };
             let address = at.at(host, port);
-            if let Some(node) = old.masters.get(address.node()) {
-                new.masters.insert(address.node().into(), node.clone());
+            if let Some(node) = old.named(address.node()) {
+                new.add(node);
             }
-            let node = self.node(&mut new, &address);
+            let master = self.connected_to(&mut new, &address);
             found.push(address);
-            for slot in first..=last {
-                new.slots[usize::from(slot)] = Some(node.clone());
+            new.assign(first, last, master);
+        }
+        self.known.set_masters(found);
+        self.importing.retain(|_, redirected| Moment::now().since(*redirected) < IMPORT);
+        for node in self.importing.keys().filter_map(|name| old.named(name)) {
+            if new.len() < MAX_MASTERS {
+                new.add(node);
             }
         }
-        self.known.find(found);
-        self.guests.retain(|_, met| Moment::now().since(*met) < GUEST);
-        for name in self.guests.keys() {
-            if let Some(node) = old.masters.get(name) {
-                new.masters.entry(name.clone()).or_insert_with(|| node.clone());
-            }
-        }
-        self.supervisors.retain(|name, _| new.masters.contains_key(name));
-        let slots = |layout: &Layout| {
-            layout.slots.iter().map(|node| node.as_ref().map(|n| n.name.clone())).collect::<Vec<_>>()
-        };
-        let same = new.masters.len() == old.masters.len()
-            && new.masters.keys().all(|name| old.masters.contains_key(name));
-        if !same || slots(&new) != slots(&old) {
-            info!(masters = new.masters.len(), "the cluster's slots are laid out anew");
+        self.supervisors.retain(|name, _| new.named(name).is_some());
+        if !new.is_same(&old) {
+            info!(masters = new.len(), "the cluster's layout changed");
             self.publish(new);
         }
     }
@@ -303,14 +278,14 @@ impl TopologyManager {
     }
 }
 
-/// Who has what by the word of the first node that answers, and that node. Each is given a little time before the next one is
-/// asked as well.
+/// The layout from the first node that replies, and that node. The nodes are asked one after the other, [`PATIENCE`] apart, until
+/// one replies.
 async fn ask_any(
     nodes: Vec<Address>,
     until: Moment,
-    options: &Options,
+    options: &Arc<Options>,
 ) -> Result<(ClusterSlotsReply, Address)> {
-    let mut problem = Error::misuse("no node of the cluster is named");
+    let mut problem = Error::misuse("the list of cluster nodes is empty: name at least one");
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
         if let Some(node) = nodes.next() {
@@ -318,7 +293,7 @@ async fn ask_any(
         }
         select! {
             answer = asking.join_next() => match answer {
-                Some(Ok(Ok(told))) => return Ok(told),
+                Some(Ok(Ok(reply))) => return Ok(reply),
                 Some(Ok(Err(error))) => problem = error,
                 Some(Err(_)) => {}
                 None => return Err(problem),
@@ -328,35 +303,40 @@ async fn ask_any(
     }
 }
 
-async fn ask_alone(node: Address, until: Moment, options: Options) -> Result<(ClusterSlotsReply, Address)> {
+async fn ask_alone(
+    node: Address,
+    until: Moment,
+    options: Arc<Options>,
+) -> Result<(ClusterSlotsReply, Address)> {
     let (connection, driver) = node.open(until, &options).await?;
     let limit = options.response_timeout.min(until.remaining());
-    let told = select! {
-        told = ask(connection, node.node(), limit) => told,
+    let reply = select! {
+        reply = ask(connection, node.node(), limit) => reply,
         () = driver => Err(unavailable(node.node(), "the connection dropped")),
     };
-    Ok((told?, node))
+    Ok((reply?, node))
 }
 
-/// The same of the nodes that are connected to, of another at each `turn`: one may be cut off from the rest. Of the seeds where
-/// none is.
+/// The layout from a connected master, or else from a seed. Each `turn` begins with another master, because one may be cut off
+/// from the rest.
 async fn look(
     layout: Arc<Layout>,
     turn: usize,
     known: Arc<SeedNodes>,
-    options: Options,
+    options: Arc<Options>,
 ) -> Result<(ClusterSlotsReply, Address)> {
-    let first = turn % layout.masters.len().max(1);
+    let first = turn % layout.len().max(1);
     for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
         if let Ok(live) = node.usable(0)
-            && let Ok(told) = ask(live.link.connection, &live.node, options.response_timeout).await
+            && let Ok(reply) = ask(live.link.connection, &live.node, options.response_timeout).await
         {
-            return Ok((told, (*live.address).clone()));
+            return Ok((reply, (*live.address).clone()));
         }
     }
     ask_any(known.nodes(), Moment::now() + options.connect_timeout, &options).await
 }
 
+/// The layout from the node of `connection`.
 async fn ask(
     mut connection: MultiplexedConnection,
     node: &str,
@@ -368,18 +348,18 @@ async fn ask(
     match time::timeout(limit, answers).await {
         Ok(Ok(answers)) => {
             let mut answers = answers.into_iter();
-            let ranges = told(Ok(answers.next().unwrap_or(Value::Nil)));
-            let ranges = read(ranges.map_err(|error| connect_error(&error, node))?)
-                .ok_or_else(|| unavailable(node, "its answer about the slots is not understood"))?;
+            let ranges = into_server_error(Ok(answers.next().unwrap_or(Value::Nil)));
+            let ranges = parse_slots(ranges.map_err(|error| connect_error(&error, node))?)
+                .ok_or_else(|| unavailable(node, "its reply to `CLUSTER SLOTS` is not understood"))?;
             if ranges.is_empty() {
-                // It is not in the cluster any more, or not yet: what the others have is not for it to say.
-                return Err(unavailable(node, "it knows of no slots"));
+                // The node has left the cluster or has not joined it yet, so it cannot know the layout.
+                return Err(unavailable(node, "it knows no slots: check that it belongs to the cluster"));
             }
             if let Err(reason) = bounded(&ranges) {
-                warn!(node, reason, "a layout that no cluster has is not used");
+                warn!(node, reason, "the node reports an impossible layout, which is ignored");
                 return Err(unavailable(node, &reason));
             }
-            let sharded = match told(Ok(answers.next().unwrap_or(Value::Nil))) {
+            let sharded = match into_server_error(Ok(answers.next().unwrap_or(Value::Nil))) {
                 Ok(answer) => Some(matches!(answer, Value::Array(_))),
                 Err(error) => (error.code() != Some("NOPERM")).then_some(false),
             };
@@ -390,33 +370,52 @@ async fn ask(
     }
 }
 
-/// A layout that could be a cluster's. Each master is connected to, with the password.
+/// Refuses a layout that no cluster can have, because the client connects to each master and sends it the password.
 pub(super) fn bounded(ranges: &[Range]) -> Result<(), String> {
     let slots: usize = ranges.iter().map(|range| usize::from(range.last - range.first) + 1).sum();
     if slots > usize::from(SLOTS) {
-        return Err(format!("its ranges have {slots} slots in all, more than the {SLOTS} of a cluster"));
+        return Err(format!("it reports {slots} slots, more than the {SLOTS} of a cluster"));
     }
     let masters: HashSet<_> = ranges.iter().map(|range| (&range.host, range.port)).collect();
-    if masters.len() > MASTERS {
+    if masters.len() > MAX_MASTERS {
         return Err(format!(
-            "it names {} masters, more than the {MASTERS} that a cluster can have",
+            "it reports {} masters, more than the {MAX_MASTERS} that a cluster can have",
             masters.len()
         ));
     }
     Ok(())
 }
 
-fn unsharded(node: &str) -> Error {
-    let message = "its messages can't be sharded: Redis or Valkey 7.0 or later is needed".to_owned();
-    Error::Refused { phase: Phase::Connect, node: node.to_owned(), code: "VERSION".into(), message }
+/// Whether messages are sharded: by the settings, or else by whether `node` supports it.
+fn is_sharded(configured: Option<bool>, supported: Option<bool>, node: &str) -> Result<bool> {
+    match (configured, supported) {
+        (Some(true), Some(false)) => {
+            let message = "it does not support sharded messages: upgrade to Redis or Valkey 7.0 or later, or omit `sharded_messages(true)`";
+            Err(Error::Refused {
+                phase: Phase::Connect,
+                node: node.to_owned(),
+                code: "VERSION".into(),
+                message: message.to_owned(),
+            })
+        }
+        (Some(sharded), _) | (None, Some(sharded)) => Ok(sharded),
+        (None, None) => {
+            warn!(
+                node,
+                "the user may not run `PUBSUB SHARDNUMSUB`, so messages are assumed not to be sharded: grant it, or set `sharded_messages`"
+            );
+            Ok(false)
+        }
+    }
 }
 
 fn unavailable(node: &str, reason: &str) -> Error {
     Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason: reason.to_owned() }
 }
 
-/// Ranges, each with its master first. A master without a name of its own is the one that was asked.
-pub(super) fn read(answer: Value) -> Option<Vec<Range>> {
+/// Parses the reply to `CLUSTER SLOTS`: ranges of slots, each with its master first. An empty host stands for the node that was
+/// asked.
+pub(super) fn parse_slots(answer: Value) -> Option<Vec<Range>> {
     let Value::Array(ranges) = answer else { return None };
     let range = |range: Value| {
         let Value::Array(parts) = range else { return None };
@@ -436,7 +435,7 @@ pub(super) fn read(answer: Value) -> Option<Vec<Range>> {
     ranges.into_iter().map(range).collect()
 }
 
-/// Nothing is an empty text.
+/// A string; nil is the empty string.
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(text) => String::from_utf8(text.clone()).ok(),
@@ -445,7 +444,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Where a master is that has no name of the sort that the cluster prefers: names and values in turn stand behind its id.
+/// The IP address of a master that lacks the preferred kind of name. It is in the list of names and values behind the id.
 fn by_ip(master: &[Value]) -> Option<String> {
     let Some(Value::Array(known)) = master.get(3) else { return None };
     let known: Vec<_> = known.iter().map(text).collect::<Option<_>>()?;

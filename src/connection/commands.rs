@@ -1,33 +1,35 @@
-//! The rules by which a request is sent, and sent again.
+//! Sends requests, and decides when to send them again.
 //!
 //! Invariants:
-//! 3. A request whose fate is unknown is sent again only if it is harmless to repeat, and then says so
+//! 3. A request whose outcome is unknown is sent again only if a repeat is harmless. The repeat is marked
 //!    ([`Request::repeated`]).
 //! 6. Every call ends by its deadline, whatever the connection does.
 
+mod call;
+
+use super::SubscriptionEndpoints;
 use super::node::{Live, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
-use super::redirects::Redirect;
 use super::replicas::Reached;
 use super::servers::Servers;
-use super::{Backoff, Meaning, SubscriptionEndpoints, meaning};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
-use crate::protocol::script::{Reply, Request, Undecodable, Verb};
+use crate::protocol::script::{Reply, Request, Undecodable};
+use crate::runtime::caller_runs;
 use crate::runtime::clock::Moment;
-use crate::runtime::in_place::{self, in_callers_hands};
 use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::{select, time};
+use crate::runtime::sync::time;
+use call::Call;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::{debug, info, warn};
+use tracing::warn;
 
 /// The epoch of no connection.
 const NONE: u64 = 0;
-/// The code of a refusal of keys that are of several slots.
+/// The error code for keys of several slots in one request.
 const CROSSED: &str = "CROSSSLOT";
 
 /// A connection to the server that outlives its sockets. Cheap to clone.
@@ -38,17 +40,17 @@ pub(crate) struct Connection {
     changes: watch::Receiver<()>,
     response_timeout: Duration,
     replication: Replication,
-    /// A server that is named as one refused keys of several slots: it stands for the nodes of a cluster.
+    /// A server that was not configured as a cluster refused keys of several slots, so it is the endpoint of a cluster.
     many_slots: Arc<AtomicBool>,
 }
 
-/// How long a request is sent and sent again.
+/// How long a request may be retried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     For(Duration),
     Until(Moment),
-    /// The later of both.
-    Longer(Moment, Duration),
+    /// Until the later of both.
+    LaterOf(Moment, Duration),
 }
 
 impl Limit {
@@ -56,27 +58,27 @@ impl Limit {
         match self {
             Self::For(time) => now + time,
             Self::Until(end) => end,
-            Self::Longer(end, time) => end.max(now + time),
+            Self::LaterOf(end, time) => end.max(now + time),
         }
     }
 }
 
-/// What came back for a request.
+/// The reply to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub reply: Reply,
-    /// When the send that was answered began.
+    /// The start of the send that was answered.
     pub sent: Moment,
-    /// The life of the server's data in which it was answered.
-    pub life: u64,
+    /// The data epoch of the server that replied.
+    pub data_epoch: u64,
 }
 
-/// Why a request has no answer.
+/// Why a request has no reply.
 #[derive(Debug)]
 pub(crate) struct Failure {
     node: Arc<str>,
     cause: Cause,
-    /// A send of it went unanswered: it may have run, or may still run.
+    /// A send went unanswered, so the request may have run, or may still run.
     pub unanswered: bool,
 }
 
@@ -86,7 +88,7 @@ enum Cause {
         code: String,
         message: String,
     },
-    /// It says that it can't for now; nothing was done.
+    /// The server refused for now. The request did not run.
     NotNow {
         code: String,
         message: String,
@@ -100,7 +102,7 @@ enum Cause {
 }
 
 impl Failure {
-    /// The server's error code, where it refused for good.
+    /// The server's error code, if it refused for good.
     pub(crate) fn code(&self) -> Option<&str> {
         match &self.cause {
             Cause::Refused { code, .. } => Some(code),
@@ -108,13 +110,18 @@ impl Failure {
         }
     }
 
-    /// Of what was asked for together some is at another server for now. Each by itself may be had.
-    pub(crate) fn is_torn(&self) -> bool {
+    /// The server refused for good.
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.code().is_some()
+    }
+
+    /// The keys of the request are on two servers for now. A request for each key may succeed.
+    pub(crate) fn is_try_again(&self) -> bool {
         matches!(&self.cause, Cause::NotNow { code, .. } if code == "TRYAGAIN")
     }
 
     /// The request has keys of several slots. Nothing was done; a request for each slot may succeed.
-    pub(crate) fn is_crossed(&self) -> bool {
+    pub(crate) fn is_cross_slot(&self) -> bool {
         self.code() == Some(CROSSED)
     }
 }
@@ -123,18 +130,18 @@ impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(servers: &Servers, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let shared = Shared::new();
-        let (nodes, keeper) = Nodes::connect(servers, options, &shared).await?;
+        let (nodes, supervisor) = Nodes::connect(servers, options, &shared).await?;
         let (response_timeout, replication) = (options.response_timeout, options.replication());
         let (name, changes) = (servers.name().into(), shared.changes());
         let many_slots = Arc::default();
-        Ok((Self { nodes, name, changes, response_timeout, replication, many_slots }, keeper))
+        Ok((Self { nodes, name, changes, response_timeout, replication, many_slots }, supervisor))
     }
 
     pub(crate) fn node(&self) -> &str {
         &self.name
     }
 
-    /// The name of the server of that record.
+    /// The name of the server that has `record`.
     pub(crate) fn node_of(&self, record: &str) -> Arc<str> {
         match self.nodes.usable(Target::Key(record), NONE) {
             Ok(live) => live.node,
@@ -142,20 +149,20 @@ impl Connection {
         }
     }
 
-    /// How long a single answer is waited for.
+    /// How long to wait for a single reply.
     pub(crate) fn response_timeout(&self) -> Duration {
         self.response_timeout
     }
 
-    /// Whether there is a connection to the server of that record.
+    /// Whether there is a connection to the server of `record`.
     pub(crate) fn is_up(&self, record: &str) -> bool {
         self.nodes.usable(Target::Key(record), NONE).is_ok()
     }
 
-    /// What keeps requests for that record from an answer, and did since then.
+    /// Why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
     pub(crate) fn trouble(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
         match self.nodes.usable(Target::Key(record), NONE) {
-            Ok(live) => live.unwilling(since).map(|TransientRefusal { code, message, .. }| Error::Refused {
+            Ok(live) => live.refusal(since).map(|TransientRefusal { code, message, .. }| Error::Refused {
                 phase,
                 node: live.node.to_string(),
                 code,
@@ -167,17 +174,17 @@ impl Connection {
         }
     }
 
-    /// The life of the data of that record's server, while there is a connection to it.
-    pub(crate) fn life(&self, record: &str) -> Option<u64> {
-        self.nodes.usable(Target::Key(record), NONE).ok().map(|live| live.life)
+    /// The data epoch of the server of `record`; `None` without a connection to it.
+    pub(crate) fn data_epoch(&self, record: &str) -> Option<u64> {
+        self.nodes.usable(Target::Key(record), NONE).ok().map(|live| live.data_epoch)
     }
 
-    /// Where the messages are heard of the nodes that `servers` leads to.
-    pub(crate) fn places(&self, servers: &Servers) -> SubscriptionEndpoints {
-        self.nodes.places(servers, self.changes.clone())
+    /// The endpoints to subscribe at, for messages from the nodes of `servers`.
+    pub(crate) fn endpoints(&self, servers: &Servers) -> SubscriptionEndpoints {
+        self.nodes.endpoints(servers, self.changes.clone())
     }
 
-    /// Whether what a message's sender is told, and what there is at the server, counts everyone who listens.
+    /// Whether the number of subscribers that a node reports includes every subscriber.
     pub(crate) fn knows_listeners(&self) -> bool {
         self.nodes.know_listeners()
     }
@@ -186,8 +193,8 @@ impl Connection {
         self.nodes.is_cluster()
     }
 
-    /// What is asked for in one request has to be of one slot: 0 where there are none. One server may stand for the nodes of a
-    /// cluster, which shows once it has refused a request.
+    /// The slot of `record`, or 0 if the server has no slots. All keys of one request must have one slot. A server that is the
+    /// endpoint of a cluster is recognised when it refuses the first such request.
     pub(crate) fn slot(&self, record: &str) -> u16 {
         match self.nodes.is_cluster() || self.many_slots.load(Ordering::Relaxed) {
             true => keys::slot(record),
@@ -195,39 +202,39 @@ impl Connection {
         }
     }
 
-    /// Since when the server has lost nothing, as far as can be told, if it is in that life of its data.
-    pub(crate) fn unbroken_since(&self, life: u64) -> Option<Moment> {
-        self.nodes.living(life).map(|live| live.since)
+    /// Since when the server that is in the data epoch `data_epoch` has lost no write; `None` without a connection to such a server.
+    pub(crate) fn unbroken_since(&self, data_epoch: u64) -> Option<Moment> {
+        self.nodes.in_epoch(data_epoch).map(|live| live.since)
     }
 
-    /// Ends when the connection has gone down or come up again since the last call on this clone.
+    /// Waits until a connection has gone down or come up since the last call on this clone.
     pub(crate) async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
-            // The supervisor is gone, and nothing will change any more.
+            // The supervisor has stopped, so nothing changes any more.
             std::future::pending().await
         }
     }
 
-    /// Whether enough replicas have what was written beside `record` in that life of its server's data.
+    /// Checks that enough replicas have the writes to `record` of the data epoch `data_epoch`.
     ///
     /// # Errors
-    /// [`Error::NotReplicated`] if not; [`Error::Unavailable`] if nobody knows.
-    pub(crate) async fn check_replicas(&self, record: &str, life: u64) -> Result<()> {
+    /// [`Error::NotReplicated`] if they do not; [`Error::Unavailable`] if the server does not report it.
+    pub(crate) async fn check_replicas(&self, record: &str, data_epoch: u64) -> Result<()> {
         if self.replication.is_off() {
             return Ok(());
         }
-        in_place::settle().await;
+        caller_runs::move_to_task().await;
         let unknown = |node: &str, reason: &str| {
             let (phase, node, reason) = (Phase::Acquire, node.to_owned(), reason.to_owned());
             Err(Error::Unavailable { phase, node, reason })
         };
-        let Some(live) = self.nodes.living(life) else {
-            return unknown(self.node(), "it was gone before its replicas were known to have the lock");
+        let Some(live) = self.nodes.in_epoch(data_epoch) else {
+            return unknown(self.node(), "the connection was lost before replicas confirmed the lock");
         };
-        let mut reached = live.replicas.reached(keys::written(record)).await;
+        let mut reached = live.replicas.reached(keys::wait_marker_key(record)).await;
         if reached == Reached::Elsewhere {
-            // The record's slot is on its way to another master, and nothing new is written there any more, or not yet.
-            for slot in self.nodes.slots_beside(&live, record) {
+            // The record's slot is migrating, and accepts no new key here. A key of another slot of this master serves as well.
+            for slot in self.nodes.other_slots(&live, record) {
                 reached = live.replicas.reached(keys::of_slot(slot)).await;
                 if reached != Reached::Elsewhere {
                     break;
@@ -240,23 +247,24 @@ impl Connection {
                 let (node, waited) = (live.node.to_string(), self.replication.within);
                 Err(Error::NotReplicated { node, acknowledged, needed, waited })
             }
-            Reached::Elsewhere | Reached::Unknown => {
-                unknown(&live.node, "it does not say which replicas have the lock")
-            }
+            Reached::Elsewhere | Reached::Unknown => unknown(
+                &live.node,
+                "it does not report which replicas have the lock: check that the user may run ROLE and WAIT",
+            ),
         }
     }
 
-    /// Says in the log if replicas do not come to know of a release: a failover may undo that, and the record is there again
+    /// Checks in the background that replicas have a release, and logs a warning if not. A failover may then restore the record
     /// until its lease ends.
-    pub(crate) async fn report_replicas(&self, record: &Arc<str>, life: u64) {
+    pub(crate) async fn report_replicas(&self, record: &Arc<str>, data_epoch: u64) {
         if self.replication.is_off() {
             return;
         }
-        in_place::settle().await;
+        caller_runs::move_to_task().await;
         let (this, record) = (self.clone(), record.clone());
         task::spawn(async move {
-            if let Err(error) = this.check_replicas(&record, life).await {
-                warn!(lock = ?record, %error, "released, but replicas may not know of it");
+            if let Err(error) = this.check_replicas(&record, data_epoch).await {
+                warn!(lock = ?record, %error, "released, but replicas may not have the release");
             }
         });
     }
@@ -266,137 +274,27 @@ impl Connection {
         self.call_within(request, Limit::For(self.response_timeout)).await
     }
 
-    /// Sends `request` until it is answered, within `limit`. A first send that went unanswered is repeated, unless
-    /// the request forbids it. One that may not wait is answered at once where there is no connection.
+    /// Sends `request` until it gets a reply, within `limit`. An unanswered send is repeated, unless the request forbids it. A
+    /// request that may not wait fails at once without a connection.
     pub(crate) async fn call_within(&self, request: &mut Request, limit: Limit) -> Result<Answer, Failure> {
-        let started = Moment::now();
-        let until = limit.end(started);
-        let patience = if request.may_wait() { until } else { started };
-        if until.since(started) < self.response_timeout {
-            in_place::settle().await;
+        let mut call = Call::new(self, request, limit);
+        if call.is_short() {
+            caller_runs::move_to_task().await;
         }
-        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
-        let (mut by_source, mut dead, mut first) = (false, NONE, Some(started));
-        let (key, mut asked, mut redirects) = (request.place().clone(), None::<Redirect>, 0);
         loop {
-            let unanswered = request.repeated;
-            // Where it has moved to may be gone by now, and the slot at a third.
-            let target = match &asked {
-                Some(to) if to.ask || self.nodes.usable(Target::Asked(to), NONE).is_ok() => Target::Asked(to),
-                _ => Target::Key(&key),
-            };
-            let live = match self.nodes.usable(target, dead) {
-                Ok(live) => live,
-                Err(_) => match self.up(target, dead, patience).await {
-                    Ok(live) => {
-                        first = None;
-                        live
-                    }
-                    Err(Absent { node, reason }) => {
-                        let cause = Cause::Unreachable { reason: reason.to_string() };
-                        return Err(Failure { node, cause, unanswered });
-                    }
-                },
-            };
-            let (epoch, life, node) = (live.epoch, live.life, live.node.clone());
-            let fail = |cause| Err(Failure { node: node.clone(), cause, unanswered });
-            let sent = first.take().unwrap_or_else(Moment::now);
-            let asking = matches!(target, Target::Asked(to) if to.ask);
-            let exchange = live.link.clone().exchange(request, by_source, asking);
-            let answer = async {
-                select! {
-                    biased;
-                    answer = exchange => Some(answer),
-                    () = live.ended() => None,
-                }
-            };
-            // No timer in the hands of a caller: a connection that does not answer is ended by its heartbeat.
-            let answer = if in_callers_hands() {
-                Ok(answer.await)
-            } else {
-                time::timeout(self.response_timeout.min(until.remaining()), answer).await
-            };
-            let meaning = match answer {
-                Ok(Some(Ok(Some(reply)))) => return Ok(Answer { reply, sent, life }),
-                Ok(Some(Ok(None))) => {
-                    request.go_by_script();
-                    continue;
-                }
-                Ok(Some(Err(error))) => {
-                    if error.is_unrecoverable_error() {
-                        dead = epoch;
-                    }
-                    meaning(&error)
-                }
-                Ok(None) => {
-                    dead = epoch;
-                    Meaning::Unknown { reason: "the connection dropped".into() }
-                }
-                Err(_) => Meaning::Unknown { reason: "no answer".into() },
-            };
-            if !matches!(meaning, Meaning::NoScript) {
-                asked = None;
-            }
-            match meaning {
-                Meaning::Elsewhere(redirect) => {
-                    let redirect = redirect.met_at(live.address.host());
-                    let Redirect { slot, host, port, .. } = redirect.clone();
-                    if !self.nodes.redirect(redirect.clone()) {
-                        let message = format!(
-                            "slot {slot} is at {host}:{port}: it is a node of a cluster; name it by redis-cluster://"
-                        );
-                        return fail(Cause::Refused { code: "MOVED".into(), message });
-                    }
-                    in_place::settle().await;
-                    // A node may send us on that is not told yet of what it is sent for.
-                    if redirects > 0 && time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
-                        let message = format!("slot {slot} is at {host}:{port}");
-                        return fail(Cause::NotNow { code: "MOVED".into(), message });
-                    }
-                    redirects += 1;
-                    asked = Some(redirect).filter(Redirect::is_to_somebody);
-                    dead = NONE;
-                }
-                Meaning::NoScript => {
-                    if let Verb::Script(script) = request.verb() {
-                        debug!(script = script.name, "not known to the server: sending its source");
-                    }
-                    by_source = true;
-                }
-                Meaning::Refused { code, message } if !request.outlasts(&code) => {
-                    if code == CROSSED && !self.many_slots.swap(true, Ordering::Relaxed) {
-                        info!(%node, "the server has slots: requests for several locks are of one slot each from now on");
-                    }
-                    return fail(Cause::Refused { code, message });
-                }
-                Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
-                    live.refused(&code, &message);
-                    if code == "READONLY" || code == "CLUSTERDOWN" {
-                        self.nodes.doubt(epoch);
-                    }
-                    in_place::settle().await;
-                    if time::timeout(patience.remaining(), backoff.wait()).await.is_err() {
-                        return fail(Cause::NotNow { code, message });
-                    }
-                }
-                Meaning::Unknown { reason } => {
-                    let cause = if dead == epoch {
-                        Cause::Unreachable { reason }
-                    } else {
-                        Cause::NoAnswer { waited: Moment::now().since(started) }
-                    };
-                    let again = request.repeat();
-                    if until.passed() || !again {
-                        return Err(Failure { node, cause, unanswered: true });
-                    }
-                }
+            let (live, asking) = call.route().await?;
+            let sent = call.now();
+            match call.send(&live, asking).await {
+                Ok(Some(reply)) => return Ok(Answer { reply, sent, data_epoch: live.data_epoch }),
+                Ok(None) => call.request.go_by_script(),
+                Err(meaning) => call.recover(meaning, &live).await?,
             }
         }
     }
 
-    /// Waits for a connection other than the one of epoch `dead`.
+    /// Waits for a connection to `target`, other than the one of epoch `dead`.
     async fn up(&self, target: Target<'_>, dead: u64, until: Moment) -> Result<Live, Absent> {
-        in_place::settle().await;
+        caller_runs::move_to_task().await;
         let mut changes = self.changes.clone();
         loop {
             changes.borrow_and_update();
@@ -407,7 +305,7 @@ impl Connection {
             match time::timeout(until.remaining(), changes.changed()).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(Absent { reason: "the client is closed".into(), ..absent }),
-                // The reason may be another by now.
+                // The reason may have changed meanwhile.
                 Err(_) => return self.nodes.usable(target, dead),
             }
         }
@@ -425,17 +323,17 @@ impl Connection {
         }
     }
 
-    /// The public error for an answer that fits no request of ours.
+    /// The public error for a reply that cannot be decoded.
     pub(crate) fn strange(&self, phase: Phase) -> Error {
         Error::Refused {
             phase,
             node: self.node().to_owned(),
             code: "PROTOCOL".into(),
-            message: "the answer does not fit the request".into(),
+            message: "the reply does not fit the request: check for a proxy in between".into(),
         }
     }
 
-    /// A request of one send or more that only reads or that is harmless to repeat, with its decoded answer.
+    /// Sends a request that only reads, or is harmless to repeat, and decodes its reply.
     pub(crate) async fn ask<T>(
         &self,
         mut request: Request,

@@ -1,6 +1,6 @@
-//! Where the server is to be looked for: at an address, where sentinels say, or among several of which one is the master.
+//! Finds the master: at a fixed address, by the votes of sentinels, or among several nodes by their `ROLE`.
 
-use super::{Address, connect_error, replicas, server_text, told};
+use super::{Address, connect_error, into_server_error, replicas, server_text};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// How often sentinels are asked whether the master is still the one.
-const LOOK: Duration = Duration::from_secs(1);
-/// How much later than the first of them the others may answer, where most have answered.
-const LATER: Duration = Duration::from_millis(200);
-/// The same where most have not: who answers first may not be who is right.
-const LATEST: Duration = Duration::from_secs(1);
+/// How often to check whether the master has changed.
+const CHECK: Duration = Duration::from_secs(1);
+/// How long to wait for more replies after the first, once a quorum has replied.
+const GRACE: Duration = Duration::from_millis(200);
+/// How long to wait without a quorum: the first to reply may be wrong.
+const LONG_GRACE: Duration = Duration::from_secs(1);
 
-/// How one master is found. Cheap to clone.
+/// How to find one master. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) enum Discovery {
     At(Address),
@@ -26,26 +26,26 @@ pub(super) enum Discovery {
     Replicated(Arc<Replicated>),
 }
 
-/// Sentinels, and the master that they watch over.
+/// Sentinels, and the master that they monitor.
 #[derive(Debug)]
 pub(super) struct Sentinel {
     pub sentinels: Vec<Address>,
     pub service: String,
-    /// The group: its service and the first of its sentinels.
+    /// The name in errors: the service and the first sentinel.
     pub name: String,
-    /// Credentials and all else but the place of the master.
+    /// The master's settings. Its host and port are placeholders.
     pub master: Address,
-    /// The master's credentials are for sentinels that ask for some, too.
+    /// A sentinel that requires credentials gets the master's.
     pub shares_credentials: bool,
 }
 
-/// A master and its replicas, whichever that is.
+/// A master and its replicas, in any order.
 #[derive(Debug)]
 pub(super) struct Replicated {
     pub nodes: Vec<Address>,
 }
 
-/// The master as a sentinel knows it.
+/// The master's address as a sentinel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MasterInfo {
     pub host: String,
@@ -61,17 +61,17 @@ impl Discovery {
         }
     }
 
-    /// Whether another server may be the master by now.
+    /// Whether another server can become the master.
     pub(super) fn may_move(&self) -> bool {
         !matches!(self, Self::At(_))
     }
 
-    /// Where the master is now.
+    /// The current master, within the connect timeout.
     pub(super) async fn find(&self, options: &Options) -> Result<Address> {
         self.find_until(Moment::now() + options.connect_timeout, options).await
     }
 
-    /// The same within a time that others have used a part of.
+    /// The current master, before `until`.
     pub(super) async fn find_until(&self, until: Moment, options: &Options) -> Result<Address> {
         match self {
             Self::At(address) => Ok(address.clone()),
@@ -80,13 +80,13 @@ impl Discovery {
         }
     }
 
-    /// Ends when the master is known to be another than `node`.
+    /// Waits until `node` is known not to be the master. Never completes for a fixed address.
     pub(super) async fn moved(&self, node: &str, options: &Options) {
         if !self.may_move() {
             return std::future::pending().await;
         }
         loop {
-            time::sleep(LOOK).await;
+            time::sleep(CHECK).await;
             let masters = match self {
                 Self::Replicated(replicated) => {
                     replicated.masters(Moment::now() + options.connect_timeout, options).await
@@ -101,43 +101,48 @@ impl Discovery {
 }
 
 impl Sentinel {
-    /// The master by the word of most of the sentinels that answer. All are asked at once: one may be silent, one that is cut
-    /// off from the others tells what was, and one may lie. So no single one decides, whatever failover it claims to know of.
+    /// The master that a majority of the responding sentinels names. All are asked at once, because one may be silent, one may be
+    /// partitioned and outdated, and one may lie. So no single sentinel decides, whatever failover it reports.
     ///
     /// # Errors
-    /// Where they do not agree, which ends soon after a failover.
+    /// [`Error::Unavailable`] if there is no majority, which is normal shortly after a failover.
     async fn master(&self, until: Moment, options: &Options) -> Result<Address> {
         let asked = self.sentinels.iter().map(|sentinel| {
-            let known = if self.shares_credentials { sentinel.known_as(&self.master) } else { None };
-            ask(sentinel.clone(), known, self.service.clone(), until, options.clone())
+            let as_master =
+                if self.shares_credentials { sentinel.with_credentials_of(&self.master) } else { None };
+            ask(sentinel.clone(), as_master, self.service.clone(), until, options.clone())
         });
         let named = self.sentinels.len();
         let said = all(asked, until, named / 2 + 1, |said| most(said, named).is_some()).await?;
         match most(&said, said.len()) {
             Some(MasterInfo { host, port }) => Ok(self.master.at(host, port)),
             None => {
-                let places: Vec<_> = said.iter().map(|told| format!("{}:{}", told.host, told.port)).collect();
-                let reason = format!("the sentinels do not agree on the master: {}", places.join(", "));
-                Err(unknown(&self.name, reason))
+                let places: Vec<_> =
+                    said.iter().map(|master| format!("{}:{}", master.host, master.port)).collect();
+                let reason = format!(
+                    "the sentinels do not agree on the master: {}; compare `SENTINEL MASTER` on each",
+                    places.join(", ")
+                );
+                Err(unavailable(&self.name, reason))
             }
         }
     }
 }
 
 impl Replicated {
-    /// Those who say that they are: one, but while another takes its place. The first that said so comes first.
+    /// The nodes that report to be a master, in the order of their replies. During a failover there may be two.
     async fn masters(&self, until: Moment, options: &Options) -> Result<Vec<Address>> {
         let asked = self.nodes.iter().map(|node| is_master(node.clone(), until, options.clone()));
-        // The others are replicas, most often.
+        // The quorum is 1, because the other nodes are usually replicas.
         all(asked, until, 1, |_| false).await
     }
 }
 
-/// What those who answer say, all asked at once, until that is `enough`. What comes shortly after the first of them counts, too,
-/// and less shortly where fewer than `quorum` have answered by then. Each of them ends by `until`.
+/// Runs all requests at once, and collects the successful replies until they are `enough`. After the first reply it waits
+/// [`GRACE`] for more, or up to [`LONG_GRACE`] while there are fewer than `quorum`. Each request must end by `until` by itself.
 ///
 /// # Errors
-/// The last of them, if there is nothing else.
+/// The last error, if no request succeeded.
 async fn all<T: Send + 'static>(
     asked: impl Iterator<Item = impl Future<Output = Result<T>> + Send + 'static>,
     until: Moment,
@@ -146,17 +151,17 @@ async fn all<T: Send + 'static>(
 ) -> Result<Vec<T>> {
     let (mut asking, mut said) = (JoinSet::new(), Vec::new());
     asked.for_each(|one| _ = asking.spawn(one));
-    let mut problem = Error::misuse("no server is named");
+    let mut problem = Error::misuse("the list of servers is empty: name at least one");
     while said.is_empty() {
         match asking.join_next().await {
-            Some(Ok(Ok(told))) => said.push(told),
+            Some(Ok(Ok(reply))) => said.push(reply),
             Some(Ok(Err(error))) => problem = error,
             Some(Err(_)) => {}
             None => return Err(problem),
         }
     }
     let first = Moment::now();
-    let (soon, late) = (first + LATER, first + LATEST.min(until.remaining() / 2));
+    let (soon, late) = (first + GRACE, first + LONG_GRACE.min(until.remaining() / 2));
     while !enough(&said) {
         let patience = if said.len() < quorum { late } else { soon };
         match time::timeout(patience.remaining(), asking.join_next()).await {
@@ -167,17 +172,17 @@ async fn all<T: Send + 'static>(
     Ok(said)
 }
 
-/// What one sentinel says; `known` as the master is, where it wants a password and its user wants it to have that.
+/// Asks one sentinel. If it requires a password, asks again at `as_master`, which has the master's credentials.
 async fn ask(
     sentinel: Address,
-    known: Option<Address>,
+    as_master: Option<Address>,
     service: String,
     until: Moment,
     options: Options,
 ) -> Result<MasterInfo> {
-    match (ask_once(&sentinel, &service, until, &options).await, known) {
-        (Err(error), Some(known)) if error.code() == Some("NOAUTH") => {
-            ask_once(&known, &service, until, &options).await
+    match (ask_once(&sentinel, &service, until, &options).await, as_master) {
+        (Err(error), Some(as_master)) if error.code() == Some("NOAUTH") => {
+            ask_once(&as_master, &service, until, &options).await
         }
         (answer, _) => answer,
     }
@@ -191,17 +196,23 @@ async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Op
         command.arg("MASTER").arg(service);
         let answer = time::timeout(limit, connection.send_packed_command(&command)).await;
         let node = sentinel.node();
-        match answer.map(told) {
-            Ok(Ok(value)) => read(value).ok_or_else(|| {
-                unknown(
+        match answer.map(into_server_error) {
+            Ok(Ok(value)) => parse_master(value).ok_or_else(|| {
+                unavailable(
                     node,
-                    format!("its answer about the master `{}` is not understood", service.escape_debug()),
+                    format!("its reply about the master `{}` is not understood", service.escape_debug()),
                 )
             }),
             Ok(Err(error))
                 if server_text::detail(&error).is_some_and(|text| text.contains("No such master")) =>
             {
-                Err(unknown(node, format!("the sentinel knows no master named `{}`", service.escape_debug())))
+                Err(unavailable(
+                    node,
+                    format!(
+                        "the sentinel knows no master named `{}`: correct the name of the master",
+                        service.escape_debug()
+                    ),
+                ))
             }
             Ok(Err(error)) => Err(connect_error(&error, node)),
             Err(_) => Err(Error::TimedOut { phase: Phase::Connect, node: node.to_owned(), waited: limit }),
@@ -209,27 +220,27 @@ async fn ask_once(sentinel: &Address, service: &str, until: Moment, options: &Op
     };
     select! {
         answer = asking => answer,
-        () = driver => Err(unknown(sentinel.node(), "the connection dropped".into())),
+        () = driver => Err(unavailable(sentinel.node(), "the connection dropped".into())),
     }
 }
 
-/// The master that more than half of `of` sentinels name.
+/// The master that more than half of `of` sentinels named.
 pub(super) fn most(said: &[MasterInfo], of: usize) -> Option<MasterInfo> {
-    let voices = |told: &MasterInfo| said.iter().filter(|other| *other == told).count();
-    said.iter().find(|told| voices(told) * 2 > of).cloned()
+    let votes = |master: &MasterInfo| said.iter().filter(|other| *other == master).count();
+    said.iter().find(|master| votes(master) * 2 > of).cloned()
 }
 
-/// The node, if it says that it is a master.
+/// Returns the node if its `ROLE` is master.
 async fn is_master(node: Address, until: Moment, options: Options) -> Result<Address> {
     let (mut connection, driver) = node.open(until, &options).await?;
     let limit = options.response_timeout.min(until.remaining());
     let role = redis::cmd("ROLE");
     let asking = async {
-        match time::timeout(limit, connection.send_packed_command(&role)).await.map(told) {
+        match time::timeout(limit, connection.send_packed_command(&role)).await.map(into_server_error) {
             Ok(Ok(role)) if replicas::connected(&role).is_some() => Ok(()),
-            Ok(Ok(_)) => Err(unknown(
+            Ok(Ok(_)) => Err(unavailable(
                 node.node(),
-                "it is a replica, and no other server says that it is the master".into(),
+                "it is a replica, and no other configured node is a master: add the master".into(),
             )),
             Ok(Err(error)) => Err(connect_error(&error, node.node())),
             Err(_) => {
@@ -239,17 +250,17 @@ async fn is_master(node: Address, until: Moment, options: Options) -> Result<Add
     };
     select! {
         answer = asking => answer?,
-        () = driver => return Err(unknown(node.node(), "the connection dropped".into())),
+        () = driver => return Err(unavailable(node.node(), "the connection dropped".into())),
     }
     Ok(node)
 }
 
-fn unknown(node: &str, reason: String) -> Error {
+fn unavailable(node: &str, reason: String) -> Error {
     Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason }
 }
 
-/// Names and values in turn.
-pub(super) fn read(value: Value) -> Option<MasterInfo> {
+/// Parses the reply to `SENTINEL MASTER`: names and values alternate.
+pub(super) fn parse_master(value: Value) -> Option<MasterInfo> {
     let fields: HashMap<String, String> = redis::from_redis_value(value).ok()?;
     Some(MasterInfo {
         host: fields.get("ip").and_then(|host| server_text::host(host)).filter(|host| !host.is_empty())?,

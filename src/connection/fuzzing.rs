@@ -1,5 +1,4 @@
-//! What the fuzz targets (see `fuzz/`) need of this folder: every decoder of what a server says, URLs made of anything, and a
-//! subscriber over any stream.
+//! Access for the fuzz targets in `fuzz/`: every decoder of server input, URL parsing, and a subscriber over any stream.
 
 use super::link::decode;
 use super::server::{self, Server};
@@ -12,14 +11,14 @@ use redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// What the redis crate reads in `bytes`, decoded.
+/// Parses `bytes` by the redis crate, and checks the result as [`reply`] does.
 pub fn reply_bytes(bytes: &[u8]) {
     if let Ok(value) = redis::parse_redis_value(bytes) {
         reply(value);
     }
 }
 
-/// `value` as the reply of every request. What is decoded is what the reply says.
+/// Decodes `value` as the reply to every request, and checks that the result agrees with the reply.
 pub fn reply(value: Value) {
     let reply = &decode(value);
     let ttl = match reply {
@@ -64,31 +63,31 @@ pub fn reply(value: Value) {
     }
 }
 
-/// The ranges of slots that an answer to `CLUSTER SLOTS` has, each as its first and its last, and its master's host and port;
-/// where a client would use them.
+/// The ranges in a reply to `CLUSTER SLOTS`, if a client would accept them. Each has its first and last slot, and its master's
+/// host and port.
 pub fn cluster_slots(answer: Value) -> Option<Vec<(u16, u16, String, u16)>> {
-    let ranges = cluster::read(answer).filter(|ranges| cluster::bounded(ranges).is_ok())?;
+    let ranges = cluster::parse_slots(answer).filter(|ranges| cluster::bounded(ranges).is_ok())?;
     Some(ranges.into_iter().map(|range| (range.first, range.last, range.host, range.port)).collect())
 }
 
-/// The host and the port of the master in an answer to `SENTINEL MASTER`.
+/// The master's host and port in a reply to `SENTINEL MASTER`.
 pub fn sentinel_master(answer: Value) -> Option<(String, u16)> {
-    discovery::read(answer).map(|told| (told.host, told.port))
+    discovery::parse_master(answer).map(|master| (master.host, master.port))
 }
 
-/// Where most of `of` sentinels say that the master is.
+/// The master that a majority of `of` sentinels named.
 pub fn vote(said: &[(String, u16)], of: usize) -> Option<(String, u16)> {
     let said: Vec<_> =
         said.iter().map(|(host, port)| discovery::MasterInfo { host: host.clone(), port: *port }).collect();
-    discovery::most(&said, of).map(|told| (told.host, told.port))
+    discovery::most(&said, of).map(|master| (master.host, master.port))
 }
 
-/// How many replicas a server has by its answer to `ROLE`, if it says that it is a master.
+/// The number of replicas in a reply to `ROLE`, if the server is a master.
 pub fn role(answer: &Value) -> Option<usize> {
     replicas::connected(answer)
 }
 
-/// What a client knows of a server by its `INFO`.
+/// The facts that a client reads from `INFO`.
 #[allow(missing_docs)]
 #[derive(Debug)]
 pub struct Info {
@@ -98,16 +97,16 @@ pub struct Info {
     pub logs_ends: bool,
 }
 
-/// Reads the answer to `INFO`.
+/// Parses a reply to `INFO`.
 ///
 /// # Errors
-/// Where the server is too old.
+/// If the server is too old.
 pub fn info(text: &str) -> Result<Info, Error> {
-    let Server { run_id, master, uptime, logs_ends } = server::read(text, "node")?;
+    let Server { run_id, master, uptime, logs_ends } = server::parse_server(text, "node")?;
     Ok(Info { run_id, master, uptime, logs_ends })
 }
 
-/// What a client makes of an error that a server answers.
+/// How a client classifies an error from a server.
 #[allow(missing_docs)]
 #[derive(Debug, PartialEq, Eq)]
 pub enum Meant {
@@ -118,10 +117,9 @@ pub enum Meant {
     Unknown { reason: String },
 }
 
-/// What the redis crate reads in `bytes` as an error, as a client understands it, and as it is told where no connection can be
-/// made.
+/// Parses `bytes` as an error by the redis crate. Returns its classification, and the public error for a failed connect.
 pub fn error(bytes: &[u8]) -> Option<(Meant, Error)> {
-    let error = super::told(redis::parse_redis_value(bytes)).err()?;
+    let error = super::into_server_error(redis::parse_redis_value(bytes)).err()?;
     let meant = match super::meaning(&error) {
         Meaning::NoScript => Meant::NoScript,
         Meaning::Elsewhere(Redirect { slot, host, port, ask }) => Meant::Elsewhere { slot, host, port, ask },
@@ -132,17 +130,17 @@ pub fn error(bytes: &[u8]) -> Option<(Meant, Error)> {
     Some((meant, super::connect_error(&error, "node")))
 }
 
-/// A server's text as errors and logs show it.
+/// A server's text as it appears in errors and logs.
 pub fn shown(text: &str) -> String {
     server_text::plain(text)
 }
 
-/// A host that a server names, if it is one.
+/// A host that a server named, if it is valid.
 pub fn host(text: &str) -> Option<String> {
     server_text::host(text)
 }
 
-/// `url`, and the same with a password: what is shown of it is the same whatever the password is.
+/// Parses `url`, and parses it with two different passwords. The output must not depend on the password.
 pub fn url(url: &str) {
     let _ = Address::parse(url, Access::default());
     if let Some((scheme, rest)) = url.split_once("://") {
@@ -158,7 +156,7 @@ pub fn url(url: &str) {
     }
 }
 
-/// `None` if `stream` did not let a connection begin.
+/// A subscriber over `stream`; `None` if the handshake fails.
 pub(crate) async fn subscriber(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Option<(Subscriber, Messages)> {

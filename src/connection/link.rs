@@ -1,8 +1,8 @@
-//! One socket to one server: what is permitted over it, how a request is written to it, and how its answer is read.
+//! One socket to one server: it knows which fast paths the server permits, encodes a request, and decodes its reply.
 
+use super::fast_path::FastPaths;
 use super::server::{self, Server};
-use super::shortcuts::Shortcuts;
-use super::{Address, told};
+use super::{Address, into_server_error};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
@@ -14,17 +14,19 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tracing::warn;
 
-/// A connection that ends with its socket. Cheap to clone.
+/// A connection that does not reconnect. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub connection: MultiplexedConnection,
-    shortcuts: Shortcuts,
-    /// Each message is for the nodes of its slot alone.
+    fast_paths: FastPaths,
+    /// Messages are sharded: a script publishes them by `SPUBLISH`.
     sharded: bool,
 }
 
-/// A new one, the server at its end, and the task that drives it. `probing` says whether to find out which ways around Lua there
-/// are, and is false from then on if the connection died of that: scripts only, then.
+/// Opens a connection within the connect timeout. Returns it with its server and the task that drives it.
+///
+/// `probing` says whether to find out which fast paths there are. If the probe ends the connection, `probing` becomes false, and
+/// the connection is opened again for scripts only.
 pub(super) async fn open(
     address: &Address,
     options: &Options,
@@ -33,7 +35,7 @@ pub(super) async fn open(
     open_until(Moment::now() + options.connect_timeout, address, options, probing).await
 }
 
-/// The same within a time that others have used a part of.
+/// [`open`], before `until`.
 pub(super) async fn open_until(
     until: Moment,
     address: &Address,
@@ -43,42 +45,42 @@ pub(super) async fn open_until(
     let sharded = options.sharded == Some(true);
     loop {
         let (connection, mut driver) = address.open(until, options).await?;
-        let meeting = server::meet(connection.clone(), address.node(), until, options.connect_timeout);
+        let handshake = server::handshake(connection.clone(), address.node(), until, options.connect_timeout);
         let server = select! {
-            met = meeting => met?,
+            server = handshake => server?,
             () = &mut driver => {
                 let (phase, node) = (Phase::Connect, address.node().to_owned());
                 return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
             }
         };
-        let shortcuts = if *probing {
-            let nobody = keys::nobodys();
-            let probe = Shortcuts::probe(connection.clone(), &nobody, sharded);
+        let fast_paths = if *probing {
+            let probe_key = keys::probe_key();
+            let probe = FastPaths::probe(connection.clone(), &probe_key, sharded);
             let probed = select! {
-                probed = time::timeout(until.remaining(), probe) => probed.unwrap_or_else(|_| Ok(Shortcuts::default())).ok(),
+                probed = time::timeout(until.remaining(), probe) => probed.unwrap_or_else(|_| Ok(FastPaths::default())).ok(),
                 () = &mut driver => None,
             };
-            let Some(shortcuts) = probed else {
+            let Some(fast_paths) = probed else {
                 warn!(
                     node = address.node(),
-                    "the server ended the connection when it was asked what it can do without scripts: scripts only"
+                    "the server ended the connection when it was probed for fast paths: reconnecting with scripts only"
                 );
                 *probing = false;
                 continue;
             };
             if !server.logs_ends {
-                shortcuts.without_restore();
+                fast_paths.forbid_restore();
             }
-            shortcuts
+            fast_paths
         } else {
-            Shortcuts::default()
+            FastPaths::default()
         };
-        return Ok((Link { connection, shortcuts, sharded }, server, task::spawn(driver)));
+        return Ok((Link { connection, fast_paths, sharded }, server, task::spawn(driver)));
     }
 }
 
 impl Link {
-    /// Sends `request` once; `asking` what the node is about to get. `None` if its shortcut did nothing.
+    /// Sends `request` once, behind `ASKING` if `asking`. `None` if the request's fast path did nothing.
     pub(super) async fn exchange(
         mut self,
         request: &Request,
@@ -89,13 +91,15 @@ impl Link {
             let mut both = redis::pipe();
             both.cmd("ASKING").add_command(encode(request, by_source, self.sharded));
             let mut answers = self.connection.send_packed_commands(&both, 1, 1).await?;
-            return told(Ok(answers.pop().unwrap_or(Value::Nil))).map(|value| Some(decode(value)));
+            return into_server_error(Ok(answers.pop().unwrap_or(Value::Nil)))
+                .map(|value| Some(decode(value)));
         }
-        if let Some(shortcut) = request.shortcut() {
-            return self.shortcuts.take(shortcut, &mut self.connection, &request.keys()[0]).await;
+        if let Some(fast_path) = request.fast_path() {
+            return self.fast_paths.take(fast_path, &mut self.connection, &request.keys()[0]).await;
         }
         let command = encode(request, by_source, self.sharded);
-        told(self.connection.send_packed_command(&command).await).map(|value| Some(decode(value)))
+        into_server_error(self.connection.send_packed_command(&command).await)
+            .map(|value| Some(decode(value)))
     }
 }
 
@@ -127,7 +131,7 @@ fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
     command
 }
 
-/// As it is written to the socket.
+/// The bytes that are written to the socket.
 #[cfg(measuring)]
 pub(crate) fn packed(request: &Request) -> Vec<u8> {
     encode(request, false, false).get_packed_command()

@@ -1,41 +1,42 @@
-//! Everything that touches the redis crate: addresses, the command connection under its supervisor, and the
-//! subscriber. Nothing outside this folder may name that crate, except for its re-export.
+//! The connection layer: addresses, supervised command connections, and the subscriber. No file outside this folder may name
+//! the redis crate, except for its re-export.
 //!
-//! [`Connection`] has the rules by which a request is sent; a `node` keeps one server connected, which a `finder` looks for;
-//! a `link` is one socket.
+//! [`Connection`] sends requests and decides when to send them again. A `Node` keeps one server connected, a `Discovery` finds
+//! that server, and a `Link` is one socket.
 
 mod address;
 mod cluster;
 mod commands;
 mod discovery;
+mod endpoints;
+mod fast_path;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
+mod layout;
 mod link;
 mod node;
 mod nodes;
 pub mod permissions;
-mod places;
 pub mod pubsub;
 mod redirects;
 mod replicas;
-#[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "not_secure.rs")]
-mod secure;
 mod server;
 mod server_text;
 mod servers;
 #[cfg_attr(all(test, shuttle), allow(dead_code))]
 mod sharded;
-mod shortcuts;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/socket.rs")]
 mod socket;
 #[cfg_attr(all(test, shuttle), path = "../../tests/shuttle/subscriber.rs")]
 mod subscriber;
+#[cfg_attr(any(not(feature = "tls"), all(test, shuttle)), path = "no_tls.rs")]
+mod tls;
 
 use address::{Access, Address};
 pub(crate) use commands::{Answer, Connection, Failure, Limit};
+pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;
-pub(crate) use places::{SubscriptionEndpoint, SubscriptionEndpoints};
 pub(crate) use redis::IntoConnectionInfo;
 pub(crate) use server_text::plain;
 pub(crate) use servers::Servers;
@@ -50,29 +51,29 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an error of the redis crate means for the request that got it.
+/// How an error of the redis crate affects the request that failed.
 enum Meaning {
     /// The server does not know the digest: send the source.
     NoScript,
-    /// The request did not run, and may at another node.
+    /// The request did not run. Another node may run it.
     Elsewhere(Redirect),
-    /// The request did not run, and may do so a little later.
+    /// The request did not run. The same node may run it later.
     NotNow { code: String, message: String },
-    /// The server refused for good; nothing was written.
+    /// The server refused the request for good, and wrote nothing.
     Refused { code: String, message: String },
-    /// It may or may not have run.
+    /// The request may or may not have run.
     Unknown { reason: String },
 }
 
 fn meaning(error: &RedisError) -> Meaning {
     const NOT_NOW: [&str; 7] =
         ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
-    // Before Redis 7 an error inside a script came back as ERR with the real code further on in the text.
+    // Before Redis 7, an error inside a script has the code ERR, and the real code stands further on in the message.
     const IN_SCRIPT: [&str; 6] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF ", "NOREPLICAS "];
-    // Where a permission is missing inside a script: up to Redis 7.0, and from 7.2 on.
+    // A permission that is missing inside a script: the wording up to Redis 7.0, and from 7.2 on.
     const NOT_PERMITTED: [&str; 2] = ["The user executing the script", "ACL failure in script"];
-    // Before Redis 7 the place in the script stands there in the place of a code.
-    const PLACE: &str = "@user_script:";
+    // Before Redis 7, the position in the script replaces the code.
+    const POSITION: &str = "@user_script:";
     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
         return Meaning::NoScript;
     }
@@ -90,11 +91,13 @@ fn meaning(error: &RedisError) -> Meaning {
     };
     let (code, detail) = (code.as_str(), server_text::detail(error).unwrap_or_default());
     let detail = detail.as_str();
-    // The first of them: what follows is its text, which may have any word.
+    // Only the first code counts. It precedes the script's message, which may contain any word.
     let inner = IN_SCRIPT.iter().filter_map(|c| Some((c.trim(), detail.find(c)?))).min_by_key(|(_, at)| *at);
     let (code, message) = match inner {
         Some((inner, at)) if code == "ERR" => (inner, &detail[at + inner.len() + 1..]),
-        None if ["ERR", PLACE].contains(&code) && NOT_PERMITTED.iter().any(|said| detail.contains(said)) => {
+        None if ["ERR", POSITION].contains(&code)
+            && NOT_PERMITTED.iter().any(|said| detail.contains(said)) =>
+        {
             ("NOPERM", detail)
         }
         _ => (code, detail),
@@ -107,19 +110,19 @@ fn meaning(error: &RedisError) -> Meaning {
     }
 }
 
-/// With an error that the server sent in the place of a value as an error.
-fn told(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
+/// Turns a server error that the redis crate returned as a value into an `Err`.
+fn into_server_error(answer: Result<Value, RedisError>) -> Result<Value, RedisError> {
     match answer {
         Ok(Value::ServerError(error)) => Err(error.into()),
         answer => answer,
     }
 }
 
-/// Why no connection could be made, as the caller sees it.
+/// The public error for a failed connect to `node`.
 fn connect_error(error: &RedisError, node: &str) -> Error {
     let (phase, node) = (Phase::Connect, node.to_owned());
     match meaning(error) {
-        // The crate replaces the server's code where it could not choose a database.
+        // The crate replaces the server's code if SELECT failed.
         Meaning::Refused { message, .. } if message.starts_with("Authentication required") => {
             Error::Refused { phase, node, code: "NOAUTH".into(), message }
         }
@@ -129,29 +132,29 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }
         }
-        // A refused password is an error of the crate itself; its text holds what the server said.
+        // The crate has an error of its own for a refused password, which contains the server's message.
         _ if error.kind() == ErrorKind::AuthenticationFailed => Error::Refused {
             phase,
             node,
             code: "WRONGPASS".into(),
             message: server_text::detail(error).unwrap_or("user name or password refused".into()),
         },
-        _ => match io_error(error).and_then(secure::distrust) {
-            // The names in the server's certificate are its own words, too.
+        _ => match io_error(error).and_then(tls::distrust) {
+            // The reason may contain names from the certificate, which the server chose.
             Some(reason) => Error::Untrusted { node, reason: plain(&reason) },
             None => Error::Unavailable { phase, node, reason: server_text::of_error(error) },
         },
     }
 }
 
-/// That of the socket, if it is one.
+/// The I/O error that caused `error`, if one did.
 fn io_error(error: &RedisError) -> Option<&io::Error> {
     let source = std::error::Error::source(error)?;
     let shared = source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
     shared.map_or(source.downcast_ref(), |shared| shared.downcast_ref())
 }
 
-/// A delay that doubles from try to try, with a random half so that clients do not come back in step.
+/// A delay that doubles with each attempt. Half of it is random, so that clients do not retry in step.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -187,7 +190,7 @@ mod tests {
             ("-ERR Error running script: @user_script:4: NOPERM no right to WRONGTYPE keys\r\n", "NOPERM"),
             ("-ERR unknown command\r\n", "ERR"),
         ] {
-            let error = told(redis::parse_redis_value(said.as_bytes())).unwrap_err();
+            let error = into_server_error(redis::parse_redis_value(said.as_bytes())).unwrap_err();
             let Meaning::Refused { code, .. } = meaning(&error) else { panic!("{said} is a refusal") };
             assert_eq!(code, expected);
         }

@@ -1,6 +1,6 @@
-//! One server, or the master of a group of servers, kept connected to by a supervisor.
+//! One server, or the master of a group of servers, which a supervisor keeps connected.
 //!
-//! Invariant 3: the old socket is closed before a new one is opened, so that nothing more of ours enters it.
+//! Invariant 3: the old socket is closed before a new one is opened, so that no request of this client is still written to it.
 
 use super::discovery::Discovery;
 use super::link::{self, Link};
@@ -10,25 +10,27 @@ use super::{Address, Backoff};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
+use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::{Mutex, select, time};
+use crate::runtime::sync::{select, time};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, info, warn};
 
-const LOOK: Duration = Duration::from_secs(1);
+/// The longest interval between two heartbeats.
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// A server that is reconnected to. Cheap to clone.
+/// A server that the client reconnects to. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// As errors name it while there is no connection.
+    /// The name in errors while there is no connection.
     pub name: Arc<str>,
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
-    pub finder: Arc<Discovery>,
+    pub discovery: Arc<Discovery>,
     status: watch::Receiver<Status>,
-    /// The connection of that epoch.
+    /// The epoch of the connection whose server may no longer be the master.
     doubted: watch::Sender<u64>,
 }
 
@@ -41,22 +43,22 @@ pub(super) enum Status {
 /// A connection that is up.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
-    /// Of the socket: each has its own.
+    /// The number of this connection. Each socket has its own.
     pub epoch: u64,
-    /// Of the server's data, as far as can be told: another when another server, or this one started anew, answers.
-    pub life: u64,
-    /// The server may have lost what was written before, and not what was written since.
+    /// The data epoch. It changes when another server answers, or the same one after a restart.
+    pub data_epoch: u64,
+    /// The server has lost no write since then. It may have lost earlier ones.
     pub since: Moment,
     pub node: Arc<str>,
     pub address: Arc<Address>,
     pub link: Link,
     pub replicas: Arc<Replicas>,
-    /// The node's, whatever connection it has.
-    unwilling: Arc<Mutex<Option<TransientRefusal>>>,
+    /// Shared by all connections of the node.
+    refusal: Arc<Mutex<Option<TransientRefusal>>>,
     end: Arc<End>,
 }
 
-/// That the server said "not now", and how.
+/// A refusal that may end by itself, such as `LOADING`.
 #[derive(Clone, Debug)]
 pub(super) struct TransientRefusal {
     at: Moment,
@@ -64,43 +66,45 @@ pub(super) struct TransientRefusal {
     pub message: String,
 }
 
-/// That of a connection. What was handed to the redis crate at that very moment is never answered, not even with an error.
+/// The end of a connection. A request that is handed to the redis crate while the connection ends gets neither a reply nor an
+/// error, so senders wait for this, too.
 #[derive(Debug, Default)]
 struct End {
-    came: AtomicBool,
-    told: Notify,
+    ended: AtomicBool,
+    notify: Notify,
 }
 
 impl Live {
-    pub(super) fn refused(&self, code: &str, message: &str) {
-        let unwilling =
+    /// Records a transient refusal.
+    pub(super) fn note_refusal(&self, code: &str, message: &str) {
+        let refusal =
             TransientRefusal { at: Moment::now(), code: code.to_owned(), message: message.to_owned() };
-        *self.unwilling.lock().unwrap_or_else(PoisonError::into_inner) = Some(unwilling);
+        *self.refusal.lock() = Some(refusal);
     }
 
-    /// The last of it, if it was not before `since`.
-    pub(super) fn unwilling(&self, since: Moment) -> Option<TransientRefusal> {
-        let last = self.unwilling.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        last.filter(|unwilling| unwilling.at >= since)
+    /// The latest transient refusal, if it came at `since` or later.
+    pub(super) fn refusal(&self, since: Moment) -> Option<TransientRefusal> {
+        let last = self.refusal.lock().clone();
+        last.filter(|refusal| refusal.at >= since)
     }
 
-    /// Ends when the connection has.
+    /// Waits until the connection has ended.
     pub(super) async fn ended(&self) {
-        let told = self.end.told.notified();
-        if !self.end.came.load(Ordering::SeqCst) {
-            told.await;
+        let notified = self.end.notify.notified();
+        if !self.end.ended.load(Ordering::SeqCst) {
+            notified.await;
         }
     }
 }
 
-/// What the nodes of one client share: numbers that are drawn once, the news that some node went down or came up, and which
-/// masters had replicas.
+/// The state that the nodes of one client share: unique numbers, the notification that a node went down or came up, and the
+/// masters that recently had replicas.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     numbers: Arc<AtomicU64>,
     changes: watch::Sender<()>,
     seen: Seen,
-    /// That replicas can't be asked for was said.
+    /// The warning that replicas cannot be checked was logged.
     pub warned: Arc<AtomicBool>,
 }
 
@@ -122,33 +126,33 @@ impl Shared {
         self.changes.subscribe()
     }
 
-    fn draw(&self) -> u64 {
+    fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 }
 
 impl Node {
-    /// Connects, and starts the supervisor on the current runtime.
+    /// Connects, and starts a supervisor on the current runtime.
     pub(super) async fn connect(
-        finder: Discovery,
-        options: &Options,
+        discovery: Discovery,
+        options: &Arc<Options>,
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
-        let mut supervisor = Supervisor::new(finder, options, shared);
+        let mut supervisor = Supervisor::new(discovery, options, shared);
         let up = supervisor.open().await?;
-        supervisor.tell(Status::Up(up.live.clone()));
+        supervisor.publish(Status::Up(up.live.clone()));
         Ok((supervisor.node(), task::spawn(async move { supervisor.run(up).await })))
     }
 
-    /// Starts the supervisor on the current runtime, which then connects. The server is an `heir` if it may have come in for
-    /// another whose data it has.
+    /// Starts a supervisor on the current runtime, which then connects. `successor` says that the server may be the successor of a
+    /// failed master, so its uptime does not show that it has lost no data.
     pub(super) fn start(
-        finder: Discovery,
-        options: &Options,
+        discovery: Discovery,
+        options: &Arc<Options>,
         shared: &Shared,
-        heir: bool,
+        successor: bool,
     ) -> (Self, JoinHandle<()>) {
-        let mut supervisor = Supervisor { heir, ..Supervisor::new(finder, options, shared) };
+        let mut supervisor = Supervisor { successor, ..Supervisor::new(discovery, options, shared) };
         let node = supervisor.node();
         let keeping = async move {
             let up = supervisor.reopen().await;
@@ -157,7 +161,7 @@ impl Node {
         (node, task::spawn(keeping))
     }
 
-    /// The connection, if it is another than the one of epoch `dead`; or why there is none.
+    /// The connection, unless it is the one of epoch `dead`; or why there is none.
     pub(super) fn usable(&self, dead: u64) -> Result<Live, Arc<str>> {
         match &*self.status.borrow() {
             Status::Up(live) if live.epoch != dead => Ok(live.clone()),
@@ -166,7 +170,7 @@ impl Node {
         }
     }
 
-    /// The server at the other end of that connection says that it does not take writes: another may do so by now.
+    /// Reports that the server behind the connection of `epoch` refuses writes, so another may be the master.
     pub(super) fn doubt(&self, epoch: u64) {
         self.doubted.send_replace(epoch);
     }
@@ -174,35 +178,46 @@ impl Node {
 
 /// Keeps a node connected.
 struct Supervisor {
-    finder: Discovery,
-    options: Options,
+    discovery: Discovery,
+    options: Arc<Options>,
     status: watch::Sender<Status>,
     shared: Shared,
     doubted: watch::Sender<u64>,
-    unwilling: Arc<Mutex<Option<TransientRefusal>>>,
-    /// Who answered last, in which life of its data.
-    met: Option<(Server, u64)>,
+    refusal: Arc<Mutex<Option<TransientRefusal>>>,
+    /// The server of the last handshake, and its data epoch.
+    handshake: Option<(Server, u64)>,
     since: Moment,
-    /// It may not have all that another had before, however long it has been running.
-    heir: bool,
-    /// No connection has died of the probe for ways around Lua yet.
+    /// The server may be the successor of a failed master, and lack some of its data whatever its uptime.
+    successor: bool,
+    /// Probe for fast paths. False once the probe has ended a connection.
     probing: bool,
 }
 
 /// A connection that is up, and the task that drives it.
 struct Up {
     driver: JoinHandle<()>,
+    /// The driver task has been awaited, and must not be awaited again.
+    joined: bool,
     live: Live,
 }
 
 impl Up {
-    /// Closes the socket, at the latest when it is not polled any more.
+    /// Ends the connection, and waits until the driver task has closed the socket.
+    async fn close(&mut self) {
+        self.end();
+        if !self.joined {
+            let _ = (&mut self.driver).await;
+            self.joined = true;
+        }
+    }
+
+    /// Ends the connection. The driver task closes the socket when it stops.
     fn end(&self) {
         self.driver.abort();
-        // What is known of the node may outlive its keeper.
+        // Clones of `live` may outlive the supervisor, and would keep this connection open.
         self.live.replicas.end();
-        self.live.end.came.store(true, Ordering::SeqCst);
-        self.live.end.told.notify_waiters();
+        self.live.end.ended.store(true, Ordering::SeqCst);
+        self.live.end.notify.notify_waiters();
     }
 }
 
@@ -213,31 +228,31 @@ impl Drop for Up {
 }
 
 impl Supervisor {
-    fn new(finder: Discovery, options: &Options, shared: &Shared) -> Self {
+    fn new(discovery: Discovery, options: &Arc<Options>, shared: &Shared) -> Self {
         Self {
             status: watch::Sender::new(Status::Down { reason: "not connected yet".into() }),
-            finder,
+            discovery,
             options: options.clone(),
             shared: shared.clone(),
             doubted: watch::Sender::new(0),
-            unwilling: Arc::default(),
-            met: None,
+            refusal: Arc::default(),
+            handshake: None,
             since: Moment::now(),
-            heir: false,
+            successor: false,
             probing: true,
         }
     }
 
     fn node(&self) -> Node {
         Node {
-            name: self.finder.name().into(),
-            finder: Arc::new(self.finder.clone()),
+            name: self.discovery.name().into(),
+            discovery: Arc::new(self.discovery.clone()),
             status: self.status.subscribe(),
             doubted: self.doubted.clone(),
         }
     }
 
-    fn tell(&self, status: Status) {
+    fn publish(&self, status: Status) {
         self.status.send_replace(status);
         self.shared.changes.send_replace(());
     }
@@ -246,24 +261,20 @@ impl Supervisor {
         loop {
             let reason = self.until_broken(&mut up).await;
             warn!(node = %up.live.node, reason, "connection lost");
-            self.tell(Status::Down { reason: reason.into() });
-            // The socket is closed once the driver is gone.
-            up.end();
-            while !up.driver.is_finished() {
-                task::yield_now().await;
-            }
+            self.publish(Status::Down { reason: reason.into() });
+            up.close().await;
             up = self.reopen().await;
         }
     }
 
-    /// Ends when the connection drops, or does not answer a PING in time (a half-open link tells nothing else), or
-    /// leads to a server that is not, or may not be, the master any more.
+    /// Waits until the connection is of no use, and returns the reason: it dropped, a PING timed out (the only sign of a half-open
+    /// connection), or its server is, or may be, no longer the master.
     async fn until_broken(&self, up: &mut Up) -> &'static str {
-        let Up { driver, live } = up;
+        let Up { driver, joined, live } = up;
         let timeout = self.options.response_timeout;
         let heartbeat = async {
             loop {
-                time::sleep((timeout / 4).min(LOOK)).await;
+                time::sleep((timeout / 4).min(HEARTBEAT)).await;
                 let ping = redis::cmd("PING");
                 match time::timeout(timeout, live.link.connection.send_packed_command(&ping)).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
@@ -273,16 +284,19 @@ impl Supervisor {
             }
         };
         let moved = async {
-            // One that has just been found is given time to become what it is said to be.
+            // A server that was just promoted may need a moment before it takes writes.
             time::sleep(self.options.reconnect_max).await;
             let mut doubted = self.doubted.subscribe();
             let _ = doubted.wait_for(|epoch| *epoch == live.epoch).await;
         };
         select! {
-            _ = driver => "the connection dropped",
+            _ = driver => {
+                *joined = true;
+                "the connection dropped"
+            },
             reason = heartbeat => reason,
-            () = moved, if self.finder.may_move() => "the server does not take writes",
-            () = self.finder.moved(&live.node, &self.options) => "another server is the master now",
+            () = moved, if self.discovery.may_move() => "the server refuses writes",
+            () = self.discovery.moved(&live.node, &self.options) => "another server is the master now",
         }
     }
 
@@ -291,13 +305,13 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
-                    let Live { node, epoch, life, .. } = &up.live;
-                    info!(%node, epoch, life, "reconnected");
-                    self.tell(Status::Up(up.live.clone()));
+                    let Live { node, epoch, data_epoch, .. } = &up.live;
+                    info!(%node, epoch, data_epoch, "reconnected");
+                    self.publish(Status::Up(up.live.clone()));
                     return up;
                 }
                 Err(error) => {
-                    debug!(node = self.finder.name(), %error, "could not connect");
+                    debug!(node = self.discovery.name(), %error, "could not connect");
                     self.status.send_replace(Status::Down { reason: error.to_string().into() });
                 }
             }
@@ -305,10 +319,10 @@ impl Supervisor {
         }
     }
 
-    /// Connects once, within the connect timeout.
+    /// Connects once: at most the connect timeout to find the master and connect, and once more to check the support for replicas.
     async fn open(&mut self) -> Result<Up> {
         let until = Moment::now() + self.options.connect_timeout;
-        let address = self.finder.find_until(until, &self.options).await?;
+        let address = self.discovery.find_until(until, &self.options).await?;
         let (link, server, driver) =
             link::open_until(until, &address, &self.options, &mut self.probing).await?;
         if let Some(master) = server.master {
@@ -318,17 +332,17 @@ impl Supervisor {
                 phase,
                 node,
                 code,
-                message: format!("it is a replica of {master}"),
+                message: format!("it is a replica of {master}: name the master"),
             });
         }
         let until = Moment::now() + self.options.connect_timeout;
         let (connection, warned) = (link.connection.clone(), &self.shared.warned);
-        match replicas::tell(connection, address.node(), &self.options, until, warned).await {
-            Ok(tell) => {
+        match replicas::check_support(connection, address.node(), &self.options, until, warned).await {
+            Ok(supported) => {
                 let seen = self.shared.seen.clone();
                 let run_id = server.run_id.clone();
-                let replicas = Replicas::new(address.clone(), run_id, &self.options, seen, tell);
-                Ok(self.met(&address, link, server, driver, replicas))
+                let replicas = Replicas::new(address.clone(), run_id, &self.options, seen, supported);
+                Ok(self.install(&address, link, server, driver, replicas))
             }
             Err(error) => {
                 driver.abort();
@@ -337,7 +351,7 @@ impl Supervisor {
         }
     }
 
-    fn met(
+    fn install(
         &mut self,
         address: &Address,
         link: Link,
@@ -346,38 +360,38 @@ impl Supervisor {
         replicas: Arc<Replicas>,
     ) -> Up {
         let known = server.run_id.is_some();
-        let life = match &self.met {
+        let data_epoch = match &self.handshake {
             None => {
-                self.since = if self.heir { Moment::now() } else { Moment::now() - server.uptime };
-                self.shared.draw()
+                self.since = if self.successor { Moment::now() } else { Moment::now() - server.uptime };
+                self.shared.next_number()
             }
-            Some((met, life)) if known && met.run_id == server.run_id => *life,
-            Some((_, life)) => {
-                // However long it has been running: it may be a replica that came in for another.
+            Some((handshake, data_epoch)) if known && handshake.run_id == server.run_id => *data_epoch,
+            Some((_, data_epoch)) => {
+                // The uptime does not count, because the server may be a promoted replica.
                 self.since = Moment::now();
                 if known {
-                    warn!(node = address.node(), "the server is another, or was started anew");
-                    self.shared.draw()
+                    warn!(node = address.node(), "the server was replaced or restarted");
+                    self.shared.next_number()
                 } else {
-                    *life
+                    *data_epoch
                 }
             }
         };
-        if known || self.met.is_none() {
-            self.met = Some((server, life));
+        if known || self.handshake.is_none() {
+            self.handshake = Some((server, data_epoch));
         }
-        let (since, epoch) = (self.since, self.shared.draw());
+        let (since, epoch) = (self.since, self.shared.next_number());
         let live = Live {
             epoch,
-            life,
+            data_epoch,
             since,
             node: address.node().into(),
             address: Arc::new(address.clone()),
             link,
             replicas,
-            unwilling: self.unwilling.clone(),
+            refusal: self.refusal.clone(),
             end: Arc::default(),
         };
-        Up { driver, live }
+        Up { driver, joined: false, live }
     }
 }

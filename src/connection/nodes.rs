@@ -1,9 +1,9 @@
-//! Which node a request goes to.
+//! Chooses the node that a request goes to: the only one, or the master of the key's slot.
 
 use super::Servers;
 use super::cluster::{Cluster, TopologyManager};
+use super::endpoints::{Senders, SubscriptionEndpoints};
 use super::node::{Live, Node, Shared};
-use super::places::{Senders, SubscriptionEndpoints};
 use super::redirects::Redirect;
 use crate::config::options::Options;
 use crate::error::Result;
@@ -12,52 +12,52 @@ use crate::runtime::sync::task::{self, JoinHandle};
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// How many slots of a master are tried, one of which it has for certain.
-const BESIDE: usize = 8;
+/// How many other slots of a master are tried until the master accepts a write to one of them.
+const OTHER_SLOTS: usize = 8;
 
-/// The nodes of a client, each kept connected to. Cheap to clone.
+/// The nodes of a client, each kept connected. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) enum Nodes {
     One(Node),
     Cluster(Cluster),
 }
 
-/// Where to.
+/// The destination of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'a> {
-    /// To the master of that key.
+    /// The master of this key.
     Key(&'a str),
-    /// To where a master sent us.
+    /// The node that a redirect named.
     Asked(&'a Redirect),
 }
 
-/// Why there is no connection, and to whom.
+/// A missing connection: to which node, and why.
 pub(super) struct Absent {
     pub node: Arc<str>,
     pub reason: Arc<str>,
 }
 
 impl Nodes {
-    /// Connects, and starts the task that stays connected on the current runtime.
+    /// Connects, and starts the task that keeps the nodes connected on the current runtime.
     pub(super) async fn connect(
         servers: &Servers,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
         match servers {
-            Servers::One(finder) => {
-                let options = Options { sharded: None, ..options.clone() };
-                let (node, supervisor) = Node::connect(finder.clone(), &options, shared).await?;
+            Servers::One(discovery) => {
+                let options = Arc::new(Options { sharded: None, ..options.clone() });
+                let (node, supervisor) = Node::connect(discovery.clone(), &options, shared).await?;
                 Ok((Self::One(node), supervisor))
             }
             Servers::Cluster(known) => {
-                let (keeper, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
-                Ok((Self::Cluster(cluster), task::spawn(keeper.run())))
+                let (manager, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
+                Ok((Self::Cluster(cluster), task::spawn(manager.run())))
             }
         }
     }
 
-    /// The connection there, if it is another than the one of epoch `dead`.
+    /// The connection to `target`, unless it is the one of epoch `dead`.
     pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Live, Absent> {
         fn at(node: &Node, dead: u64) -> std::result::Result<Live, Absent> {
             node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
@@ -66,48 +66,51 @@ impl Nodes {
             (Self::One(node), _) => at(node, dead),
             (Self::Cluster(cluster), target) => {
                 let layout = cluster.layout.borrow();
-                let (node, nobody) = match target {
+                let (node, missing) = match target {
                     Target::Key(key) => {
                         let slot = keys::slot(key);
-                        (layout.master_of(slot), format!("no master has slot {slot}, that of the key"))
+                        (layout.master_of(slot), format!("no master has slot {slot}, the slot of the key"))
                     }
                     Target::Asked(Redirect { host, port, .. }) => {
-                        (layout.at(host, *port), format!("{host}:{port} is not connected to yet"))
+                        (layout.at(host, *port), format!("{host}:{port} is not connected yet"))
                     }
                 };
                 match (node, target) {
                     (Some(node), Target::Key(key)) => at(node, dead).map_err(|absent| {
-                        let reason =
-                            format!("{} (it has slot {}, that of the key)", absent.reason, keys::slot(key));
+                        let reason = format!(
+                            "{} (it has slot {}, the slot of the key)",
+                            absent.reason,
+                            keys::slot(key)
+                        );
                         Absent { reason: reason.into(), ..absent }
                     }),
                     (Some(node), _) => at(node, dead),
-                    (None, _) => Err(Absent { node: "the cluster".into(), reason: nobody.into() }),
+                    (None, _) => Err(Absent { node: "the cluster".into(), reason: missing.into() }),
                 }
             }
         }
     }
 
-    /// The connection with that life of its server's data.
-    pub(super) fn living(&self, life: u64) -> Option<Live> {
-        let alive = |node: &Node| node.usable(0).ok().filter(|live| live.life == life);
+    /// The connection whose server is in the data epoch `data_epoch`.
+    pub(super) fn in_epoch(&self, data_epoch: u64) -> Option<Live> {
+        let alive = |node: &Node| node.usable(0).ok().filter(|live| live.data_epoch == data_epoch);
         match self {
             Self::One(node) => alive(node),
             Self::Cluster(cluster) => cluster.layout.borrow().masters().find_map(alive),
         }
     }
 
-    /// Other slots than that of `key` which that master has as far as is known, far from each other: those that are on their
-    /// way at one time are neighbours most often.
-    pub(super) fn slots_beside(&self, live: &Live, key: &str) -> Vec<u16> {
+    /// Slots with the same master as `key`, by the current layout, without its own slot. They are far apart, because slots that
+    /// migrate at the same time are mostly neighbours.
+    pub(super) fn other_slots(&self, live: &Live, key: &str) -> Vec<u16> {
         let Self::Cluster(cluster) = self else { return Vec::new() };
         let (layout, own) = (cluster.layout.borrow(), keys::slot(key));
         let its = |slot: &u16| layout.master_of(*slot).is_some_and(|node| node.name == live.node);
-        let beside: Vec<_> = (0..keys::SLOTS).filter(|slot| *slot != own).filter(its).collect();
-        beside.iter().step_by(beside.len().div_ceil(BESIDE).max(1)).copied().collect()
+        let others: Vec<_> = (0..keys::SLOTS).filter(|slot| *slot != own).filter(its).collect();
+        others.iter().step_by(others.len().div_ceil(OTHER_SLOTS).max(1)).copied().collect()
     }
 
-    /// The server at the other end of the connection of `epoch` may not be the master any more.
+    /// Reports that the server behind the connection of `epoch` may no longer be the master.
     pub(super) fn doubt(&self, epoch: u64) {
         match self {
             Self::One(node) => node.doubt(epoch),
@@ -115,19 +118,19 @@ impl Nodes {
         }
     }
 
-    /// False where a redirect makes no sense.
-    pub(super) fn redirect(&self, met: Redirect) -> bool {
+    /// Reports a redirect. Returns false if the client does not know the server as a cluster node.
+    pub(super) fn redirect(&self, reported: Redirect) -> bool {
         match self {
             Self::One(_) => false,
             Self::Cluster(cluster) => {
-                cluster.redirects.meet(met);
+                cluster.redirects.report(reported);
                 true
             }
         }
     }
 
-    /// Where the messages are heard of the nodes that `servers` leads to.
-    pub(super) fn places(&self, servers: &Servers, changes: watch::Receiver<()>) -> SubscriptionEndpoints {
+    /// The endpoints to subscribe at, for messages from the nodes of `servers`.
+    pub(super) fn endpoints(&self, servers: &Servers, changes: watch::Receiver<()>) -> SubscriptionEndpoints {
         match self {
             Self::One(_) => SubscriptionEndpoints::of(servers.clone()),
             Self::Cluster(cluster) if cluster.sharded => SubscriptionEndpoints::Masters(cluster.clone()),
@@ -138,7 +141,7 @@ impl Nodes {
         }
     }
 
-    /// Whether the node that sends a message knows everyone who hears it.
+    /// Whether the node that sends a message knows every subscriber.
     pub(super) fn know_listeners(&self) -> bool {
         match self {
             Self::One(_) => true,

@@ -1,9 +1,10 @@
-//! The subscriptions of a client: one task, one connection, one subscription a channel however many want it.
+//! The subscriptions of a client: one task and one connection for each endpoint, and one subscription for each channel, which
+//! any number of listeners share.
 //!
-//! Invariants:
-//! 5. A channel that is being left is in a state of its own: a newcomer waits for a confirmation that is newer. After a
-//!    drop every channel is subscribed again and everyone looks again, because messages were missed. The task that hears
-//!    messages never awaits anything else.
+//! Invariant 5, no wake-up is lost:
+//! - A channel that is being unsubscribed has a state of its own, so a new listener waits for a newer confirmation.
+//! - After a drop, every channel is subscribed again and every listener looks at its lock again, because messages were missed.
+//! - The loop that receives messages awaits nothing else.
 
 use crate::config::options::Options;
 use crate::connection::{
@@ -11,12 +12,13 @@ use crate::connection::{
 };
 use crate::error::{Error, Phase};
 use crate::runtime::clock::Moment;
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, Ordering};
 use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::{Mutex, MutexGuard, select, time};
+use crate::runtime::sync::{select, time};
 use crate::runtime::wakeup::Signal;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
@@ -39,27 +41,37 @@ struct Shared {
 struct Channel {
     listeners: Vec<Arc<Listener>>,
     state: State,
-    /// Why it is refused.
+    /// Why the server refuses the subscription.
     refusal: Option<Error>,
-    /// The node that was asked for it, or is about to be.
+    /// The node at which the channel is subscribed, or about to be.
     at: Option<Arc<str>>,
-    /// Which connection led to who sends its messages, where that was looked at.
+    /// The epoch of the connection to the node that sends the channel's messages, once known.
     sender: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// To be subscribed, or on its way to be.
+    /// The subscription is due or in flight.
     Wanted,
     Confirmed,
-    /// The server refuses it to this user. Not tried again on this connection; the others are not to suffer.
+    /// The server refuses the channel to this user. It is not tried again on this connection, for the sake of the others.
     Refused,
-    /// To be unsubscribed, or on its way to be; back to `Wanted` if somebody came meanwhile.
+    /// The unsubscription is due or in flight. The state returns to `Wanted` if a listener came meanwhile.
     Leaving,
 }
 
-/// One share in a channel. A signal may have several while one subscription replaces another, so the confirmation is
-/// kept here.
+/// The connection has to be replaced.
+struct Broken;
+
+/// Whether the slots of the channels are still at the node.
+#[derive(PartialEq, Eq)]
+enum Slots {
+    Here,
+    Moved,
+}
+
+/// One listener of a channel. While one subscription replaces another, a signal has several listeners, so each listener keeps
+/// its own confirmation.
 #[derive(Debug)]
 struct Listener {
     signal: Arc<Signal>,
@@ -67,7 +79,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// The subscription is in force from now on (messages before it are missed), or no longer.
+    /// Starts or ends the confirmation. Messages before its start may have been missed, so the signal has to look again.
     fn set_confirmed(&self, confirmed: bool) {
         self.confirmed.store(confirmed, Ordering::Release);
         if confirmed {
@@ -76,7 +88,7 @@ impl Listener {
     }
 }
 
-/// One listener's share in a subscription; ends it when dropped.
+/// A handle of one listener. Dropping it removes the listener.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     pubsub: PubSub,
@@ -85,7 +97,7 @@ pub(crate) struct Subscription {
 }
 
 impl PubSub {
-    /// `signal` hears of the channel's messages from its confirmation on, which is itself a look-again.
+    /// Notifies `signal` of the channel's messages, once the subscription is confirmed. The confirmation makes it look again.
     pub(crate) fn subscribe(&self, channel: &Arc<str>, signal: &Arc<Signal>) -> Subscription {
         let mut channels = self.lock();
         let entry = channels.entry(channel.clone()).or_insert_with(|| Channel {
@@ -103,36 +115,36 @@ impl PubSub {
         Subscription { pubsub: self.clone(), channel: channel.clone(), listener }
     }
 
-    /// Serves for ever; meant for a task of its own.
-    pub(crate) async fn serve(self, mut places: SubscriptionEndpoints, options: Options) {
-        if let Some(place) = places.only() {
+    /// Serves the subscriptions until the task is aborted.
+    pub(crate) async fn serve(self, mut endpoints: SubscriptionEndpoints, options: Options) {
+        if let Some(endpoint) = endpoints.only() {
             return select! {
-                () = self.clone().serve_at(place, options) => {}
-                () = self.follow_senders(places) => {}
+                () = self.clone().serve_at(endpoint, options) => {}
+                () = self.follow_senders(endpoints) => {}
             };
         }
         let mut serving = HashMap::new();
         loop {
-            let now = places.now();
-            serving.retain(|name, _| now.iter().any(|place| place.name == *name));
-            for place in now {
-                let name = place.name.clone();
-                let serve = || Serving(task::spawn(self.clone().serve_at(place, options.clone())));
+            let now = endpoints.now();
+            serving.retain(|name, _| now.iter().any(|endpoint| endpoint.name == *name));
+            for endpoint in now {
+                let name = endpoint.name.clone();
+                let serve = || Serving(task::spawn(self.clone().serve_at(endpoint, options.clone())));
                 serving.entry(name).or_insert_with(serve);
             }
-            // What one of them had may be another's now.
+            // A channel may belong to another endpoint now.
             self.0.changed.send_replace(());
-            places.changed().await;
+            endpoints.changed().await;
         }
     }
 
-    /// Has everyone look again whose messages come from another server by now, or by way of it anew: what the last one did not
-    /// send any more is heard nowhere.
-    async fn follow_senders(&self, mut places: SubscriptionEndpoints) {
+    /// Makes listeners look again when another node, or a new connection to it, sends their messages. The messages that the
+    /// last sender did not deliver are lost.
+    async fn follow_senders(&self, mut endpoints: SubscriptionEndpoints) {
         loop {
-            places.changed().await;
+            endpoints.changed().await;
             for (name, entry) in self.lock().iter_mut() {
-                let sender = places.sender(name);
+                let sender = endpoints.sender(name);
                 if sender.is_some() && std::mem::replace(&mut entry.sender, sender) != sender {
                     entry.listeners.iter().for_each(|listener| listener.signal.look_again());
                 }
@@ -140,36 +152,36 @@ impl PubSub {
         }
     }
 
-    async fn serve_at(self, place: SubscriptionEndpoint, options: Options) {
+    async fn serve_at(self, endpoint: SubscriptionEndpoint, options: Options) {
         let mut backoff = Backoff::new(options.reconnect_min, options.reconnect_max);
         let mut reconnect = false;
         loop {
-            match Subscriber::open(&place, &options).await {
+            match Subscriber::open(&endpoint, &options).await {
                 Ok((subscriber, messages)) => {
                     let opened = Moment::now();
                     if reconnect {
-                        info!(node = %place.name, channels = self.lock().len(), "resubscribing");
+                        info!(node = %endpoint.name, channels = self.lock().len(), "resubscribing");
                     }
                     let node = subscriber.node().clone();
                     let forgetting = Forget(&self, node.clone());
                     select! {
                         () = self.serve_over(subscriber.clone(), messages) => {}
-                        () = place.moved(&node, &options) => {}
+                        () = endpoint.moved(&node, &options) => {}
                     }
                     let moved = subscriber.has_moved();
                     if moved {
-                        info!(%node, "a slot moved: subscribing anew");
+                        info!(%node, "a slot migrated: resubscribing");
                     } else {
                         warn!(%node, "subscriptions lost");
                     }
-                    // Slots move one after the other, often many of them.
+                    // Slots migrate one after the other, often many of them, and a migration is no failure.
                     if moved || Moment::now().since(opened) >= HEARTBEAT {
                         backoff.reset();
                     }
                     drop(forgetting);
                     reconnect = true;
                 }
-                Err(error) => debug!(node = %place.name, %error, "could not connect for subscriptions"),
+                Err(error) => debug!(node = %endpoint.name, %error, "could not connect for subscriptions"),
             }
             backoff.wait().await;
         }
@@ -178,13 +190,13 @@ impl PubSub {
     /// Serves over one connection, until it breaks.
     pub(crate) async fn serve_over(&self, subscriber: Subscriber, messages: Messages) {
         select! {
-            () = self.hear(messages) => {}
+            () = self.receive(messages) => {}
             () = self.keep_subscribed(subscriber.clone()) => {}
             () = heartbeat(subscriber) => {}
         }
     }
 
-    async fn hear(&self, mut messages: Messages) {
+    async fn receive(&self, mut messages: Messages) {
         while let Some(channel) = messages.next().await {
             if let Some(entry) = self.lock().get(channel.as_str()) {
                 entry.listeners.iter().for_each(|listener| listener.signal.hear());
@@ -192,78 +204,100 @@ impl PubSub {
         }
     }
 
-    /// Brings the server's subscriptions into line with what is wanted of it, until the connection breaks.
+    /// Subscribes and unsubscribes as the listeners require, until the connection breaks.
     async fn keep_subscribed(&self, mut subscriber: Subscriber) {
         let mut changed = self.0.changed.subscribe();
         let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
         loop {
             changed.borrow_and_update();
-            let leaving = self.claim(&subscriber, |entry| {
-                let leave = entry.listeners.is_empty() && entry.state != State::Leaving;
-                if leave {
-                    entry.state = State::Leaving;
-                }
-                leave
-            });
-            let wanted =
-                self.claim(&subscriber, |entry| entry.state == State::Wanted && !entry.listeners.is_empty());
+            let (leaving, wanted) = self.claim_work(&subscriber);
             if leaving.is_empty() && wanted.is_empty() {
                 if changed.changed().await.is_err() {
                     return;
                 }
                 continue;
             }
-            for chunk in leaving.chunks(CHUNK) {
-                if subscriber.unsubscribe(chunk).await.is_err() {
-                    return;
-                }
-                let mut channels = self.lock();
-                for channel in chunk {
-                    if let Some(entry) = channels.get_mut(channel) {
-                        if entry.listeners.is_empty() {
-                            channels.remove(channel);
-                        } else {
-                            (entry.state, entry.refusal) = (State::Wanted, None);
-                        }
-                    }
-                }
-            }
-            let mut moved = false;
-            for chunk in wanted.chunks(CHUNK) {
-                match subscriber.subscribe(chunk).await {
-                    Ok(()) => self.settle(chunk, State::Confirmed),
-                    Err(Unsubscribed::Broken) => return,
-                    // One of them is refused: which?
-                    Err(Unsubscribed::Refused { .. } | Unsubscribed::Elsewhere) => {
-                        for channel in chunk.chunks(1) {
-                            match subscriber.subscribe(channel).await {
-                                Ok(()) => self.settle(channel, State::Confirmed),
-                                Err(Unsubscribed::Broken) => return,
-                                Err(Unsubscribed::Elsewhere) => {
-                                    moved = true;
-                                    self.settle(channel, State::Wanted);
-                                }
-                                Err(Unsubscribed::Refused { code, message }) => {
-                                    warn!(?channel, code, message, "the server refuses the subscription");
-                                    let (phase, node) = (Phase::Acquire, subscriber.node().to_string());
-                                    let message = format!("{message} (to subscribe to {channel:?})");
-                                    self.refuse(&channel[0], Error::Refused { phase, node, code, message });
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-            if moved {
-                // Until it is known where to.
-                backoff.wait().await;
-            } else {
-                backoff.reset();
+            let Ok(()) = self.unsubscribe_all(&mut subscriber, &leaving).await else { return };
+            match self.subscribe_all(&mut subscriber, &wanted).await {
+                Ok(Slots::Here) => backoff.reset(),
+                // The new master may not be known yet.
+                Ok(Slots::Moved) => backoff.wait().await,
+                Err(Broken) => return,
             }
         }
     }
 
-    /// `Wanted` is what is wanted of another node.
+    /// Claims the channels to unsubscribe from and to subscribe to.
+    fn claim_work(&self, subscriber: &Subscriber) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let leaving = self.claim(subscriber, |entry| {
+            let leave = entry.listeners.is_empty() && entry.state != State::Leaving;
+            if leave {
+                entry.state = State::Leaving;
+            }
+            leave
+        });
+        let wanted =
+            self.claim(subscriber, |entry| entry.state == State::Wanted && !entry.listeners.is_empty());
+        (leaving, wanted)
+    }
+
+    async fn unsubscribe_all(&self, subscriber: &mut Subscriber, leaving: &[Arc<str>]) -> Result<(), Broken> {
+        for chunk in leaving.chunks(CHUNK) {
+            subscriber.unsubscribe(chunk).await.map_err(|_| Broken)?;
+            let mut channels = self.lock();
+            for channel in chunk {
+                if let Some(entry) = channels.get_mut(channel) {
+                    if entry.listeners.is_empty() {
+                        channels.remove(channel);
+                    } else {
+                        (entry.state, entry.refusal) = (State::Wanted, None);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn subscribe_all(&self, subscriber: &mut Subscriber, wanted: &[Arc<str>]) -> Result<Slots, Broken> {
+        let mut slots = Slots::Here;
+        for chunk in wanted.chunks(CHUNK) {
+            match subscriber.subscribe(chunk).await {
+                Ok(()) => self.settle(chunk, State::Confirmed),
+                Err(Unsubscribed::Broken) => return Err(Broken),
+                // The server refuses one channel of the chunk. Find it by subscribing one at a time.
+                Err(Unsubscribed::Refused { .. } | Unsubscribed::Elsewhere) => {
+                    for channel in chunk {
+                        if self.subscribe_one(subscriber, channel).await? == Slots::Moved {
+                            slots = Slots::Moved;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(slots)
+    }
+
+    async fn subscribe_one(&self, subscriber: &mut Subscriber, channel: &Arc<str>) -> Result<Slots, Broken> {
+        let one = std::slice::from_ref(channel);
+        match subscriber.subscribe(one).await {
+            Ok(()) => self.settle(one, State::Confirmed),
+            Err(Unsubscribed::Broken) => return Err(Broken),
+            Err(Unsubscribed::Elsewhere) => {
+                self.settle(one, State::Wanted);
+                return Ok(Slots::Moved);
+            }
+            Err(Unsubscribed::Refused { code, message }) => {
+                let node = subscriber.node();
+                warn!(%node, ?channel, code, message, "the server refuses the subscription");
+                let message = format!("{message} (to subscribe to {channel:?})");
+                let (phase, node) = (Phase::Acquire, node.to_string());
+                self.refuse(channel, Error::Refused { phase, node, code, message });
+            }
+        }
+        Ok(Slots::Here)
+    }
+
+    /// Sets the state of these channels. `Wanted` releases them for another node to subscribe.
     fn settle(&self, chunk: &[Arc<str>], state: State) {
         let mut channels = self.lock();
         for channel in chunk {
@@ -291,7 +325,7 @@ impl PubSub {
         }
     }
 
-    /// Those for which that subscriber is to do something, which nobody else does then.
+    /// Claims for this node the channels that it serves and for which `which` is true.
     fn claim(&self, subscriber: &Subscriber, mut which: impl FnMut(&mut Channel) -> bool) -> Vec<Arc<str>> {
         let node = subscriber.node();
         let claim = |(name, entry): (&Arc<str>, &mut Channel)| {
@@ -304,7 +338,7 @@ impl PubSub {
         self.lock().iter_mut().filter_map(claim).collect()
     }
 
-    /// The connection to that node is gone, and with it every subscription there.
+    /// The connection to `node` has ended, and with it every subscription there.
     fn forget(&self, node: &Arc<str>) {
         self.lock().retain(|_, entry| {
             if entry.at.as_ref() != Some(node) {
@@ -318,7 +352,7 @@ impl PubSub {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Channel>> {
-        self.0.channels.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.channels.lock()
     }
 }
 
@@ -327,12 +361,12 @@ impl Subscription {
         &self.channel
     }
 
-    /// Whether it is in force: each message from here on is heard.
+    /// Whether the server has confirmed the subscription: every message from here on is received.
     pub(crate) fn is_confirmed(&self) -> bool {
         self.listener.confirmed.load(Ordering::Acquire)
     }
 
-    /// Why there will be no messages, if the server refuses them.
+    /// Why the server refuses the subscription, if it does.
     pub(crate) fn refusal(&self) -> Option<Error> {
         if self.is_confirmed() {
             return None;
@@ -354,7 +388,7 @@ impl Drop for Subscription {
     }
 }
 
-/// A place that is listened to, for as long as this lives.
+/// The task of one endpoint, which is aborted on drop.
 struct Serving(JoinHandle<()>);
 
 impl Drop for Serving {
@@ -363,7 +397,7 @@ impl Drop for Serving {
     }
 }
 
-/// However a connection to that node ends, also with its task.
+/// Forgets the subscriptions at a node on drop, so also when its task is aborted.
 struct Forget<'a>(&'a PubSub, Arc<str>);
 
 impl Drop for Forget<'_> {
@@ -372,7 +406,7 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Ends when the connection stops answering.
+/// Waits until the connection stops replying.
 async fn heartbeat(mut subscriber: Subscriber) {
     loop {
         time::sleep(HEARTBEAT).await;
@@ -390,13 +424,13 @@ mod tests {
     fn a_subscription_that_replaces_another_is_confirmed_at_once_if_its_channel_is() {
         let pubsub = PubSub::default();
         let [heard, other]: [Arc<str>; 2] = ["heard".into(), "other".into()];
-        let _somebody = pubsub.subscribe(&heard, &Arc::default());
+        let _first = pubsub.subscribe(&heard, &Arc::default());
         pubsub.settle(std::slice::from_ref(&heard), State::Confirmed);
         let signal = Arc::new(Signal::default());
         let mut subscription = pubsub.subscribe(&other, &signal);
         assert!(!subscription.is_confirmed(), "{:?} is not confirmed", subscription.channel());
         let before = signal.mark();
-        // The old one is dropped after the new one has begun.
+        // The assignment drops the old subscription after the new one exists.
         subscription = pubsub.subscribe(&heard, &signal);
         assert!(subscription.is_confirmed(), "{:?} is confirmed", subscription.channel());
         assert_ne!(signal.mark().epoch, before.epoch, "a confirmation is a look-again");

@@ -1,58 +1,63 @@
-//! Redirects of a cluster's nodes, from the requests that met them to the task that owns the layout.
+//! Redirects of cluster nodes: requests report them, and the topology manager takes them.
 
-use crate::runtime::sync::Mutex;
-use std::sync::PoisonError;
+use crate::runtime::mutex::Mutex;
 use tokio::sync::Notify;
 
-/// What stands for a host in the place of a name that a node has not got.
+/// The host of a node that does not know its own name.
 pub(super) const NAMELESS: &str = "?";
 
-/// Redirects that requests met since the layout was read.
+/// Redirects that requests received since the topology manager last took them.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
-    met: Mutex<Vec<Redirect>>,
-    pub notify: Notify,
+    reported: Mutex<Vec<Redirect>>,
+    notify: Notify,
 }
 
-/// A node that serves a slot, or imports it.
+/// A redirect to the node that serves a slot, or imports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub slot: u16,
     pub host: String,
     pub port: u16,
-    /// The node serves only requests that follow `ASKING`.
+    /// The node imports the slot, and serves only requests that follow `ASKING`.
     pub ask: bool,
 }
 
 impl Redirect {
-    /// `host` is the node that sent the redirect.
-    pub(super) fn met_at(self, host: &str) -> Self {
+    /// Fills in a missing host. `host` is the node that sent the redirect.
+    pub(super) fn seen_at(self, host: &str) -> Self {
         match self.host.is_empty() {
-            // A node does not know by what name we reach the others.
+            // An empty host stands for the one that sent the redirect.
             true => Self { host: host.to_owned(), ..self },
             false => self,
         }
     }
 
-    pub(super) fn is_to_somebody(&self) -> bool {
+    pub(super) fn has_host(&self) -> bool {
         self.host != NAMELESS
     }
 }
 
 impl Redirects {
-    /// Reports that the layout is out of date.
+    /// Reports that the layout may be out of date.
     pub(super) fn doubt(&self) {
         self.notify.notify_one();
     }
 
-    pub(super) fn meet(&self, redirect: Redirect) {
-        if redirect.is_to_somebody() {
-            self.met.lock().unwrap_or_else(PoisonError::into_inner).push(redirect);
+    /// Reports a redirect. One without a usable host only makes the manager read the layout again.
+    pub(super) fn report(&self, redirect: Redirect) {
+        if redirect.has_host() {
+            self.reported.lock().push(redirect);
         }
         self.notify.notify_one();
     }
 
+    /// Waits until a redirect or a doubt is reported.
+    pub(super) async fn changed(&self) {
+        self.notify.notified().await;
+    }
+
     pub(super) fn take(&self) -> Vec<Redirect> {
-        std::mem::take(&mut *self.met.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.reported.lock())
     }
 }

@@ -1,43 +1,44 @@
-//! Whether replicas have what was written to their master: `WAIT`, on a connection of its own, because it holds up whatever
-//! comes behind it there.
+//! Checks that replicas have the writes to their master, by `WAIT` on a connection of its own: `WAIT` blocks every later command
+//! on its connection.
 //!
-//! Everyone who wants to know at one time shares one `WAIT` (a group commit). It counts what its own connection wrote, so
-//! each first writes a key that is gone at once; the replicas that have that have all that was written before it.
+//! Callers that check at the same time share one `WAIT` (a group commit). `WAIT` counts the writes of its own connection, so
+//! each caller first writes a key that expires at once. A replica that has this key also has all earlier writes.
 
-use super::{Address, Meaning, link, meaning, told};
-use crate::config::options::{Options, Replication, millis};
+use super::{Address, Meaning, into_server_error, link, meaning};
+use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::{Mutex, MutexGuard, time};
+use crate::runtime::sync::time;
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-/// The replicas of one server, by one connection's reckoning.
+/// The replicas of the server behind one connection.
 pub(super) struct Replicas {
     master: Address,
-    /// Another server at that address is not the one.
+    /// The run id of the server. A server with another run id at this address does not count.
     run_id: Option<String>,
-    options: Options,
+    options: Arc<Options>,
     seen: Seen,
-    /// See [`tell`].
-    tell: bool,
+    /// See [`check_support`].
+    supported: bool,
     waiting: Mutex<Waiting>,
 }
 
-/// Whether the server at the other end of `connection` tells what its replicas have. Where it does not, and nobody asks for a
-/// number of them, that is a warning; once, as `warned` says.
+/// Whether the server behind `connection` permits the commands that check its replicas. If the settings name no
+/// number of replicas, a refusal is logged as a warning, once for each `warned`.
 ///
 /// # Errors
-/// [`Error::Refused`] where it does not, and a number of replicas is asked for.
-pub(super) async fn tell(
+/// [`Error::Refused`] if the server refuses and the settings name a number of replicas.
+pub(super) async fn check_support(
     mut connection: MultiplexedConnection,
     node: &str,
     options: &Options,
@@ -50,12 +51,12 @@ pub(super) async fn tell(
     let mut tries = redis::pipe();
     tries.cmd("ROLE").cmd("WAIT").arg(0).arg(1);
     let trying = time::timeout(until.remaining(), connection.send_packed_commands(&tries, 0, 2));
-    // Without an answer it is asked when it matters.
+    // Without a reply, the first acquire finds out.
     let Ok(Ok(answers)) = trying.await else { return Ok(true) };
     let refused = ["ROLE", "WAIT"].into_iter().zip(answers).find_map(|(command, answer)| {
         let Value::ServerError(error) = answer else { return None };
         match meaning(&error.into()) {
-            // It may become a master, and knows the command.
+            // A replica knows the command, and may become a master.
             Meaning::Refused { message, .. } if message.contains("replica instances") => None,
             Meaning::Refused { code, message } => Some((command, code, message)),
             _ => None,
@@ -64,8 +65,8 @@ pub(super) async fn tell(
     let Some((command, code, message)) = refused else { return Ok(true) };
     if let Some(replicas) = options.replication().at_least {
         let message = format!(
-            "{message}: without {command} no lock can be checked with `Replication::at_least({replicas})`; allow the command, \
-             or do without the check by `Replication::at_least(0)`"
+            "{message}: `Replication::at_least({replicas})` needs {command}; allow the command, or turn the check off by \
+             `Replication::at_least(0)`"
         );
         return Err(Error::Refused { phase: Phase::Connect, node: node.to_owned(), code, message });
     }
@@ -74,21 +75,21 @@ pub(super) async fn tell(
             node,
             command,
             error = message,
-            "acquires are not checked with replicas, and a failover may lose locks: the server refuses the command; if that is \
-             intended, turn the check off by `ClientBuilder::replication(Replication::at_least(0))`"
+            "acquires are not checked with replicas, so a failover may lose locks: the server refuses the command; allow it, or \
+             turn the check off by `ClientBuilder::replication(Replication::at_least(0))`"
         );
     }
     Ok(false)
 }
 
-/// When which servers were last seen with a replica, also by connections that have ended since. Cheap to clone.
+/// When each server was last seen with a replica, also by connections that have ended since. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen(Arc<Mutex<HashMap<String, Moment>>>);
 
 impl Seen {
-    /// Whether that server had one within `lease`. One that was there a moment ago may just be taking the master's place.
-    fn lately(&self, server: &str, connected: bool, lease: Duration) -> bool {
-        let (mut seen, now) = (self.0.lock().unwrap_or_else(PoisonError::into_inner), Moment::now());
+    /// Whether `server` had a replica within `lease`. A replica that has just disconnected may be about to replace the master.
+    fn had_replica(&self, server: &str, connected: bool, lease: Duration) -> bool {
+        let (mut seen, now) = (self.0.lock(), Moment::now());
         seen.retain(|_, at| now.since(*at) < lease);
         if connected {
             seen.insert(server.to_owned(), now);
@@ -100,15 +101,15 @@ impl Seen {
 #[derive(Default)]
 struct Waiting {
     callers: Vec<Caller>,
-    /// Somebody asks for them.
-    asking: bool,
-    link: Option<Waits>,
-    /// Nobody is to need it any more, so it is not kept.
+    /// A task serves the callers.
+    serving: bool,
+    link: Option<WaitLink>,
+    /// The command connection has ended, so `link` is not kept.
     ended: bool,
 }
 
-/// The connection that waits, and the task that drives it.
-struct Waits {
+/// The connection for `WAIT`, and the task that drives it.
+struct WaitLink {
     connection: MultiplexedConnection,
     driver: JoinHandle<()>,
 }
@@ -118,43 +119,49 @@ struct Caller {
     reply: oneshot::Sender<Reached>,
 }
 
-/// How far a write has come.
+/// How far a write has been replicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Enough,
-    /// So many replicas have it, of so many that are needed.
     TooFew {
         acknowledged: u32,
         needed: u32,
     },
-    /// The key is another server's, or about to be.
+    /// The slot of the key belongs to another server, or is migrating there.
     Elsewhere,
-    /// The server could not be asked.
+    /// The server did not report it.
     Unknown,
 }
 
 impl Replicas {
-    /// Nobody can be asked unless the server [`tell`]s.
+    /// `supported` is the result of [`check_support`].
     pub(super) fn new(
         master: Address,
         run_id: Option<String>,
-        options: &Options,
+        options: &Arc<Options>,
         seen: Seen,
-        tell: bool,
+        supported: bool,
     ) -> Arc<Self> {
-        Arc::new(Self { master, run_id, options: options.clone(), seen, tell, waiting: Mutex::default() })
+        Arc::new(Self {
+            master,
+            run_id,
+            options: options.clone(),
+            seen,
+            supported,
+            waiting: Mutex::default(),
+        })
     }
 
-    /// Whether enough replicas have what was written before this call. `key` is of no use to anybody.
+    /// How far the writes before this call have been replicated. `key` is written for `WAIT` to count, and has no other use.
     pub(super) async fn reached(self: &Arc<Self>, key: Arc<str>) -> Reached {
-        if !self.tell {
+        if !self.supported {
             return Reached::Enough;
         }
         let (reply, answer) = oneshot::channel();
         let first = {
             let mut waiting = self.waiting();
             waiting.callers.push(Caller { key, reply });
-            !std::mem::replace(&mut waiting.asking, true)
+            !std::mem::replace(&mut waiting.serving, true)
         };
         if first {
             let this = self.clone();
@@ -163,27 +170,27 @@ impl Replicas {
         answer.await.unwrap_or(Reached::Unknown)
     }
 
-    /// The connection that they were met by has ended. Who asks yet is answered.
+    /// The command connection has ended. Pending callers still get a reply.
     pub(super) fn end(&self) {
         let mut waiting = self.waiting();
         waiting.ended = true;
         waiting.link = None;
     }
 
-    /// Asks until nobody wants to know.
+    /// Serves callers, one group at a time, until none is left.
     async fn serve(&self) {
         loop {
             let (callers, link) = {
                 let mut waiting = self.waiting();
                 if waiting.callers.is_empty() {
-                    waiting.asking = false;
+                    waiting.serving = false;
                     return;
                 }
                 (std::mem::take(&mut waiting.callers), waiting.link.take())
             };
             let (link, outcome) = match self.ask_by(link, &callers).await {
                 Some((link, outcome)) => (Some(link), outcome),
-                // A connection that failed may still answer later, so it is not used again.
+                // A failed connection may still deliver a late reply, so it is not used again.
                 None => (None, vec![Reached::Unknown; callers.len()]),
             };
             for (caller, reached) in callers.into_iter().zip(outcome) {
@@ -194,91 +201,105 @@ impl Replicas {
         }
     }
 
-    /// By the connection that was kept; if that was closed while nobody needed it, by a new one. `None` where the server does
-    /// not say.
-    async fn ask_by(&self, kept: Option<Waits>, callers: &[Caller]) -> Option<(Waits, Vec<Reached>)> {
-        if let Some(link) = kept
-            && let Some(outcome) = self.ask(&link.connection, callers).await
+    /// Asks on the kept connection. If it was closed while idle, asks again on a new one. `None` if the server does not report.
+    async fn ask_by(&self, kept: Option<WaitLink>, callers: &[Caller]) -> Option<(WaitLink, Vec<Reached>)> {
+        if let Some(mut link) = kept
+            && let Some(outcome) = self.ask(&mut link.connection, callers).await
         {
             return Some((link, outcome));
         }
-        let link = self.open().await?;
-        let outcome = self.ask(&link.connection, callers).await?;
+        let mut link = self.open().await?;
+        let outcome = self.ask(&mut link.connection, callers).await?;
         Some((link, outcome))
     }
 
-    async fn open(&self) -> Option<Waits> {
+    async fn open(&self) -> Option<WaitLink> {
         let (link, server, driver) = link::open(&self.master, &self.options, &mut false).await.ok()?;
-        let link = Waits { connection: link.connection, driver };
+        let link = WaitLink { connection: link.connection, driver };
         (server.run_id == self.run_id).then_some(link)
     }
 
-    /// `None` where the server does not say.
-    async fn ask(&self, connection: &MultiplexedConnection, callers: &[Caller]) -> Option<Vec<Reached>> {
-        let mut connection = connection.clone();
-        let Replication { at_least, within } = self.options.replication();
-        let (limit, in_cluster) = (self.options.response_timeout, self.options.sharded.is_some());
-        // Where there are none, nothing is written for them.
-        let mut write = at_least.is_some() || self.has_replicas(0);
-        let (written, needed) = loop {
-            let callers = if write { callers } else { &[] };
-            let mut asked = redis::pipe();
-            for Caller { key, .. } in callers {
-                if in_cluster {
-                    // The record may be here by that alone.
-                    asked.cmd("ASKING");
-                }
-                asked.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
-            }
-            asked.cmd("ROLE");
-            let each = 1 + usize::from(in_cluster);
-            let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
-            let mut answers = time::timeout(limit, asking).await.ok()?.ok()?;
-            let connected = u32::try_from(connected(&answers.pop()?)?).unwrap_or(u32::MAX);
-            let needed = at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
-            if write || needed == 0 {
-                let written: Vec<_> = answers.into_iter().skip(each - 1).step_by(each).collect();
-                break (written, needed);
-            }
-            write = true;
-        };
+    /// One exchange with the server for a group of callers. `None` if the server does not report.
+    async fn ask(&self, connection: &mut MultiplexedConnection, callers: &[Caller]) -> Option<Vec<Reached>> {
+        // A server without replicas needs no writes.
+        let expected = self.options.replication().at_least.is_some() || self.has_replicas(0);
+        let (mut writes, mut needed) = self.write(connection, if expected { callers } else { &[] }).await?;
+        if !expected && needed > 0 {
+            (writes, needed) = self.write(connection, callers).await?;
+        }
         if needed == 0 {
             return Some(vec![Reached::Enough; callers.len()]);
         }
+        let reached = self.wait(connection, needed).await?;
+        Some(writes.iter().map(|write| of_write(write, reached)).collect())
+    }
+
+    /// Writes the keys of `callers`. Returns the replies, and how many replicas are needed.
+    async fn write(
+        &self,
+        connection: &mut MultiplexedConnection,
+        callers: &[Caller],
+    ) -> Option<(Vec<Value>, u32)> {
+        let in_cluster = self.options.sharded.is_some();
+        let mut asked = redis::pipe();
+        for Caller { key, .. } in callers {
+            if in_cluster {
+                // The slot may be one that this node still imports.
+                asked.cmd("ASKING");
+            }
+            asked.cmd("SET").arg(&**key).arg("").arg("PX").arg(1);
+        }
+        asked.cmd("ROLE");
+        let each = 1 + usize::from(in_cluster);
+        let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
+        let mut answers = time::timeout(self.options.response_timeout, asking).await.ok()?.ok()?;
+        let connected = u32::try_from(connected(&answers.pop()?)?).unwrap_or(u32::MAX);
+        let needed =
+            self.options.replication().at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
+        Some((answers.into_iter().skip(each - 1).step_by(each).collect(), needed))
+    }
+
+    /// Waits until `needed` replicas have the writes of this connection.
+    async fn wait(&self, connection: &mut MultiplexedConnection, needed: u32) -> Option<Reached> {
+        let within = self.options.replication().within;
         let mut wait = redis::cmd("WAIT");
         wait.arg(needed).arg(millis(within));
-        let answer = time::timeout(within + limit, connection.send_packed_command(&wait)).await.ok()?;
-        let Value::Int(acknowledged) = told(answer).ok()? else { return None };
+        let limit = within + self.options.response_timeout;
+        let answer = time::timeout(limit, connection.send_packed_command(&wait)).await.ok()?;
+        let Value::Int(acknowledged) = into_server_error(answer).ok()? else { return None };
         let acknowledged = u32::try_from(acknowledged).ok()?;
-        let reached = match acknowledged >= needed {
+        Some(match acknowledged >= needed {
             true => Reached::Enough,
             false => Reached::TooFew { acknowledged, needed },
-        };
-        let of = |written: &Value| match written {
-            Value::ServerError(error) => match meaning(&error.clone().into()) {
-                Meaning::Elsewhere(_) => Reached::Elsewhere,
-                _ => Reached::Unknown,
-            },
-            _ => reached,
-        };
-        Some(written.iter().map(of).collect())
+        })
     }
 
     fn has_replicas(&self, connected: u32) -> bool {
         let server = self.run_id.as_deref().unwrap_or(self.master.node());
-        self.seen.lately(server, connected > 0, self.options.lease)
+        self.seen.had_replica(server, connected > 0, self.options.lease)
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
-/// How many replicas a server has by its answer to `ROLE`; `None` where it does not say that it is a master.
+/// How far one write has been replicated, if `reached` holds for all writes of the connection that succeeded.
+fn of_write(reply: &Value, reached: Reached) -> Reached {
+    match reply {
+        Value::ServerError(error) => match meaning(&error.clone().into()) {
+            Meaning::Elsewhere(_) => Reached::Elsewhere,
+            _ => Reached::Unknown,
+        },
+        _ => reached,
+    }
+}
+
+/// The number of replicas in the reply to `ROLE`; `None` if the server is no master.
 pub(super) fn connected(role: &Value) -> Option<usize> {
     let Value::Array(role) = role else { return None };
     match role.as_slice() {
-        // Where an offset stands before the replicas differs between servers, and some leave out what is empty.
+        // Servers differ in whether an offset precedes the list of replicas, and some omit an empty list.
         [Value::BulkString(role), rest @ ..] if role == b"master" => match rest.last() {
             Some(Value::Array(replicas)) => Some(replicas.len()),
             _ => Some(0),
@@ -287,7 +308,7 @@ pub(super) fn connected(role: &Value) -> Option<usize> {
     }
 }
 
-impl Drop for Waits {
+impl Drop for WaitLink {
     fn drop(&mut self) {
         self.driver.abort();
     }

@@ -1,7 +1,7 @@
-//! What a new connection learns of its server before it is used: whether it is new enough, which life of it this is,
-//! and what about it would break locks. What may be meant is a warning and not an error.
+//! Reads `INFO` on a new connection: the server's version, its run id, its role, and settings that endanger locks. A server that
+//! is too old is an error. A setting that may be intended is a warning.
 
-use super::{Meaning, connect_error, meaning, plain, told};
+use super::{Meaning, connect_error, into_server_error, meaning, plain};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
@@ -10,22 +10,22 @@ use redis::aio::MultiplexedConnection;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// The server at the other end.
+/// The facts about the server behind a connection. A user without `INFO` knows none of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Server {
-    /// Drawn anew at each start of a server. Not known to a user without INFO.
+    /// A random id of this run of the server.
     pub run_id: Option<String>,
-    /// It says that it is a replica, and of whom.
+    /// The master's address, if the server is a replica.
     pub master: Option<String>,
-    /// It has been running for at least so long, by its own clock. Zero where that is not known.
+    /// A lower bound of the server's uptime, by its own clock. Zero if unknown.
     pub uptime: Duration,
-    /// It writes down when a record that `RESTORE` made ends, and not for how long it lives: Redis from 7.0 on. An earlier
-    /// one with an append-only file revives locks that ended while it was down. Not so where the version is not known.
+    /// The server's files have the absolute expiry of a `RESTORE`: Redis 7.0 and later, and Kvrocks. An earlier Redis writes the
+    /// relative expiry to its append-only file, and so revives locks that expired while it was down. False if the version is unknown.
     pub logs_ends: bool,
 }
 
-/// Asks the server about itself. `limit` is the time that `until` is the end of.
-pub(super) async fn meet(
+/// Runs `INFO`, before `until`. `limit` is the whole time of the connect, for the error.
+pub(super) async fn handshake(
     mut connection: MultiplexedConnection,
     node: &str,
     until: Moment,
@@ -34,33 +34,35 @@ pub(super) async fn meet(
     let info = redis::cmd("INFO");
     let answer = time::timeout(until.remaining(), connection.send_packed_command(&info)).await;
     let (phase, name) = (Phase::Connect, node.to_owned());
-    let text = match answer.map(told) {
+    let text = match answer.map(into_server_error) {
         Err(_) => return Err(Error::TimedOut { phase, node: name, waited: limit }),
         Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Ok(_)) => return Ok(Server::default()),
         Ok(Err(error)) => {
             return match meaning(&error) {
-                // A user without INFO may still lock.
+                // A user without the permission for INFO can still lock.
                 Meaning::Refused { code, message } if code == "NOPERM" => {
-                    debug!(node, message, "the server's version is not known");
+                    debug!(node, message, "the user may not run INFO: the server's version is unknown");
                     Ok(Server::default())
                 }
                 _ => Err(connect_error(&error, node)),
             };
         }
     };
-    read(&text, node)
+    parse_server(&text, node)
 }
 
-/// What the server's own account of itself means.
-pub(super) fn read(text: &str, node: &str) -> Result<Server> {
+/// Parses the reply to `INFO`, and warns of settings that endanger locks.
+pub(super) fn parse_server(text: &str, node: &str) -> Result<Server> {
     let found =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
     let field = |name: &str| found(name).map(plain);
     let version = &*field("redis_version").unwrap_or_default();
-    // A server older than 5 lets no script write that has asked for the time.
-    if number(version).is_some_and(|number| number < (5, 0)) {
-        let message = format!("Redis {version} is too old: 5.0 or later is needed");
+    // Kvrocks reports an old version of Redis, and has none of its limits.
+    let is_kvrocks = found("kvrocks_version").is_some();
+    // Before Redis 5, a script that has called TIME cannot write.
+    if !is_kvrocks && number(version).is_some_and(|number| number < (5, 0)) {
+        let message = format!("Redis {version} is too old: upgrade to 5.0 or later");
         return Err(Error::Refused {
             phase: Phase::Connect,
             node: node.to_owned(),
@@ -68,24 +70,23 @@ pub(super) fn read(text: &str, node: &str) -> Result<Server> {
             message,
         });
     }
-    // A record has an expiry, so a policy that spares keys without one evicts locks all the sooner.
+    // Records have an expiry, so the `volatile-` policies, which spare keys without one, evict locks even sooner.
     if let Some(policy) = field("maxmemory_policy").filter(|policy| *policy != "noeviction") {
         warn!(
             node,
-            policy,
-            "the server may evict the records of locks that are held: set maxmemory-policy noeviction"
+            policy, "the server may evict the records of held locks: set maxmemory-policy noeviction"
         );
     }
     let master = (found("role") == Some("slave")).then(|| {
         format!("{}:{}", field("master_host").unwrap_or_default(), field("master_port").unwrap_or_default())
     });
-    // The difference of two whole seconds, so it may be ahead of the time that has passed.
+    // The server subtracts whole seconds, so the result may exceed the real uptime by up to a second.
     let uptime = field("uptime_in_seconds").and_then(|text| text.parse::<u64>().ok()).unwrap_or_default();
     Ok(Server {
         run_id: field("run_id"),
         master,
         uptime: Duration::from_secs(uptime.saturating_sub(1)),
-        logs_ends: number(version).is_some_and(|number| number >= (7, 0)),
+        logs_ends: is_kvrocks || number(version).is_some_and(|number| number >= (7, 0)),
     })
 }
 

@@ -1,20 +1,21 @@
-//! The one place where text that a server wrote enters errors, logs and addresses. A server may be hostile, or just careless:
-//! it repeats a password, ends a line, or sends escapes to a terminal. No other file takes the text out of an error of the
-//! redis crate.
+//! Sanitizes text from servers for errors, logs and addresses. A hostile or careless server may repeat a password, end a line, or
+//! send terminal escapes.
+//!
+//! Invariant 9: no other file takes text out of an error of the redis crate.
 
 use redis::{RedisError, ServerError};
 
-/// What follows repeats the arguments of a command that the server does not know. One of those of `AUTH` and `HELLO` is a
+/// Behind this phrase, a server repeats the arguments of an unknown command. The arguments of `AUTH` and `HELLO` contain a
 /// password.
 const REPEATED: &str = ", with args beginning with";
-/// Bytes of a text that are shown.
+/// The number of bytes of a text that are shown.
 const SHOWN: usize = 1000;
 
-/// Bytes of a host: the names of DNS have 253, and the zone of an IPv6 address may be a few more.
+/// The maximum length of a host in bytes: a DNS name has up to 253, and the zone of an IPv6 address may need a few more.
 const LONGEST_HOST: usize = 255;
 
-/// A server's text as errors and logs have it: on one line, with every sign that is not printable escaped, without arguments that
-/// it repeats, and not longer than anybody reads.
+/// Makes a server's text safe for errors and logs: on one line, non-printable characters escaped, without repeated arguments, and
+/// of limited length.
 pub(crate) fn plain(text: &str) -> String {
     let text = text.split(REPEATED).next().unwrap_or_default();
     let mut plain = String::with_capacity(text.len().min(SHOWN));
@@ -31,7 +32,7 @@ pub(crate) fn plain(text: &str) -> String {
     plain
 }
 
-/// The error as a whole.
+/// The whole error message.
 pub(super) fn of_error(error: &RedisError) -> String {
     plain(&error.to_string())
 }
@@ -41,18 +42,18 @@ pub(super) fn code(error: &RedisError) -> Option<String> {
     error.code().map(plain)
 }
 
-/// What stands behind the code.
+/// The message behind the code.
 pub(super) fn detail(error: &RedisError) -> Option<String> {
     error.detail().map(plain)
 }
 
-/// The same of an error that came in the place of a value.
+/// The message of an error that came as a value.
 pub(super) fn details(error: &ServerError) -> String {
     error.details().map(plain).unwrap_or_default()
 }
 
-/// A host that a server named, if it is one: a name or an IP address, neither of which has spaces, control characters or
-/// quotes, and which is not too long to be either: it is looked up and shown. Empty where the server named none.
+/// Validates a host that a server named, because the client resolves it and shows it. A name or an IP address has no spaces,
+/// control characters or quotes, and a limited length. Empty if the server named no host.
 pub(super) fn host(text: &str) -> Option<String> {
     let is_plain = |sign: char| !sign.is_whitespace() && sign.escape_debug().len() == 1;
     (text.len() <= LONGEST_HOST && text.chars().all(is_plain)).then(|| text.to_owned())

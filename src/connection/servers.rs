@@ -1,19 +1,22 @@
-//! Where a client's servers are, as its user says it.
+//! The servers of a client as the user configures them, by URL or by parts.
+//!
+//! A configuration that would weaken the verification of a server or expose a password is refused here, before any connection.
 
-use super::address::{Trust, read, understood};
+use super::address::{Trust, parse_info, parse_url};
 use super::discovery::{Discovery, Replicated, Sentinel};
 use super::{Access, Address};
 use crate::config::options::Options;
 use crate::error::{Error, Result};
-use crate::runtime::sync::{Mutex, time};
+use crate::runtime::mutex::Mutex;
+use crate::runtime::sync::time;
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// How often to look whether a node that is listened to is one of them still.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often to check that the subscribed node still belongs to the cluster.
+const CHECK: Duration = Duration::from_secs(1);
 
-/// The servers of a client. Debug shows neither user nor password.
+/// The servers of a client. `Debug` shows neither user nor password.
 #[derive(Clone, Debug)]
 pub(crate) enum Servers {
     #[allow(private_interfaces)]
@@ -22,46 +25,46 @@ pub(crate) enum Servers {
     Cluster(Arc<SeedNodes>),
 }
 
-/// Nodes of a cluster.
+/// The known nodes of a cluster.
 #[derive(Debug)]
 pub(super) struct SeedNodes {
-    /// Those that its user names.
+    /// The nodes that the user configured.
     pub seeds: Vec<Address>,
-    /// Those that they named.
-    found: Mutex<Vec<Address>>,
+    /// The masters of the latest layout.
+    masters: Mutex<Vec<Address>>,
 }
 
 impl SeedNodes {
-    /// Those to begin with when nothing is known: the ones that were there last, then the seeds.
+    /// The nodes to ask for the layout: the latest masters, then the seeds.
     pub(super) fn nodes(&self) -> Vec<Address> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.iter().chain(&self.seeds).cloned().collect()
+        let masters = self.masters.lock();
+        masters.iter().chain(&self.seeds).cloned().collect()
     }
 
-    /// As far as is known.
+    /// Whether `node` is a master of the latest layout; true while no layout is known.
     fn is_master(&self, node: &str) -> bool {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        found.is_empty() || found.iter().any(|master| master.node() == node)
+        let masters = self.masters.lock();
+        masters.is_empty() || masters.iter().any(|master| master.node() == node)
     }
 
-    pub(super) fn find(&self, nodes: Vec<Address>) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = nodes;
+    pub(super) fn set_masters(&self, masters: Vec<Address>) {
+        *self.masters.lock() = masters;
     }
 }
 
-/// After `redis`, or `rediss` for TLS.
+// The rest of a scheme, behind `redis` or (with TLS) `rediss`.
 const SENTINEL: &str = "-sentinel://";
 const CLUSTER: &str = "-cluster://";
 const REPLICATED: &str = "-replicated://";
 
 impl Servers {
-    /// From a URL: of one server, or
-    /// - `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, where user and password are the
-    ///   master's;
+    /// Parses the URL of one server, or one of these:
+    /// - `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, with the user and password of the
+    ///   master;
     /// - `redis-cluster://[user:password@]host[:port][,host[:port]..]`;
-    /// - `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]`;
+    /// - `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]`.
     ///
-    /// `rediss` where all of them are reached by TLS.
+    /// The prefix `rediss` selects TLS for all of the hosts.
     pub(crate) fn parse(url: &str, options: &Options) -> Result<Self> {
         let of = |kind: &str| match url.split_once(kind) {
             Some((scheme @ ("redis" | "rediss"), rest)) => Some((scheme, rest)),
@@ -77,7 +80,7 @@ impl Servers {
                 rest.split_once('#').filter(|(_, service)| !service.is_empty()).ok_or_else(bad)?;
             let (credentials, rest) = credentials(rest);
             let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
-            let master = read(&format!("{scheme}://{credentials}sentinel/{database}"))?;
+            let master = parse_url(&format!("{scheme}://{credentials}sentinel/{database}"))?;
             let sentinels = infos(&format!("{scheme}://"), hosts, "", 26379).ok_or_else(bad)??;
             return Self::by_sentinels(sentinels, service, master, options);
         }
@@ -100,21 +103,21 @@ impl Servers {
             let nodes = addresses(nodes, Access::to_servers(options))?;
             return Ok(Self::One(Discovery::Replicated(Arc::new(Replicated { nodes }))));
         }
-        Self::one(read(url)?, options)
+        Self::one(parse_url(url)?, options)
     }
 
-    /// One that does not move.
+    /// One server with a fixed address.
     pub(crate) fn one(server: impl IntoConnectionInfo, options: &Options) -> Result<Self> {
-        let address = Address::new(understood(server)?, Access::to_servers(options))?;
+        let address = Address::new(parse_info(server)?, Access::to_servers(options))?;
         Ok(Self::One(Discovery::At(address)))
     }
 
-    /// Some of the nodes of a cluster.
+    /// A cluster, by some of its nodes.
     pub(crate) fn cluster(
         nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
         options: &Options,
     ) -> Result<Self> {
-        let nodes = nodes.into_iter().map(understood).collect::<Result<Vec<_>>>()?;
+        let nodes = nodes.into_iter().map(parse_info).collect::<Result<Vec<_>>>()?;
         let way_in = |info: &ConnectionInfo| {
             let settings = info.redis_settings();
             let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
@@ -122,59 +125,69 @@ impl Servers {
         };
         if nodes.iter().any(|node| way_in(node) != way_in(&nodes[0])) {
             return Err(Error::misuse(
-                "the nodes of a cluster have the same user and password, and all of them TLS or none",
+                "the nodes of a cluster need the same user and password, and TLS for all of them or none: correct the addresses",
             ));
         }
         if nodes.iter().any(|node| node.redis_settings().db() != 0) {
-            return Err(Error::misuse("a cluster has no other database than 0"));
+            return Err(Error::misuse("a cluster has database 0 only: omit the database"));
         }
         let seeds = addresses(nodes, Access::to_servers(options))?;
         if seeds.is_empty() {
-            return Err(Error::misuse("no node of the cluster is named"));
+            return Err(Error::misuse("the list of cluster nodes is empty: name at least one"));
         }
-        Ok(Self::Cluster(Arc::new(SeedNodes { seeds, found: Mutex::default() })))
+        Ok(Self::Cluster(Arc::new(SeedNodes { seeds, masters: Mutex::default() })))
     }
 
-    /// The master that sentinels watch over by the name of `service`, reached as `master` is but for its address.
+    /// The master that `sentinels` monitor under the name `service`. `master` has its credentials, TLS and database; its address
+    /// comes from the sentinels.
     pub(crate) fn by_sentinels(
         sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
         service: &str,
         master: impl IntoConnectionInfo,
         options: &Options,
     ) -> Result<Self> {
-        let sentinels = sentinels.into_iter().map(understood).collect::<Result<Vec<_>>>()?;
-        let master = understood(master)?;
-        let secure = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-        // Settings for TLS are for those of them that are reached by it.
-        let some = secure(&master) || sentinels.iter().any(secure);
+        let sentinels = sentinels.into_iter().map(parse_info).collect::<Result<Vec<_>>>()?;
+        let master = parse_info(master)?;
+        let tls = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
+        // The TLS settings apply to the addresses that use TLS; if none does, `Address::new` refuses the settings.
+        let some = tls(&master) || sentinels.iter().any(tls);
         let address = |info: ConnectionInfo, access: Access<'_>| {
-            let tls = access.tls.filter(|_| secure(&info) || !some);
+            let tls = access.tls.filter(|_| tls(&info) || !some);
             Address::new(info, Access { tls, ..access })
         };
         let master = address(master, Access::to_servers(options))?;
         let sentinels = sentinels.into_iter().map(|info| address(info, Access::to_sentinels(options)));
         let sentinels = sentinels.collect::<Result<Vec<_>>>()?;
-        let Some(first) = sentinels.first() else { return Err(Error::misuse("no sentinel is named")) };
+        let Some(first) = sentinels.first() else {
+            return Err(Error::misuse("the list of sentinels is empty: name at least one"));
+        };
         let weakest = sentinels.iter().map(Address::trust).min().unwrap_or(Trust::Plain);
         let named = options.tls.as_ref().is_some_and(|tls| tls.server_name.is_some());
-        if master.trust() == Trust::Verified && weakest < Trust::Verified && !named {
+        let verified = master.trust() == Trust::Verified;
+        if !verified && weakest < master.trust() {
             return Err(Error::misuse(
-                "the master is reached by TLS, and a sentinel without it or unverified: whoever is between would choose the name \
-                 that the master's certificate is verified for: reach the sentinels by rediss://, too, or give that name by \
-                 `Tls::server_name`",
+                "the master uses TLS without a verified name, but a sentinel uses none or is verified less: an attacker in between could \
+                 choose another master, and that server gets the password: use rediss:// for the sentinels, too",
+            ));
+        }
+        if verified && weakest < Trust::Verified && !named {
+            return Err(Error::misuse(
+                "the master uses verified TLS, but a sentinel uses none or is not verified: an attacker in between could choose \
+                 the name that the master's certificate is verified for: use rediss:// for the sentinels, too, or set that name \
+                 by `Tls::server_name`",
             ));
         }
         let shares_credentials = options.share_credentials;
         if shares_credentials && weakest < master.trust() {
             return Err(Error::misuse(
                 "`share_credentials_with_sentinels` would send the master's password to a sentinel over a weaker transport than \
-                 the master's: reach the sentinels by rediss://, too, or give them credentials of their own by \
+                 the master's: use rediss:// for the sentinels, too, or give them credentials of their own by \
                  `sentinel_credentials`",
             ));
         }
         if shares_credentials && options.sentinel_credentials.is_some() {
             return Err(Error::misuse(
-                "`share_credentials_with_sentinels` beside `sentinel_credentials`: leave one of them away",
+                "both `share_credentials_with_sentinels` and `sentinel_credentials` are set: omit one of them",
             ));
         }
         let (service, name) = (service.to_owned(), format!("{service}@{}", first.node()));
@@ -182,50 +195,50 @@ impl Servers {
         Ok(Self::One(Discovery::Sentinel(Arc::new(sentinel))))
     }
 
-    /// Whether another server may take the place of one.
+    /// Whether another server may replace one of these.
     pub(crate) fn fail_over(&self) -> bool {
         match self {
-            Self::One(finder) => finder.may_move(),
+            Self::One(discovery) => discovery.may_move(),
             Self::Cluster(_) => true,
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         match self {
-            Self::One(finder) => finder.name(),
+            Self::One(discovery) => discovery.name(),
             Self::Cluster(known) => known.seeds[0].node(),
         }
     }
 
-    /// Ends when another server than `node` is known to be the one. Never where that can't be.
+    /// Waits until `node` is known to be replaced by another server. Never completes if it cannot be replaced.
     pub(crate) async fn moved(&self, node: &str, options: &Options) {
         match self {
-            Self::One(finder) => finder.moved(node, options).await,
-            // One that left the cluster is told of nothing more.
+            Self::One(discovery) => discovery.moved(node, options).await,
+            // A node that has left the cluster receives no more messages.
             Self::Cluster(known) => {
                 while known.is_master(node) {
-                    time::sleep(LOOK).await;
+                    time::sleep(CHECK).await;
                 }
             }
         }
     }
 
-    /// Where to listen for messages, the likeliest first.
+    /// The servers to subscribe at, in order of preference.
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub(super) async fn listening(&self, options: &Options) -> Result<Vec<Address>> {
         match self {
-            Self::One(finder) => Ok(vec![finder.find(options).await?]),
+            Self::One(discovery) => Ok(vec![discovery.find(options).await?]),
             Self::Cluster(known) => Ok(known.nodes()),
         }
     }
 }
 
-/// What stands before the hosts, with its `@`. A password may hold any sign.
+/// Splits off the credentials with their `@`. It is the last one, because a password may contain `@`.
 fn credentials(rest: &str) -> (&str, &str) {
     rest.split_at(rest.rfind('@').map_or(0, |at| at + 1))
 }
 
-/// `None` where one has no name. `before` is what stands before each of the hosts, and `after` what stands behind.
+/// Parses each of the `hosts`, with `before` and `after` around it. `None` if a host is empty.
 fn infos(before: &str, hosts: &str, after: &str, port: u16) -> Option<Result<Vec<ConnectionInfo>>> {
     let url = |host: &str| match host.rsplit_once(':') {
         _ if host.is_empty() => None,
@@ -233,7 +246,7 @@ fn infos(before: &str, hosts: &str, after: &str, port: u16) -> Option<Result<Vec
         _ => Some(format!("{before}{host}:{port}{after}")),
     };
     let urls: Option<Vec<_>> = hosts.split(',').map(url).collect();
-    Some(urls?.iter().map(|url| read(url)).collect())
+    Some(urls?.iter().map(|url| parse_url(url)).collect())
 }
 
 fn addresses(infos: Vec<ConnectionInfo>, access: Access<'_>) -> Result<Vec<Address>> {

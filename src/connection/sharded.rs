@@ -1,36 +1,36 @@
-//! A connection for messages that are for the nodes of their slot alone. It speaks RESP3, in which the redis crate knows them.
+//! A connection for sharded subscriptions. It speaks RESP3, because the redis crate supports sharded messages only there.
 //!
-//! A server that gives a slot away ends the subscriptions of its channels, which nobody asked for, and the redis crate takes
-//! that for the answer to what was asked last. So every answer is looked at, and such a connection is of no further use: its
-//! channels are subscribed anew, each where its slot is by then.
+//! A server that gives a slot away sends `sunsubscribe` for its channels without a request. The redis crate takes that for the
+//! reply to the last request. So every reply is checked, and a connection that received such a message is replaced: its
+//! channels are subscribed again at the masters that own their slots by then.
 
 use super::Address;
 use crate::config::options::Options;
 use crate::error::Result;
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::{Mutex, MutexGuard};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, Value};
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-/// The side that subscribes.
+/// The sending half.
 #[derive(Clone)]
 pub(super) struct ShardSink {
     connection: MultiplexedConnection,
     channels: Channels,
 }
 
-/// The side that listens. Dropping it closes the connection.
+/// The receiving half. Dropping it closes the connection.
 pub(super) struct ShardStream {
     pushes: UnboundedReceiver<PushInfo>,
     channels: Channels,
     driver: JoinHandle<()>,
 }
 
-/// What is subscribed, or on its way to be; and whether any of it was ended by the server.
+/// The channels that are subscribed or requested, and whether the server ended one of them.
 #[derive(Clone, Default)]
 struct Channels(Arc<Mutex<HashSet<Arc<str>>>>, Arc<AtomicBool>);
 
@@ -62,12 +62,12 @@ impl ShardSink {
         }
     }
 
-    /// The server has given a slot away, and nothing is wrong with it.
+    /// Whether the server has given a slot away. The server itself has not failed.
     pub(super) fn has_moved(&self) -> bool {
         self.channels.1.load(Ordering::Relaxed)
     }
 
-    /// One command a channel: those of one command would have to be of one slot.
+    /// Sends one command for each channel, because all channels of one command must be in one slot.
     async fn ask(
         &mut self,
         command: &str,
@@ -95,7 +95,7 @@ impl ShardSink {
 }
 
 impl ShardStream {
-    /// The channel of the next message; `None` once the connection is of no use.
+    /// The channel of the next message; `None` once the connection has to be replaced.
     pub(super) async fn next(&mut self) -> Option<String> {
         loop {
             let PushInfo { kind, data } = self.pushes.recv().await?;
@@ -129,7 +129,7 @@ impl Drop for ShardStream {
 
 impl Channels {
     fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -138,5 +138,8 @@ fn names(data: &[Value], channel: &str) -> bool {
 }
 
 fn out_of_step(answer: &Value) -> RedisError {
-    std::io::Error::other(format!("an answer to something else: {answer:?}")).into()
+    std::io::Error::other(format!(
+        "the reply {answer:?} belongs to another request: the connection is replaced"
+    ))
+    .into()
 }

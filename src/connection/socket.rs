@@ -1,4 +1,4 @@
-//! The one place that opens a socket.
+//! Opens sockets. No other file does.
 
 use crate::config::options::Options;
 use redis::ConnectionAddr;
@@ -27,6 +27,8 @@ pub(super) async fn open(address: &ConnectionAddr, options: &Options) -> std::io
         }
         #[cfg(unix)]
         ConnectionAddr::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
-        other => Err(std::io::Error::other(format!("no way to connect to {other}"))),
+        other => Err(std::io::Error::other(format!(
+            "cannot connect to {other}: use a TCP address or a unix socket"
+        ))),
     }
 }

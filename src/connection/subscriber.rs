@@ -1,7 +1,7 @@
-//! A connection for subscriptions only. No command that changes a lock ever travels on it, because confirmations of
-//! subscriptions and replies to commands could be taken for each other.
+//! A connection for subscriptions only. No command that changes a lock is sent on it, because the redis crate may take the
+//! confirmation of a subscription for the reply to a command.
 
-use super::places::{At, Shard, SubscriptionEndpoint};
+use super::endpoints::{At, Shard, SubscriptionEndpoint};
 use super::sharded::{self, ShardSink, ShardStream};
 use super::{Meaning, meaning};
 use crate::config::options::Options;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_stream::StreamExt;
 
-/// The side that subscribes. What it sends is confirmed in order.
+/// The sending half. The server confirms subscriptions in the order of the requests.
 #[derive(Clone)]
 pub(crate) struct Subscriber {
     node: Arc<str>,
@@ -26,7 +26,7 @@ enum Sink {
     Sharded(Box<(ShardSink, Shard)>),
 }
 
-/// The side that listens. Dropping it closes the connection.
+/// The receiving half. Dropping it closes the connection.
 pub(crate) struct Messages(Stream);
 
 enum Stream {
@@ -34,23 +34,23 @@ enum Stream {
     Sharded(ShardStream),
 }
 
-/// Why a subscription was not made.
+/// Why a subscription failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unsubscribed {
-    /// The server refuses: the user may not.
+    /// The server refuses it, because the user lacks a permission.
     Refused { code: String, message: String },
-    /// Its messages are heard at another place by now.
+    /// Another master owns the slot of the channel now.
     Elsewhere,
-    /// The connection broke, or did not answer in time, or the server can't for now: all is made anew.
+    /// The connection broke or timed out, or the server cannot subscribe for now. The connection has to be replaced.
     Broken,
 }
 
 impl Subscriber {
-    pub(crate) async fn open(place: &SubscriptionEndpoint, options: &Options) -> Result<(Self, Messages)> {
+    pub(crate) async fn open(endpoint: &SubscriptionEndpoint, options: &Options) -> Result<(Self, Messages)> {
         let timeout = options.response_timeout;
-        match &place.at {
+        match &endpoint.at {
             At::Anywhere(servers) => {
-                let mut problem = Error::misuse("no server is named");
+                let mut problem = Error::misuse("the list of servers is empty: name at least one");
                 for address in servers.listening(options).await? {
                     match address.open_subscriber(options).await {
                         Ok(connection) => return Ok(Self::split(connection, address.node(), timeout)),
@@ -60,9 +60,9 @@ impl Subscriber {
                 Err(problem)
             }
             At::Master(shard) => {
-                let address = shard.node.finder.find(options).await?;
+                let address = shard.node.discovery.find(options).await?;
                 let (sink, stream) = sharded::open(&address, options).await?;
-                let (node, sink) = (place.name.clone(), Sink::Sharded(Box::new((sink, shard.clone()))));
+                let (node, sink) = (endpoint.name.clone(), Sink::Sharded(Box::new((sink, shard.clone()))));
                 Ok((Self { node, sink, timeout }, Messages(Stream::Sharded(stream))))
             }
         }
@@ -77,7 +77,7 @@ impl Subscriber {
         &self.node
     }
 
-    /// Whether messages of that channel are heard here, as far as is known.
+    /// Whether this connection can subscribe to `channel`, by the current layout.
     pub(crate) fn hears(&self, channel: &str) -> bool {
         match &self.sink {
             Sink::Plain(_) => true,
@@ -85,7 +85,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether the connection ended because a channel is another server's now.
+    /// Whether the connection ended because a slot of its channels migrated.
     pub(crate) fn has_moved(&self) -> bool {
         match &self.sink {
             Sink::Plain(_) => false,
@@ -93,7 +93,7 @@ impl Subscriber {
         }
     }
 
-    /// Ends once the server has confirmed every channel.
+    /// Subscribes, and waits until the server has confirmed every channel.
     pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
         match &mut self.sink {
@@ -119,7 +119,7 @@ impl Subscriber {
         }
     }
 
-    /// A half-open link is found by nothing else.
+    /// Checks the connection. Nothing else detects a half-open one.
     pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
         match &mut self.sink {
             Sink::Plain(sink) => within(self.timeout, sink.ping::<redis::Value>(), None).await.map(drop),
@@ -141,6 +141,7 @@ impl Messages {
     }
 }
 
+/// Runs a request within `limit`, and reports a redirect of `shard` to the topology manager.
 async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = redis::RedisResult<T>>,
@@ -155,7 +156,7 @@ async fn within<T>(
         (Meaning::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
         (Meaning::Elsewhere(redirect), Some(shard)) => {
             let (host, _) = shard.node.name.rsplit_once(':').unwrap_or((&shard.node.name, ""));
-            shard.cluster.redirects.meet(redirect.met_at(host));
+            shard.cluster.redirects.report(redirect.seen_at(host));
             Err(Unsubscribed::Elsewhere)
         }
         _ => Err(Unsubscribed::Broken),

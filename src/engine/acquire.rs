@@ -1,5 +1,4 @@
-//! What a caller does to get a lock: takes a place in the lane's queue, and waits for what it is told. The lane's
-//! driver does the rest (see `drive`).
+//! The caller's side of an acquire: it joins the key queue and waits for its outcome. The key actor (`actor.rs`) does the rest.
 
 use crate::config::options::check_wait;
 use crate::engine::key_queue::{Busy, KeyQueue, Outcome, Terms};
@@ -8,7 +7,7 @@ use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
 use std::sync::Arc;
@@ -17,13 +16,14 @@ use tokio::sync::oneshot;
 use tracing::field::Empty;
 use tracing::{Instrument, debug, debug_span};
 
-/// How long an acquire may take.
+/// The time limit of an acquire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// One attempt, answered within that time.
+    /// A single attempt, whose reply must arrive within this time.
     Once(Duration),
-    /// At most that long.
+    /// At most this long.
     For(Duration),
+    /// No limit.
     Forever,
 }
 
@@ -32,20 +32,20 @@ impl Wait {
         Self::Once(session.options.response_timeout)
     }
 
-    /// At most `wait`: if that is zero, one attempt.
+    /// At most `wait`. Zero means a single attempt.
     pub(crate) fn within(session: &Session, wait: Duration) -> Result<Self> {
         check_wait(wait)?;
         Ok(if wait.is_zero() { Self::once(session) } else { Self::For(wait) })
     }
 }
 
-/// Acquires `kind` for `owner`. `None` where the wait was over and the lock was busy.
+/// Acquires `kind` for `owner`. Returns `None` if the lock was busy until the limit.
 ///
-/// Cancel safe: a future dropped at any point leaves its place, and a grant on its way to it is given back.
+/// Cancel safe: a future that is dropped leaves the queue, and a grant on its way to it is released.
 pub(crate) async fn acquire(
     session: &Arc<Session>,
     kind: &Arc<dyn LockKind>,
-    owner: OwnerId,
+    owner: LocalOwner,
     terms: Terms,
     wait: Wait,
 ) -> Result<Option<Level>> {
@@ -60,27 +60,27 @@ pub(crate) async fn acquire(
         };
         loop {
             let (reply, outcome) = oneshot::channel();
-            let (ticket, lane, mut turn) =
+            let (ticket, queue, mut turn) =
                 session.submit(kind, &owner, |work| work.enqueue(kind, owner.clone(), terms, once, reply))?;
-            let mut place = WaitTicket { session, lane, ticket, outcome, left: false };
-            let told = match limit {
-                None => turn.wait(&mut place.outcome).await.ok(),
+            let mut waiting = WaitTicket { session, queue, ticket, outcome, left: false };
+            let received = match limit {
+                None => turn.wait(&mut waiting.outcome).await.ok(),
                 Some(limit) => {
-                    let left = limit.saturating_sub(Moment::now().since(started));
-                    match time::timeout(left, turn.wait(&mut place.outcome)).await {
-                        Ok(told) => told.ok(),
-                        Err(_) => match place.give_up(&owner, started, once) {
+                    let remaining = limit.saturating_sub(Moment::now().since(started));
+                    match time::timeout(remaining, turn.wait(&mut waiting.outcome)).await {
+                        Ok(received) => received.ok(),
+                        Err(_) => match waiting.give_up(&owner, started, once) {
                             Some(outcome) => return outcome,
-                            None => turn.wait(&mut place.outcome).await.ok(),
+                            None => turn.wait(&mut waiting.outcome).await.ok(),
                         },
                     }
                 }
             };
-            place.left = told.is_some();
-            match told {
+            waiting.left = received.is_some();
+            match received {
                 Some(Outcome::Granted(mut level, attempts)) => {
                     level.take();
-                    // This task may have been paused for longer than the lease since the grant.
+                    // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
                     if !level.hold.state().is_live() {
                         continue;
                     }
@@ -90,7 +90,7 @@ pub(crate) async fn acquire(
                             .record("attempts", attempts)
                             .record("waited", tracing::field::debug(waited));
                     }
-                    debug!(owner = %level.hold.text, "acquired");
+                    debug!(owner = %level.hold.owner_id, "acquired");
                     return Ok(Some(level));
                 }
                 Some(Outcome::Busy) => return Ok(None),
@@ -103,41 +103,45 @@ pub(crate) async fn acquire(
     .await
 }
 
-/// A place in the queue, left when dropped.
+/// A caller's waiter in the key queue. The waiter is removed when the ticket is dropped.
 struct WaitTicket<'a> {
     session: &'a Arc<Session>,
-    lane: Arc<KeyQueue>,
+    queue: Arc<KeyQueue>,
     ticket: u64,
     outcome: oneshot::Receiver<Outcome>,
-    /// Taken out of the queue by whoever told the outcome.
+    /// The waiter is no longer in the queue.
     left: bool,
 }
 
 impl WaitTicket<'_> {
-    /// The time is over. Busy if another held the lock meanwhile, by what is known, or it is the others' turn; else
-    /// nobody knows. `None` if an outcome is just being told.
-    fn give_up<T>(&mut self, owner: &OwnerId, started: Moment, once: bool) -> Option<Result<Option<T>>> {
+    /// Ends the wait at its limit. Returns `None` if the waiter has already left the queue, because its outcome is then being
+    /// delivered.
+    ///
+    /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
+    /// clients. Otherwise its state is unknown, and the wait ends with an error. So does a single attempt without a reply.
+    fn give_up<T>(&mut self, owner: &LocalOwner, started: Moment, once: bool) -> Option<Result<Option<T>>> {
         let now = Moment::now();
         let (heard, current) = {
-            let mut work = self.lane.work();
+            let mut work = self.queue.work();
             work.leave(self.ticket)?;
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
-            let away = work.away_until.is_some_and(|until| until + Busy::FRESH >= now);
-            (busy || away, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
+            let yielding = work.yield_until.is_some_and(|until| until + Busy::FRESH >= now);
+            (busy || yielding, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
         };
-        self.lane.signal.nudge();
+        self.queue.signal.nudge();
         let held_here = current.filter(|(hold, _)| hold.state() == HoldState::Held);
         let busy = match held_here {
-            // For an owner who holds the lock it is not busy. A hold of no level was on its way to who has just left.
+            // A hold of `owner` itself does not make the lock busy, unless the hold has no level: then it was won for a waiter
+            // that has left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && self.session.connection.is_up(self.lane.record()),
+            None => heard && self.session.connection.is_up(self.queue.record()),
         };
         if !once && busy {
             return Some(Ok(None));
         }
         let connection = &self.session.connection;
-        Some(Err(connection.trouble(self.lane.record(), started, Phase::Acquire).unwrap_or_else(|| {
+        Some(Err(connection.trouble(self.queue.record(), started, Phase::Acquire).unwrap_or_else(|| {
             let (phase, node) = (Phase::Acquire, connection.node().into());
             Error::TimedOut { phase, node, waited: now.since(started) }
         })))
@@ -146,8 +150,8 @@ impl WaitTicket<'_> {
 
 impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
-        if !self.left && self.lane.work().leave(self.ticket).is_some() {
-            self.lane.signal.nudge();
+        if !self.left && self.queue.work().leave(self.ticket).is_some() {
+            self.queue.signal.nudge();
         }
     }
 }

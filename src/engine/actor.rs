@@ -1,60 +1,64 @@
-//! The one wait loop, for every kind of lock.
+//! The key actor: the one loop that serves a key queue, for every kind of lock.
 //!
-//! [`drive`] serves a lane until it has nothing left to do: it releases and hands off (see `release`), re-enters,
-//! attempts, and waits for others (see `others`). Between two steps it holds no lock. What it knows of Redis is in
-//! [`BusyInfo`], and belongs to the lane and not to the waiter in front: a successor inherits it.
+//! [`run_actor`] runs until the queue has no work left. A step releases or hands off (`release.rs`), attempts or re-enters
+//! (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held between two steps. What the actor knows of
+//! the lock in Redis ([`BusyInfo`]) belongs to the queue and not to its first waiter, so the next waiter inherits it.
 //!
 //! Invariants:
-//! 1. A level is given out only after its request was confirmed, and for one owner at a time. (What `pipelined` gives out
-//!    ahead of that has an argument of its own there.)
-//! 3. A request that went unanswered is repeated as itself, or undone; its text is never used for a new hold.
-//! 4. A waiter that left costs nothing: what was won for it goes to the next, or back.
-//! 5. The epoch is read before an attempt is sent, so that a message that overtakes the reply is not lost.
+//! 1. A level is granted only after its request was confirmed, and an exclusive lock to one owner at a time. (`pipelined.rs`
+//!    grants earlier, and has an argument of its own.)
+//! 2. An unanswered request is repeated unchanged, or undone. Its owner id is not used for any other hold.
+//! 3. A waiter that leaves costs nothing: a lock won for it goes to the next waiter, or is released.
+//! 4. The epoch is read before an attempt is sent, so a message that overtakes the reply is not lost.
 
 use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
-use crate::engine::contention::{BusyInfo, Pause};
+use crate::engine::contention::{BusyInfo, YieldWindow};
 use crate::engine::future_box::ActorFuture;
-use crate::engine::key_queue::{Current, KeyQueue, Outcome, Release, Work};
-use crate::engine::release::Leaving;
+use crate::engine::key_queue::{Current, KeyQueue, Outcome, Release, Waiter, Work};
+use crate::engine::release::PendingDequeue;
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
+use crate::runtime::caller_runs;
 use crate::runtime::clock::Moment;
-use crate::runtime::in_place;
-use crate::runtime::sync::{MutexGuard, select, time};
+use crate::runtime::mutex::MutexGuard;
+use crate::runtime::sync::{select, time};
 use crate::runtime::wakeup::Mark;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For so long those who wait behind a hold of their own client trust that it will be handed on.
+/// Waiters behind a hold of their own client expect a hand-off for this long. Then the actor subscribes for them.
 const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
-/// Drives `lane` until there is nothing left to do.
-pub(crate) fn drive(session: Arc<Session>, lane: Arc<KeyQueue>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+/// Serves `queue` until it has no work left.
+pub(crate) fn run_actor(
+    session: Arc<Session>,
+    queue: Arc<KeyQueue>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let mut driver = KeyActor {
+        let mut actor = KeyActor {
             session,
-            lane,
+            queue,
             subscription: None,
-            told: None,
+            busy_info: None,
             checked: None,
-            gone_unheard: None,
-            pause: None,
-            listens_until: None,
-            returns: false,
-            keep_at: None,
-            leaving: VecDeque::new(),
-            leave_at: Moment::now(),
+            messages_at_probe: None,
+            yield_window: None,
+            listen_until: None,
+            keep_subscribed: false,
+            refresh_at: None,
+            dequeues: VecDeque::new(),
+            dequeue_at: Moment::now(),
         };
         loop {
-            match driver.next() {
-                Step::Wait(until) => driver.wait(until).await,
-                Step::Do(action) => driver = ActorFuture::new(driver.act(action)).await,
+            match actor.next() {
+                Step::Wait(until) => actor.wait(until).await,
+                Step::Do(action) => actor = ActorFuture::new(actor.act(action)).await,
                 Step::Again => {}
                 Step::Finish => return,
             }
@@ -62,177 +66,208 @@ pub(crate) fn drive(session: Arc<Session>, lane: Arc<KeyQueue>) -> Pin<Box<dyn F
     })
 }
 
+/// The state of the loop that serves one key queue.
 pub(crate) struct KeyActor {
     pub session: Arc<Session>,
-    pub lane: Arc<KeyQueue>,
+    pub queue: Arc<KeyQueue>,
     pub subscription: Option<Subscription>,
-    pub told: Option<BusyInfo>,
-    /// The epoch before the server last confirmed the hold that others wait behind.
+    /// The last busy reply.
+    pub busy_info: Option<BusyInfo>,
+    /// The epoch that was read before the last check of the current hold, or before its acquire.
     pub checked: Option<u64>,
-    /// See [`Run::unheard`], for the next run.
-    pub gone_unheard: Option<u64>,
-    pub pause: Option<Pause>,
-    /// A hold keeps the subscription until then.
-    pub listens_until: Option<Moment>,
-    /// Somebody came to wait while the lock was left to others. The next time the subscription is kept for him.
-    returns: bool,
-    /// When to refresh the scores of the waiters in Redis' queue.
-    pub keep_at: Option<Moment>,
-    /// Removals from Redis' queue that got no answer yet, and when to retry them if there is a connection.
-    pub leaving: VecDeque<Leaving>,
-    pub leave_at: Moment,
+    /// [`Run::messages_at_probe`](crate::engine::key_queue::Run::messages_at_probe) of the next run.
+    pub messages_at_probe: Option<u64>,
+    /// The yield window, while there is one.
+    pub yield_window: Option<YieldWindow>,
+    /// Until then the subscription outlives the last waiter, while the lock is held.
+    pub listen_until: Option<Moment>,
+    /// A waiter came during a yield window. From then on the subscription is kept through yield windows.
+    keep_subscribed: bool,
+    /// When to refresh the scores of the waiters in Redis's queue.
+    pub refresh_at: Option<Moment>,
+    /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
+    pub dequeues: VecDeque<PendingDequeue>,
+    pub dequeue_at: Moment,
 }
 
-/// What to do next.
+/// The next step of the loop.
 enum Step {
     Do(Action),
+    /// Wait for a signal, or until this moment.
     Wait(Moment),
-    /// Look again.
+    /// The queue has changed: choose again.
     Again,
     Finish,
 }
 
-/// What the server has a part in.
+/// A step that sends requests.
 enum Action {
     Release(Release),
-    Leave(Leaving),
+    /// Retry a removal from Redis's queue.
+    RetryDequeue(PendingDequeue),
+    /// Add levels to the current hold for these tickets.
     Reenter(Vec<(u64, Lease)>),
     Attempt(Attempt),
-    Glance(Arc<dyn LockKind>),
-    /// Look whether the hold that others wait behind is there still.
+    /// Ask for the holder of a busy lock.
+    ProbeHolder(Arc<dyn LockKind>),
+    /// Ask whether the current hold still exists.
     Check,
-    /// Refresh the scores of the waiters in Redis' queue.
-    Keep(Arc<dyn LockKind>),
-    /// Let the record follow a hold that is ahead of it.
+    /// Refresh the scores of the waiters in Redis's queue.
+    Refresh(Arc<dyn LockKind>),
+    /// Move the record to the hold that is ahead of it.
     Follow,
+}
+
+/// The facts behind a decision that are not in the queue, or cannot be learned while it is locked.
+struct View {
+    now: Moment,
+    /// The current hold, and its state.
+    hold: Option<Arc<Hold>>,
+    state: Option<HoldState>,
+    epoch: u64,
+    /// The end of the yield window, while it is open.
+    yield_until: Option<Moment>,
+}
+
+impl View {
+    /// Whether the current hold is still the one of the view. A pipelined hand-off may have replaced it.
+    fn is_of(&self, work: &Work) -> bool {
+        let current = work.current.as_ref().map(|current| current.hold.serial);
+        current == self.hold.as_ref().map(|hold| hold.serial)
+    }
+
+    /// The current hold, if it is certain.
+    fn own_hold<'a>(&self, work: &'a Work) -> Option<&'a Current> {
+        work.current.as_ref().filter(|_| self.state == Some(HoldState::Held))
+    }
 }
 
 impl KeyActor {
     async fn act(mut self, action: Action) -> Self {
         match action {
             Action::Release(Release::Level(level)) => self.release(level).await,
-            Action::Release(Release::Text(kind, text, until)) => self.clear(&kind, &text, until).await,
-            Action::Release(Release::Place(kind, text)) => self.leave_queue(Leaving::new(kind, text)).await,
-            Action::Leave(leaving) => self.leave_queue(leaving).await,
+            Action::Release(Release::Undo(kind, owner_id, until)) => self.undo(&kind, &owner_id, until).await,
+            Action::Release(Release::Dequeue(kind, owner_id)) => {
+                self.dequeue(PendingDequeue::new(kind, owner_id)).await
+            }
+            Action::RetryDequeue(dequeue) => self.dequeue(dequeue).await,
             Action::Reenter(waiters) => self.reenter(waiters).await,
             Action::Attempt(attempt) => self.attempt(attempt).await,
-            Action::Glance(kind) => self.glance(&kind).await,
+            Action::ProbeHolder(kind) => self.probe_holder(&kind).await,
             Action::Check => self.check().await,
-            Action::Keep(kind) => self.keep(&kind).await,
+            Action::Refresh(kind) => self.refresh(&kind).await,
             Action::Follow => self.follow().await,
         }
         self
     }
 
     async fn wait(&self, until: Moment) {
-        in_place::settle().await;
-        let until = self.keep_at.map_or(until, |at| until.min(at));
-        self.lane.work().place = None;
+        caller_runs::move_to_task().await;
+        let until = self.refresh_at.map_or(until, |at| until.min(at));
+        self.queue.work().caller_slot = None;
         let woken = async {
             select! {
-                () = self.lane.signal.woken() => {}
+                () = self.queue.signal.woken() => {}
                 () = time::sleep(until.remaining()) => {}
             }
         };
-        if self.leaving.is_empty() {
+        if self.dequeues.is_empty() {
             return woken.await;
         }
-        // Boxed, because most drivers never wait for this.
+        // Boxed, because few actors wait for this, and it would make all of them larger.
         Box::pin(async {
             select! {
                 () = woken => {}
-                () = self.may_leave() => {}
+                () = self.dequeue_due() => {}
             }
         })
         .await;
     }
 
-    /// Ends when removals from Redis' queue may be retried.
-    async fn may_leave(&self) {
-        time::sleep(self.leave_at.remaining()).await;
+    /// Completes when removals from Redis's queue may be retried.
+    async fn dequeue_due(&self) {
+        time::sleep(self.dequeue_at.remaining()).await;
         let mut connection = self.session.connection.clone();
-        while !connection.is_up(self.lane.record()) {
+        while !connection.is_up(self.queue.record()) {
             connection.changed().await;
         }
     }
 
+    /// Chooses the next step. The decisions are made in this order, and the first one that applies wins.
     fn next(&mut self) -> Step {
-        let lane = self.lane.clone();
-        let mut work = lane.work();
+        let queue = self.queue.clone();
+        let mut work = queue.work();
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
-        // A hold whose end nobody has noticed yet comes back here when somebody does.
+        // `is_over` reports an end only once it was noticed. The hold's observer wakes the actor when that happens.
         if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
             work.drop_hold();
         }
-        let hold = work.current.as_ref().map(|current| current.hold.clone());
-        let behind = work.current.as_ref().and_then(|current| current.behind.as_ref());
         if self.session.is_closed() {
-            self.leaving.clear();
+            self.dequeues.clear();
         }
-        if work.waiters.is_empty()
-            && work.releases.is_empty()
-            && self.pause.is_none()
-            && behind.is_none()
-            && self.leaving.is_empty()
-        {
-            return match self.listens_until.filter(|until| hold.is_some() && !until.passed()) {
+        let hold = work.current.as_ref().map(|current| current.hold.clone());
+        if self.is_idle(&work) {
+            return match self.listen_until.filter(|until| hold.is_some() && !until.passed()) {
                 Some(until) => Step::Wait(until),
                 None => self.finish(work),
             };
         }
         drop(work);
+        let view = self.view(hold);
+        self.next_for(queue.work(), &view)
+    }
+
+    fn is_idle(&self, work: &Work) -> bool {
+        work.waiters.is_empty()
+            && work.releases.is_empty()
+            && self.yield_window.is_none()
+            && work.current.as_ref().is_none_or(|current| current.lagging.is_none())
+            && self.dequeues.is_empty()
+    }
+
+    /// Gathers the view. `Hold::state` may find that the deadline has passed and report that to the queue, so the queue must not be
+    /// locked.
+    fn view(&mut self, hold: Option<Arc<Hold>>) -> View {
         let now = Moment::now();
-        // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
         let state = hold.as_ref().map(Hold::state);
-        let Mark { epoch, messages } = self.lane.signal.mark();
-        let away = self.away(messages, now);
-        let mut work = lane.work();
-        if away.is_some() {
-            work.away_until = away;
+        let Mark { epoch, messages } = self.queue.signal.mark();
+        View { now, hold, state, epoch, yield_until: self.yield_until(messages, now) }
+    }
+
+    /// Chooses the next step of a queue that is not idle.
+    fn next_for(&mut self, mut work: MutexGuard<'_, Work>, view: &View) -> Step {
+        if view.yield_until.is_some() {
+            work.yield_until = view.yield_until;
         }
-        if work.current.as_ref().map(|current| current.hold.generation) != hold.as_ref().map(|h| h.generation)
-        {
-            // Passed on meanwhile.
+        if !view.is_of(&work) {
             return Step::Again;
         }
-        if state.is_some_and(|state| !state.is_live()) {
+        if view.state.is_some_and(|state| !state.is_live()) {
             work.drop_hold();
-            self.told = None;
+            self.busy_info = None;
         }
-        // What came meanwhile.
+        // One may have been queued while the queue was not locked.
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
-        if now >= self.leave_at
-            && self.session.connection.is_up(self.lane.record())
-            && let Some(leaving) = self.leaving.pop_front()
-        {
-            return Step::Do(Action::Leave(leaving));
+        if let Some(dequeue) = self.due_dequeue(view.now) {
+            return Step::Do(Action::RetryDequeue(dequeue));
         }
-        if let Some(Current { behind: Some(behind), .. }) = &work.current {
-            return match behind.again_at {
-                Some(at) if now < at => Step::Wait(at.min(behind.until)),
-                _ => Step::Do(Action::Follow),
-            };
+        if let Some(step) = following(&work, view.now) {
+            return step;
         }
-        let owner = if work.current.is_some() { hold.as_ref().map(|hold| &hold.owner) } else { None };
-        let again = || work.waiters.iter().filter(|waiter| Some(&waiter.owner) == owner);
-        if let Some(refused) = again().find(|waiter| !waiter.kind.manner().reentrant) {
-            let (ticket, error) = (refused.ticket, would_deadlock(&*refused.kind));
+        if let Some((ticket, error)) = deadlock(&work) {
             drop(work);
             self.tell(ticket, Outcome::Failed(error));
             return Step::Again;
         }
-        let again: Vec<_> = again().map(|waiter| (waiter.ticket, waiter.lease)).collect();
-        if !again.is_empty() {
-            return Step::Do(Action::Reenter(again));
+        if let Some(waiters) = reentries(&work) {
+            return Step::Do(Action::Reenter(waiters));
         }
-        if let Some(waiter) = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new()) {
-            let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
-            if !first && waiter.kind.manner().access == Access::Shared {
-                // What there is, is for those who came before, however much they want.
+        if let Some(waiter) = wants_reply(&work) {
+            if overtakes(waiter, &work) {
                 let ticket = waiter.ticket;
                 drop(work);
                 self.tell(ticket, Outcome::Busy);
@@ -240,108 +275,175 @@ impl KeyActor {
             }
             return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
         }
-        if let Some(kind) = self.keeps(&work, now) {
-            return Step::Do(Action::Keep(kind));
+        if let Some(kind) = self.refresh_due(&work, view.now) {
+            return Step::Do(Action::Refresh(kind));
         }
-        self.returns |= away.is_some() && !work.waiters.is_empty();
-        let Some(first) = work.first() else {
-            if !self.returns {
-                // Others would count it as one who waits.
-                self.subscription = None;
-            }
-            self.told = None;
-            return match away {
-                Some(until) => Step::Wait(until),
-                None if !self.leaving.is_empty() => Step::Wait(Moment::FAR),
-                None => self.finish(work),
-            };
-        };
-        let ours = state == Some(HoldState::Held) && work.current.is_some();
-        let listen_from = work.current.as_ref().map(|current| current.since + LISTEN_AFTER).unwrap_or(now);
-        let waits =
-            first.queued || if ours { listen_from <= now } else { away.is_some() || self.told.is_some() };
-        if waits {
-            let text = first.text.as_ref().unwrap_or(first.kind.record());
-            let channel = first.kind.channel(text);
-            if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
-                // Its confirmation is itself a reason to look again.
-                self.subscription =
-                    channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.lane.signal));
-            }
+        self.keep_subscribed |= view.yield_until.is_some() && !work.waiters.is_empty();
+        let Some(first) = work.first() else { return self.without_waiters(work, view.yield_until) };
+        let listen_from = view.own_hold(&work).map(|current| current.since + LISTEN_AFTER);
+        let listens = self.has_to_listen(first, listen_from, view);
+        if listens {
+            self.listen_for(first);
         }
         if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
-            // Nobody would tell when the lock is free.
+            // No message would report that the lock is free.
             let ticket = first.ticket;
-            let waiter = work.leave(ticket);
             drop(work);
-            if let Some(waiter) = waiter {
-                let _ = waiter.reply.send(Outcome::Failed(refusal));
-            }
+            self.tell(ticket, Outcome::Failed(refusal));
             return Step::Again;
         }
-        if let Some(until) = away {
+        if let Some(until) = view.yield_until {
             return Step::Wait(until);
         }
-        if ours {
-            // Behind a hold of our own: it will be handed on, or end, or be ended by somebody, who tells of that.
-            if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
-                return Step::Do(Action::Check);
+        match view.own_hold(&work) {
+            Some(current) => {
+                let end = current.hold.deadline();
+                let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
+                self.behind_own_hold(until, view.epoch)
             }
-            let end = hold.map_or(Moment::FAR, |hold| hold.deadline());
-            return Step::Wait(if waits { end } else { end.min(listen_from) });
-        }
-        match &self.told {
-            Some(told)
-                if told.before.epoch == epoch && now < told.attempt_at && told.counts_for(first.ticket) =>
-            {
-                let glance_at = told.next_glance(work.newest());
-                if now >= glance_at {
-                    Step::Do(Action::Glance(first.kind.clone()))
-                } else {
-                    Step::Wait(told.attempt_at.min(glance_at))
-                }
-            }
-            _ => Step::Do(Action::Attempt(Attempt::of(first, &work))),
+            None => self.behind_others(first, &work, view),
         }
     }
 
-    /// There is nothing left to do.
+    /// A removal from Redis's queue that may be retried now.
+    fn due_dequeue(&mut self, now: Moment) -> Option<PendingDequeue> {
+        let due = now >= self.dequeue_at && self.session.connection.is_up(self.queue.record());
+        if due { self.dequeues.pop_front() } else { None }
+    }
+
+    /// The step of a queue without waiters.
+    fn without_waiters(&mut self, work: MutexGuard<'_, Work>, yield_until: Option<Moment>) -> Step {
+        if !self.keep_subscribed {
+            // Other clients count a subscription as a waiter.
+            self.subscription = None;
+        }
+        self.busy_info = None;
+        match yield_until {
+            Some(until) => Step::Wait(until),
+            None if !self.dequeues.is_empty() => Step::Wait(Moment::FAR),
+            None => self.finish(work),
+        }
+    }
+
+    /// Whether the first waiter needs the messages of the channel. Behind a hold of its own client it expects a hand-off until
+    /// `listen_from`.
+    fn has_to_listen(&self, first: &Waiter, listen_from: Option<Moment>, view: &View) -> bool {
+        let listens = match listen_from {
+            Some(from) => from <= view.now,
+            None => view.yield_until.is_some() || self.busy_info.is_some(),
+        };
+        first.queued || listens
+    }
+
+    /// Subscribes to the channel of a waiter. The confirmation moves the epoch, so a message that came earlier is not missed.
+    fn listen_for(&mut self, waiter: &Waiter) {
+        let owner_id = waiter.owner_id.as_ref().unwrap_or(waiter.kind.record());
+        let channel = waiter.kind.channel(owner_id);
+        if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
+            self.subscription =
+                channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.queue.signal));
+        }
+    }
+
+    /// The step of waiters behind a hold of this client. Its hand-off, its release and its removal by force wake the actor.
+    fn behind_own_hold(&self, until: Moment, epoch: u64) -> Step {
+        if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
+            return Step::Do(Action::Check);
+        }
+        Step::Wait(until)
+    }
+
+    /// The step of waiters for a lock that this client does not hold.
+    fn behind_others(&self, first: &Waiter, work: &Work, view: &View) -> Step {
+        let busy_info = self.busy_info.as_ref().filter(|busy_info| {
+            busy_info.before.epoch == view.epoch
+                && view.now < busy_info.attempt_at
+                && busy_info.counts_for(first.ticket)
+        });
+        let Some(busy_info) = busy_info else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
+        let probe_at = busy_info.next_probe(work.newest());
+        if view.now >= probe_at {
+            return Step::Do(Action::ProbeHolder(first.kind.clone()));
+        }
+        Step::Wait(busy_info.attempt_at.min(probe_at))
+    }
+
+    /// Ends the actor. Removes the queue if it has no hold either.
     fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
         self.subscription = None;
-        self.told = None;
-        work.driven = false;
-        work.place = None;
-        // What they had room for is not needed while the lock is only held.
+        self.busy_info = None;
+        work.has_actor = false;
+        work.caller_slot = None;
+        // Frees their memory while the lock is only held.
         (work.waiters, work.releases) = Default::default();
-        work.beside.retain(|hold| !hold.is_over());
-        if work.current.is_none() && work.beside.is_empty() {
+        work.shared_holds.retain(|hold| !hold.is_over());
+        if work.current.is_none() && work.shared_holds.is_empty() {
             work.removed = true;
             drop(work);
-            self.session.remove(&self.lane);
+            self.session.remove(&self.queue);
         }
         Step::Finish
     }
 
-    /// The current hold and its count, if that may be changed from here on.
+    /// Marks the current hold's count as being changed, and returns both. `None` while the hold is ahead of the record.
     pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
-        let mut work = self.lane.work();
-        let current = work.current.as_mut().filter(|current| current.behind.is_none())?;
+        let mut work = self.queue.work();
+        let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
         current.changing = true;
         Some((current.hold.clone(), current.recorded))
     }
 
-    /// Runs `f` on the current hold if it is `hold`.
+    /// Runs `f` on the current hold if that is `hold`.
     pub(crate) fn with_current<T>(&self, hold: &Arc<Hold>, f: impl FnOnce(&mut Current) -> T) -> Option<T> {
-        let mut work = self.lane.work();
+        let mut work = self.queue.work();
         work.current.as_mut().filter(|current| Arc::ptr_eq(&current.hold, hold)).map(f)
     }
 
+    /// This client's confirmed subscriptions to the channel: 0 or 1.
     pub(crate) fn own_subscriptions(&self) -> u64 {
         u64::from(self.subscription.as_ref().is_some_and(Subscription::is_confirmed))
     }
 
     pub(crate) fn lost(&self, hold: &Arc<Hold>, reason: LossReason) -> Error {
         hold.lose(reason);
-        Error::Lost { name: self.lane.record().to_string(), reason, holder: None }
+        Error::Lost { name: self.queue.record().to_string(), reason, holder: None }
     }
+}
+
+/// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.
+fn following(work: &Work, now: Moment) -> Option<Step> {
+    let lagging = work.current.as_ref()?.lagging.as_ref()?;
+    Some(match lagging.retry_at {
+        Some(at) if now < at => Step::Wait(at.min(lagging.until)),
+        _ => Step::Do(Action::Follow),
+    })
+}
+
+/// The waiters of the owner that holds the lock.
+fn waiters_of_holder(work: &Work) -> impl Iterator<Item = &Waiter> {
+    let owner = work.current.as_ref().map(|current| &current.hold.owner);
+    work.waiters.iter().filter(move |waiter| Some(&waiter.owner) == owner)
+}
+
+/// A waiter of the holder whose kind cannot be re-entered, with its error.
+fn deadlock(work: &Work) -> Option<(u64, Error)> {
+    let waiter = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant)?;
+    Some((waiter.ticket, would_deadlock(&*waiter.kind)))
+}
+
+/// All waiters of the holder, which get further levels.
+fn reentries(work: &Work) -> Option<Vec<(u64, Lease)>> {
+    let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
+    (!waiters.is_empty()).then_some(waiters)
+}
+
+/// A waiter that needs a reply of its own from the server, whatever is known of the lock.
+fn wants_reply(work: &Work) -> Option<&Waiter> {
+    work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())
+}
+
+/// Whether a shared acquire would pass earlier waiters. Whatever is free belongs to them, even if it is not enough for them yet.
+fn overtakes(waiter: &Waiter, work: &Work) -> bool {
+    let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
+    !first && waiter.kind.traits().access == Access::Shared
 }

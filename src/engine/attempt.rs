@@ -1,11 +1,11 @@
-//! The part of the wait loop that asks for the lock: the first hold of an owner, a further level of it, and who is told of
-//! what came of that.
+//! The steps of the key actor that acquire: the first hold of an owner, further levels of it, and the grants that follow.
 //!
 //! Invariants:
-//! 1. A level is given out only after its request was confirmed, and for one owner at a time. (What `pipelined` gives out
-//!    ahead of that has an argument of its own there.)
-//! 3. A request that went unanswered is repeated as itself, or undone; its text is never used for a new hold.
-//! 4. What was won for a waiter that left goes to the next, or back.
+//! 1. A level is granted only after its request was confirmed, and an exclusive lock to one owner at a time. (`pipelined.rs`
+//!    grants earlier, and has an argument of its own.)
+//! 2. An unanswered request is repeated unchanged, or undone. Its owner id is not used for any other hold, except by an owner that
+//!    still has a shared hold under it.
+//! 3. A lock won for a waiter that has left goes to the next waiter, or is released.
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
@@ -13,9 +13,9 @@ use crate::engine::actor::KeyActor;
 use crate::engine::key_queue::{Busy, Current, Outcome, Run, Waiter, Work};
 use crate::engine::level::Level;
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, Ask, LockKind, Waiting, would_deadlock};
+use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Recounted};
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Mark;
@@ -23,19 +23,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// One attempt, for the waiter of `ticket`.
+/// An attempt for one waiter.
 pub(crate) struct Attempt {
     pub ticket: u64,
     pub kind: Arc<dyn LockKind>,
-    pub owner: OwnerId,
+    pub owner: LocalOwner,
     pub lease: Lease,
     pub once: bool,
-    /// The last of those who waited when it was made. The answer may be out of date for whoever comes later.
+    /// The ticket of the last waiter when the attempt was made. The reply may be out of date for later waiters.
     newest: u64,
 }
 
 impl Attempt {
-    /// Of a waiter of `work`.
+    /// An attempt for `waiter`, which is one of `work`.
     pub(crate) fn of(waiter: &Waiter, work: &Work) -> Self {
         let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
         let (kind, owner, newest) = (kind.clone(), owner.clone(), work.newest());
@@ -44,55 +44,59 @@ impl Attempt {
 }
 
 impl KeyActor {
-    /// Asks for the lock.
+    /// Requests the lock, and acts on the reply. A request without a reply is repeated while its waiter waits.
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
-        let before = self.lane.signal.mark();
+        let before = self.queue.signal.mark();
         let length = self.session.length(attempt.lease);
-        let partner = self.partner(&*attempt.kind, &attempt.owner);
-        let (text, waiting) = self.present(&attempt);
-        let mut request =
-            attempt.kind.acquire(&Ask { text: &text, lease_ms: millis(length), waiting, partner });
+        let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
+        let (owner_id, waiting) = self.identify(&attempt);
+        let mut request = attempt.kind.acquire(&AcquireArgs {
+            owner_id: &owner_id,
+            lease_ms: millis(length),
+            waiting,
+            counterpart,
+        });
         let Attempt { ticket, ref kind, once, .. } = attempt;
-        if once || self.told.is_some() {
-            // It may well be busy, and then only the script says for how long.
+        if once || self.busy_info.is_some() {
+            // The lock may well be busy, and only the script reports for how long.
             request.go_by_script();
         }
         loop {
             let answer = self.session.connection.call(&mut request).await;
-            if answer.is_ok() && request.repeated {
-                self.session.retire_texts();
+            if answer.is_ok() {
+                self.rotate_if_repeated(&request);
             }
-            let (session, lane) = (&self.session, &self.lane);
+            let (session, queue) = (&self.session, &self.queue);
             let failure = match answer {
                 Ok(answer) => {
-                    let in_vain = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
-                    if in_vain && request.repeated && kind.manner().access == Access::Shared {
-                        // An earlier send may still come, and find it free; and no record tells whose that would be.
-                        lane.work().undo(kind, text.clone(), Moment::now() + length);
+                    let refused = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
+                    if refused && request.repeated && kind.traits().access == Access::Shared {
+                        // An earlier send may still arrive and succeed. No record would show that the result is this client's.
+                        queue.work().undo(kind, owner_id.clone(), Moment::now() + length);
                     }
                     if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
-                        && kind.manner().access != Access::Gate
+                        && kind.traits().access != Access::Gate
                         && let Err(error) =
-                            session.connection.check_replicas(lane.record(), answer.life).await
+                            session.connection.check_replicas(queue.record(), answer.data_epoch).await
                     {
-                        debug!(lock = ?lane.record(), owner = %text, %error, "taken, and given back");
-                        lane.work().undo(kind, text, Moment::now() + length);
+                        debug!(lock = ?queue.record(), owner = %owner_id, %error, "acquire not replicated, undoing it");
+                        queue.work().undo(kind, owner_id, Moment::now() + length);
                         return self.tell(ticket, Outcome::Failed(error));
                     }
-                    return self.attempted(attempt, &answer, before, text, length);
+                    return self.on_reply(attempt, &answer, before, owner_id, length);
                 }
                 Err(failure) => failure,
             };
-            let refused = failure.code().is_some();
+            let refused = failure.is_refusal();
             if failure.unanswered {
-                session.retire_texts();
-                let waits = lane.work().waiters.iter().any(|w| w.ticket == ticket);
+                session.rotate_owner_ids();
+                let waits = queue.work().waiters.iter().any(|w| w.ticket == ticket);
                 if !refused && !once && waits && !session.is_closed() {
-                    // The same request again, so that what it may have done already counts once.
-                    debug!(lock = ?lane.record(), "an acquire went unanswered, asking again");
+                    // The same request again, so that it counts once even if an earlier send took effect.
+                    debug!(lock = ?queue.record(), "acquire went unanswered, repeating it");
                     continue;
                 }
-                lane.work().undo(kind, text, Moment::now() + length);
+                queue.work().undo(kind, owner_id, Moment::now() + length);
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);
@@ -102,134 +106,139 @@ impl KeyActor {
         }
     }
 
-    /// What the owner holds beside it, as the record names it.
-    fn partner(&self, kind: &dyn LockKind, owner: &OwnerId) -> Option<Arc<str>> {
-        let lane = self.session.existing_lane(&kind.partner(owner)?)?;
-        let work = lane.work();
+    /// The owner id of the owner's counterpart hold, if it has one.
+    fn counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> Option<Arc<str>> {
+        let queue = self.session.existing_queue(&kind.counterpart(owner)?)?;
+        let work = queue.work();
         let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
-        held.map(|current| current.hold.text.clone())
+        held.map(|current| current.hold.owner_id.clone())
     }
 
-    /// Whether the owner has what it holds beside it in hand.
-    fn has_partner(&self, kind: &dyn LockKind, owner: &OwnerId) -> bool {
-        let lane = kind.partner(owner).and_then(|key| self.session.existing_lane(&key));
-        let in_hand = lane.and_then(|lane| lane.work().in_hand());
+    /// Whether the owner has a level of its counterpart hold that is not being released.
+    fn has_counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> bool {
+        let queue = kind.counterpart(owner).and_then(|key| self.session.existing_queue(&key));
+        let in_hand = queue.and_then(|queue| queue.work().in_hand());
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
-    /// A hold of the owner, where its holds stand beside each other. A new one takes the same text: under another text the
-    /// owner would wait for itself.
-    fn beside(&self, owner: &OwnerId) -> Option<Arc<Hold>> {
-        // A look at a state can find the deadline passed and tell the lane, so the lane is not locked for it.
-        let holds = self.lane.work().beside.clone();
+    /// A live shared hold of the owner. A new hold takes the same owner id, because under another one the owner would wait for
+    /// itself.
+    fn shared_hold_of(&self, owner: &LocalOwner) -> Option<Arc<Hold>> {
+        // `state` may find that the deadline has passed and report that to the queue, so the queue must not be locked then.
+        let holds = self.queue.work().shared_holds.clone();
         holds.into_iter().find(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
-    /// The text under which the lock is asked for, and what Redis knows of it.
-    fn present(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
-        let beside = self.beside(owner);
-        let fresh = || owner.text(&self.session.id, self.session.era());
-        let text = || kind.text(beside.map_or_else(fresh, |hold| kind.owner(&hold.text).into()));
-        let mut work = self.lane.work();
+    /// The owner id of the attempt, and whether that id is already in Redis's queue.
+    fn identify(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
+        let shared = self.shared_hold_of(owner);
+        let fresh = || owner.owner_id(&self.session.id, self.session.generation());
+        let owner_id = || kind.owner_id(shared.map_or_else(fresh, |hold| kind.owner(&hold.owner_id).into()));
+        let mut work = self.queue.work();
         let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) else {
-            return (text(), Waiting::No);
+            return (owner_id(), Waiting::No);
         };
         waiter.attempts += 1;
-        if *once || !kind.manner().queued {
-            return (text(), Waiting::No);
+        if *once || !kind.traits().queued {
+            return (owner_id(), Waiting::No);
         }
-        if let Some(text) = &waiter.text {
-            return (text.clone(), if waiter.queued { Waiting::Queued } else { Waiting::New });
+        if let Some(owner_id) = &waiter.owner_id {
+            return (owner_id.clone(), if waiter.queued { Waiting::Queued } else { Waiting::New });
         }
-        let text = text();
-        let same = work.waiters.iter().filter(|waiter| waiter.text.as_ref() == Some(&text));
+        let owner_id = owner_id();
+        let same = work.waiters.iter().filter(|waiter| waiter.owner_id.as_ref() == Some(&owner_id));
         let turn = same.map(|waiter| waiter.turn).min();
         if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
-            // From here on its place is left by `Work::leave`, wherever the request has come to.
-            waiter.text = Some(text.clone());
+            // From here on `Work::leave` also removes the waiter from Redis's queue, whether or not the request has arrived.
+            waiter.owner_id = Some(owner_id.clone());
             waiter.turn = turn.unwrap_or(waiter.turn);
         }
-        (text, Waiting::New)
+        (owner_id, Waiting::New)
     }
 
-    fn attempted(
+    /// Acts on the reply to an attempt.
+    fn on_reply(
         &mut self,
         attempt: Attempt,
         answer: &Answer,
         before: Mark,
-        text: Arc<str>,
+        owner_id: Arc<str>,
         length: Duration,
     ) {
         let Attempt { ticket, kind, owner, newest, .. } = attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => {
-                self.told = None;
-                self.pause = None;
+                self.busy_info = None;
+                self.yield_window = None;
                 self.checked = Some(before.epoch);
-                self.listen_on();
-                let run = Run::new(answer.sent, self.gone_unheard.take());
-                let token = kind.manner().fenced.then_some(number);
-                let (life, sent, lease) = (answer.life, answer.sent, length);
-                let access = kind.manner().access;
-                let begun = Begun { kind, owner, text, life, sent, lease, token };
+                self.keep_listening();
+                let run = Run::new(answer.sent, self.messages_at_probe.take());
+                let token = kind.traits().fenced.then_some(number);
+                let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
+                let access = kind.traits().access;
+                let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
                 if access == Access::Exclusive {
-                    let kept_up = begun.kind.manner().kept_up;
+                    let kept_up = begun.kind.traits().kept_up;
                     let hold = self.begin(begun, run);
                     if kept_up {
                         hold.found_left(Duration::from_millis(number), lease);
                     }
                     return self.grant(&hold, &[ticket]);
                 }
-                let hold = Hold::new(begun, self.lane.observer());
+                let hold = Hold::new(begun, self.queue.observer());
                 if access == Access::Shared {
-                    if hold.kind.manner().owned {
-                        self.lane.work().keep_beside(&hold);
+                    if hold.kind.owned().is_some() {
+                        self.queue.work().keep_shared(&hold);
                     }
                     return self.grant(&hold, &[ticket]);
                 }
                 let tickets: Vec<_> = {
-                    let work = self.lane.work();
+                    let work = self.queue.work();
                     work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
                 };
                 return self.grant(&hold, &tickets);
             }
             Ok(Acquired::Busy(ttl)) => {
                 if let Some(owner) = script::hindrance(&answer.reply) {
-                    self.undo_a_ghost(&kind, owner);
+                    self.undo_orphan(&kind, owner);
                 }
                 ttl
             }
             Ok(Acquired::Stale(ttl)) => {
-                warn!(lock = ?self.lane.record(), owner = %text, "the owner's text is in use by somebody else");
-                self.session.retire_texts();
+                if kind.traits().access == Access::Shared {
+                    // An earlier send may have taken effect, and its hold ended since.
+                    self.queue.work().undo(&kind, owner_id.clone(), Moment::now() + length);
+                }
+                warn!(lock = ?self.queue.record(), owner = %owner_id, "the owner id is in use by another client");
+                self.session.rotate_owner_ids();
                 ttl
             }
-            Ok(Acquired::Own(_)) if self.has_partner(&*kind, &owner) => {
+            Ok(Acquired::Own(_)) if self.has_counterpart(&*kind, &owner) => {
                 return self.tell(ticket, Outcome::Failed(would_deadlock(&*kind)));
             }
-            // It is on its way to somebody, or back.
+            // The counterpart hold is being granted or released.
             Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
                 let error = self.session.connection.strange(Phase::Acquire);
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
-        let mut work = self.lane.work();
+        let mut work = self.queue.work();
         if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
-            waiter.queued = waiter.text.is_some();
+            waiter.queued = waiter.owner_id.is_some();
         }
         let first = work.first().is_none_or(|first| first.ticket == ticket);
         drop(work);
-        if first || !kind.manner().queued {
+        if first || !kind.traits().queued {
             self.busy(&kind, before, ttl);
         } else {
-            // It has to wait for those before it, whatever becomes of the lock.
-            self.lane.work().busy = Busy::at(Moment::now(), None);
+            // Only the first waiter's reply counts for the queue. The others have to wait for that waiter in any case.
+            self.queue.work().busy = Busy::at(Moment::now(), None);
         }
         self.tell_busy_once(ticket);
     }
 
-    /// Another level for waiters of the owner who holds the lock.
+    /// Grants further levels to waiters of the owner that holds the lock.
     pub(crate) async fn reenter(&mut self, waiters: Vec<(u64, Lease)>) {
         let Some((hold, from)) = self.change_current() else { return };
         let to = from + waiters.len() as u64;
@@ -248,8 +257,7 @@ impl KeyActor {
         }
     }
 
-    /// Changes the count in the record, and asks until it is known what became of that, for as long as the lease may
-    /// live.
+    /// Changes the count in the record. Repeats the request until the outcome is known or the hold has ended.
     pub(crate) async fn recount(
         &mut self,
         hold: &Arc<Hold>,
@@ -259,69 +267,71 @@ impl KeyActor {
         phase: Phase,
     ) -> Result<()> {
         let connection = self.session.connection.clone();
-        let Some(mut request) = hold.kind.recount(&hold.text, from, to, millis(lease)) else {
+        let Some(mut request) = hold.kind.recount(&hold.owner_id, from, to, millis(lease)) else {
             return Err(would_deadlock(&*hold.kind));
         };
         loop {
             let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
             if request.repeated {
-                self.session.retire_texts();
-                self.with_current(hold, |current| current.unsure = true);
+                self.session.rotate_owner_ids();
+                self.with_current(hold, |current| current.count_unsure = true);
             }
             let answer = match answer {
                 Ok(answer) => answer,
-                // A watchdog hold may have been renewed meanwhile.
+                // A renewal may have moved the deadline meanwhile, so the hold may still be live.
                 Err(failure)
                     if failure.unanswered
-                        && failure.code().is_none()
+                        && !failure.is_refusal()
                         && hold.state().is_live()
                         && !self.session.is_closed() =>
                 {
                     continue;
                 }
-                Err(failure) if phase == Phase::Release => return Err(self.undecided(failure)),
+                Err(failure) if phase == Phase::Release => return Err(self.release_error(failure)),
                 Err(failure) => return Err(connection.error(failure, phase)),
             };
             match script::recounted(&answer.reply) {
                 Ok(Recounted::Done) => {
-                    hold.confirm(answer.sent, answer.life, lease);
+                    hold.confirm(answer.sent, answer.data_epoch, lease);
                     self.with_current(hold, |current| current.recorded = to);
                     return Ok(());
                 }
-                // A late send of an earlier change may have come in between. The text is this hold's alone, so what
-                // is right is what this client knows.
+                // A late send of an earlier change may have arrived in between. The owner id belongs to this hold alone, so this
+                // client's count is right, and the change starts again from the count found.
                 Ok(Recounted::Mismatch(Some(found)))
                     if found != from
-                        && self.with_current(hold, |current| current.unsure).unwrap_or_default() =>
+                        && self.with_current(hold, |current| current.count_unsure).unwrap_or_default() =>
                 {
                     from = found;
-                    if let Some(again) = hold.kind.recount(&hold.text, from, to, millis(lease)) {
+                    if let Some(again) = hold.kind.recount(&hold.owner_id, from, to, millis(lease)) {
                         request = again;
                     }
                 }
                 Ok(Recounted::Mismatch(_)) => {
-                    self.session.retire_texts();
-                    return Err(Error::misuse(
-                        "the record has another hold count than this client: its uuid is used by another client too",
-                    ));
+                    self.session.rotate_owner_ids();
+                    return Err(Error::misuse(format!(
+                        "the hold count of `{}` is not the one that this client recorded: its uuid is used by another client too, so \
+                         give each client its own",
+                        self.queue.record().escape_debug()
+                    )));
                 }
-                Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.life))),
+                Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.data_epoch))),
                 Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
                 Err(script::Undecodable) => return Err(connection.strange(phase)),
             }
         }
     }
 
-    /// A new hold by a confirmed request.
+    /// Begins the hold that a request was confirmed for.
     pub(crate) fn begin(&mut self, begun: Begun, run: Run) -> Arc<Hold> {
-        let before = self.lane.work().current.take();
+        let before = self.queue.work().current.take();
         if let Some(before) = before {
-            // The server let another in, so it was not held any more.
-            before.hold.lose(before.hold.gone_in(begun.life));
+            // The server granted a new hold, so the earlier one has ended.
+            before.hold.lose(before.hold.gone_in(begun.data_epoch));
         }
         let since = begun.sent;
-        let hold = Hold::new(begun, self.lane.observer());
-        let mut work = self.lane.work();
+        let hold = Hold::new(begun, self.queue.observer());
+        let mut work = self.queue.work();
         work.busy = Busy::at(since, Some(hold.owner.clone()));
         work.current = Some(Current {
             hold: hold.clone(),
@@ -329,48 +339,51 @@ impl KeyActor {
             recorded: 1,
             levels: 0,
             changing: false,
-            unsure: false,
-            behind: None,
+            count_unsure: false,
+            lagging: None,
             run,
         });
         drop(work);
         hold
     }
 
-    /// Gives a level of `hold` to each of `tickets`. Those who left give theirs back at once.
+    /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is dropped, which releases it.
     pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64]) {
         for &ticket in tickets {
-            let mut work = self.lane.work();
+            let mut work = self.queue.work();
             let waiter = work.take(ticket);
-            if let Some(waiter) = waiter.as_ref().filter(|waiter| waiter.text.as_ref() != Some(&hold.text)) {
-                // A re-entry: it waited by a text of its own.
+            if let Some(waiter) =
+                waiter.as_ref().filter(|waiter| waiter.owner_id.as_ref() != Some(&hold.owner_id))
+            {
+                // A re-entry, which waited in Redis's queue under another owner id.
                 work.vacate(waiter);
             }
             if let Some(current) = &mut work.current {
-                // Of a kind that is shared there is none.
+                // Shared holds are never current.
                 current.levels += 1;
             }
             drop(work);
             let (lease, pipelined) = waiter
                 .as_ref()
                 .map_or((Lease::Fixed(Duration::ZERO), false), |waiter| (waiter.lease, waiter.pipelined));
-            let level = Level::new(&self.session, &self.lane, hold, lease, pipelined);
+            let level = Level::new(&self.session, &self.queue, hold, lease, pipelined);
             if let Some(waiter) = waiter {
                 let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
             }
         }
     }
 
+    /// Removes a waiter from the queue and delivers its outcome.
     pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
-        let waiter = self.lane.work().leave(ticket);
+        let waiter = self.queue.work().leave(ticket);
         if let Some(waiter) = waiter {
             let _ = waiter.reply.send(outcome);
         }
     }
 
-    /// Tells the waiter of `ticket` that the lock is busy, if it wanted no more than one look.
+    /// Delivers "busy" to a waiter that wanted a single attempt.
     fn tell_busy_once(&self, ticket: u64) {
-        if self.lane.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
+        if self.queue.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
             self.tell(ticket, Outcome::Busy);
         }
     }

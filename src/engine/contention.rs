@@ -1,14 +1,14 @@
-//! The part of the wait loop that has to do with other clients: what is known of a lock that they hold, when to look
-//! again, and what they are owed after a release of ours.
+//! The steps of the key actor that deal with other clients: what is known of a lock that they hold, when to look again, and when
+//! to yield to them.
 //!
-//! Most tell of a release by a message. Some send none (Redisson's spin lock), and these are recognised by what they
-//! do: the holder changes, or is gone, and nothing is heard.
+//! Most clients publish a message when they release. Some do not (Redisson's spin lock). They are recognised when the holder
+//! changes or disappears without a message.
 
 use crate::config::options::BackOff;
 use crate::engine::actor::KeyActor;
 use crate::engine::key_queue::{Busy, Current, Release, Run, Work};
 use crate::error::LossReason;
-use crate::kinds::kind::{Access, LockKind};
+use crate::kinds::kind::{Access, LockKind, Probed};
 use crate::owner;
 use crate::protocol::script;
 use crate::runtime::clock::Moment;
@@ -17,259 +17,268 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// The least time between two looks at a busy lock, whatever the server said.
+/// The shortest time between two attempts at a busy lock, whatever the server reported.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-/// From a busy answer to the first glance at who holds the lock; each further one comes after twice the time.
-const FIRST_GLANCE: Duration = Duration::from_millis(10);
-/// A glance is put off by up to that long, or a sixteenth of its step, so that those of many locks come together.
-const TOGETHER: Duration = Duration::from_millis(40);
-/// While the holder has changed without a message for that long, there are clients that send none.
+/// The time from a busy reply to the first holder probe. Each further probe comes after twice the time.
+const FIRST_PROBE: Duration = Duration::from_millis(10);
+/// A probe is delayed by up to this time, or by a sixteenth of its step if that is less, so that the probes of many locks
+/// coincide.
+const PROBE_GRID: Duration = Duration::from_millis(40);
+/// If the holder has changed and no message was heard for this long, some clients send none.
 const SILENCE: Duration = Duration::from_millis(50);
-/// A release's message that has not come so long after the record was found gone was not sent.
+/// The message of a release arrives within this time after the record was found gone, or was not sent.
 const LATEST_MESSAGE: Duration = Duration::from_millis(3);
-/// How long such clients count once seen; and how often to look, while they do.
+/// How long clients without messages count after one was noticed, and how often to attempt meanwhile.
 const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
-const AMONG_POLLERS: BackOff = BackOff::between(Duration::from_millis(1), Duration::from_millis(16));
+const POLL_BACK_OFF: BackOff = BackOff::between(Duration::from_millis(1), Duration::from_millis(16));
 
-/// For so long a hold that was waited for keeps its subscription.
+/// How long a hold that was waited for keeps its subscription.
 const LISTEN_ON: Duration = Duration::from_millis(10);
 
-/// What Redis last told of a lock that others hold.
+/// The last busy reply, and when to look again.
 #[derive(Clone)]
 pub(crate) struct BusyInfo {
-    /// The signal before it was asked, and since when nothing was heard.
+    /// The signal's mark before the request, and when the first busy reply at that epoch arrived.
     pub before: Mark,
     since: Moment,
-    /// Who held it at the last glance.
+    /// The holder that the last probe found.
     holder: Option<String>,
-    /// When to attempt again if nothing is heard.
+    /// When to attempt again if the epoch does not move.
     pub attempt_at: Moment,
-    /// When to glance at the holder, for holders that leave without a message; and the step from glance to glance.
-    glance_at: Moment,
+    /// When to probe the holder, which may leave without a message; and the time between two probes.
+    probe_at: Moment,
     step: Duration,
-    /// When this was told, and the last of the waiters for whom.
+    /// When the last reply arrived, and the ticket of the last waiter at that time.
     at: Moment,
     newest: u64,
-    /// The only waiter for whom, where another may want less.
+    /// The only waiter for which the reply counts, of a kind with shared holds: another waiter may want less.
     only: Option<u64>,
 }
 
 impl BusyInfo {
-    /// Whether it counts for the waiter of `ticket`.
+    /// Whether the reply counts for the waiter with this ticket.
     pub fn counts_for(&self, ticket: u64) -> bool {
         self.only.is_none_or(|only| only == ticket)
     }
 
-    /// When to glance next, if `newest` is the last of the waiters: one who came later is not to be told "busy" by
-    /// what was heard long before.
-    pub fn next_glance(&self, newest: u64) -> Moment {
-        if newest > self.newest && self.glance_at < Moment::FAR {
-            self.glance_at.min(self.at + FIRST_GLANCE)
+    /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes
+    /// early, because an old reply must not make the lock busy for it.
+    pub fn next_probe(&self, newest: u64) -> Moment {
+        if newest > self.newest && self.probe_at < Moment::FAR {
+            self.probe_at.min(self.at + FIRST_PROBE)
         } else {
-            self.glance_at
+            self.probe_at
         }
     }
 }
 
-/// What this client owes to others after a release that they were told of: that they come first.
+/// A yield window: after a release that other clients heard of, this client lets them acquire first.
 ///
-/// It does not contend before `until`. And if turns are owed, then after each message heard it stays away anew, because
-/// whoever waited longest may be slower than we are, until so many messages say that each of the others had a turn.
-pub(crate) struct Pause {
+/// The client does not contend before `until`. While it owes turns, each message opens the window again, because the client that
+/// waited longest may be slower than this one. The debt ends when there was a message for each turn, or when this client
+/// acquires the lock.
+pub(crate) struct YieldWindow {
     pub until: Moment,
     pub turns: Option<Turns>,
 }
 
+/// The turns that this client owes to others.
 pub(crate) struct Turns {
+    /// The length of the window that each message opens.
     pub time: Duration,
+    /// The messages heard so far.
     pub heard: u64,
+    /// The number of messages after which no turn is owed.
     pub paid: u64,
 }
 
 impl KeyActor {
-    /// Until when this client leaves the lock to others, if it does.
-    pub(crate) fn away(&mut self, messages: u64, now: Moment) -> Option<Moment> {
-        let pause = self.pause.as_mut()?;
-        match &mut pause.turns {
-            Some(turns) if messages >= turns.paid => self.pause = None,
+    /// Updates the yield window. Returns its end while it is open.
+    pub(crate) fn yield_until(&mut self, messages: u64, now: Moment) -> Option<Moment> {
+        let yield_window = self.yield_window.as_mut()?;
+        match &mut yield_window.turns {
+            Some(turns) if messages >= turns.paid => self.yield_window = None,
             Some(turns) if turns.heard != messages => {
                 turns.heard = messages;
-                pause.until = now + turns.time;
+                yield_window.until = now + turns.time;
             }
-            None if now >= pause.until => self.pause = None,
+            None if now >= yield_window.until => self.yield_window = None,
             _ => {}
         }
-        self.pause.as_ref().map(|pause| pause.until).filter(|&until| now < until)
+        self.yield_window.as_ref().map(|yield_window| yield_window.until).filter(|&until| now < until)
     }
 
-    /// The lock is taken. Who waited for it may soon wait again, and a message that comes before he is subscribed anew is
-    /// lost on him.
-    pub(crate) fn listen_on(&mut self) {
-        self.listens_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
+    /// Keeps the subscription for a while after an acquire. A waiter may soon be back, and would miss the messages that come before
+    /// it is subscribed again.
+    pub(crate) fn keep_listening(&mut self) {
+        self.listen_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
     }
 
-    /// Takes note of a lock that is busy for `ttl` more.
+    /// Records that the lock is busy, for at most `ttl` if its holder does not renew, and plans when to look again.
     pub(crate) fn busy(&mut self, kind: &Arc<dyn LockKind>, before: Mark, ttl: Option<Duration>) {
         let now = Moment::now();
-        let earlier = self.told.take().filter(|told| told.before.epoch == before.epoch);
+        let earlier = self.busy_info.take().filter(|busy_info| busy_info.before.epoch == before.epoch);
         let lease = self.session.options.lease;
-        // Who was taken for gone is told of nothing, and what has to end first may last for much longer than a lease.
-        let longest = if kind.manner().queued { lease } else { Duration::MAX };
+        // A waiter that Redis's queue has dropped gets no message, and the time until its turn may be much longer than a lease.
+        let longest = if kind.traits().queued { lease } else { Duration::MAX };
         let look = ttl.unwrap_or(lease / 3).clamp(SHORTEST_LOOK, longest.max(SHORTEST_LOOK));
-        let poll = kind.poll().or_else(|| self.pollers().then_some(AMONG_POLLERS));
+        let poll = kind.poll().or_else(|| self.pollers().then_some(POLL_BACK_OFF));
         let step = match (&earlier, poll) {
-            (Some(told), Some(poll)) => poll.after(told.step),
-            (Some(told), None) => told.step,
+            (Some(busy_info), Some(poll)) => poll.after(busy_info.step),
+            (Some(busy_info), None) => busy_info.step,
             (None, Some(poll)) => poll.first,
-            (None, None) => FIRST_GLANCE,
+            (None, None) => FIRST_PROBE,
         };
-        let (since, holder) = earlier.map_or((now, None), |told| (told.since, told.holder));
+        let (since, holder) = earlier.map_or((now, None), |busy_info| (busy_info.since, busy_info.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
-        let mut work = self.lane.work();
+        let mut work = self.queue.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
         let only =
-            work.waiters.front().filter(|_| kind.manner().access == Access::Shared).map(|first| first.ticket);
+            work.waiters.front().filter(|_| kind.traits().access == Access::Shared).map(|first| first.ticket);
         drop(work);
-        let glance_at = if kind.manner().glances { now + step } else { Moment::FAR };
-        self.told =
-            Some(BusyInfo { before, since, holder, attempt_at, glance_at, step, at: now, newest, only });
+        let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
+        self.busy_info =
+            Some(BusyInfo { before, since, holder, attempt_at, probe_at, step, at: now, newest, only });
     }
 
-    /// Looks at who holds a busy lock, for less than an attempt costs.
-    pub(crate) async fn glance(&mut self, kind: &Arc<dyn LockKind>) {
-        let Some(mut told) = self.told.take() else { return };
-        let mut request = kind.holder();
+    /// Probes the holder of a busy lock, which costs less than an attempt.
+    pub(crate) async fn probe_holder(&mut self, kind: &Arc<dyn LockKind>) {
+        let Some(mut busy_info) = self.busy_info.take() else { return };
+        let mut request = kind.probe();
         let answer = self.session.connection.call(&mut request).await;
         let answer = answer.ok();
-        let holder = answer.as_ref().and_then(|answer| kind.glanced(&answer.reply).ok());
-        if let Some(None) = holder {
-            // Freed, and no message (yet): attempt.
-            self.gone_unheard = Some(told.before.messages);
+        let probed = answer.as_ref().and_then(|answer| kind.probed(&answer.reply).ok());
+        if let Some(Probed::Free) = probed {
+            // The lock is free, and no message has arrived yet. Without a busy reply, the next step is an attempt.
+            self.messages_at_probe = Some(busy_info.before.messages);
             return;
         }
         let now = Moment::now();
-        if now >= told.glance_at {
-            told.step *= 2;
-            told.glance_at = together(now, told.step);
+        if now >= busy_info.probe_at {
+            busy_info.step *= 2;
+            busy_info.probe_at = next_on_grid(now, busy_info.step);
         }
-        let mut work = self.lane.work();
-        (told.at, told.newest) = (now, work.newest());
-        if let Some(Some(holder)) = holder {
+        let mut work = self.queue.work();
+        (busy_info.at, busy_info.newest) = (now, work.newest());
+        if let Some(Probed::Busy(holder)) = probed {
             work.busy = Busy::at(now, None);
             drop(work);
-            for holder in answer.iter().flat_map(|answer| kind.holders(&answer.reply)) {
-                self.undo_a_ghost(kind, holder.owner());
+            let named = answer.as_ref().zip(kind.owned()).map(|(answer, kind)| kind.holders(&answer.reply));
+            for holder in named.iter().flatten() {
+                self.undo_orphan(kind, holder.owner());
             }
-            let changed = told.holder.as_deref().is_some_and(|before| before != holder.owner());
+            let changed = busy_info.holder.is_some() && busy_info.holder != holder;
             if changed {
-                told.step = FIRST_GLANCE;
-                told.glance_at = now + told.step;
-                // A client that hands its lock on among its own tells of it sooner than that.
-                if now.since(told.since) >= SILENCE {
-                    self.seen_pollers();
-                    told.attempt_at = now;
+                busy_info.step = FIRST_PROBE;
+                busy_info.probe_at = now + busy_info.step;
+                // A client that only hands its lock over locally publishes a message sooner than that.
+                if now.since(busy_info.since) >= SILENCE {
+                    self.note_pollers();
+                    busy_info.attempt_at = now;
                 }
             }
-            told.holder = Some(holder.owner().to_owned());
+            busy_info.holder = holder;
         }
-        self.told = Some(told);
+        self.busy_info = Some(busy_info);
     }
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
-    pub(crate) fn keeps(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn LockKind>> {
+    pub(crate) fn refresh_due(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn LockKind>> {
         let Some(queued) = work.waiters.iter().find(|waiter| waiter.queued) else {
-            self.keep_at = None;
+            self.refresh_at = None;
             return None;
         };
         // Two refreshes fit into an allowance, because one may go unanswered.
         let next = now + self.session.options.fair_wait_timeout / 3;
-        let due = *self.keep_at.get_or_insert(next) <= now;
+        let due = *self.refresh_at.get_or_insert(next) <= now;
         if due {
-            self.keep_at = Some(next);
+            self.refresh_at = Some(next);
         }
         due.then(|| queued.kind.clone())
     }
 
     /// Refreshes the scores of all queued waiters. Waiters behind the first of this client, or behind a hold of it, send no
     /// attempts that would do so.
-    pub(crate) async fn keep(&mut self, kind: &Arc<dyn LockKind>) {
-        let texts: Vec<_> = {
-            let work = self.lane.work();
+    pub(crate) async fn refresh(&mut self, kind: &Arc<dyn LockKind>) {
+        let owner_ids: Vec<_> = {
+            let work = self.queue.work();
             let queued = work.waiters.iter().filter(|waiter| waiter.queued);
-            queued.filter_map(|waiter| waiter.text.clone()).collect()
+            queued.filter_map(|waiter| waiter.owner_id.clone()).collect()
         };
-        let Some(mut request) = kind.keep(&texts) else { return };
+        let Some(mut request) = kind.keep(&owner_ids) else { return };
         let answer = self.session.connection.call(&mut request).await;
-        debug!(lock = ?self.lane.record(), waiters = texts.len(), kept = answer.is_ok(), "waiters kept");
+        debug!(lock = ?self.queue.record(), waiters = owner_ids.len(), kept = answer.is_ok(), "refreshed the scores of queued waiters");
     }
 
-    /// Looks whether the current hold is there still: a message came, or one may have been missed.
+    /// Asks whether the current hold still exists, because a message came or may have been missed.
     pub(crate) async fn check(&mut self) {
-        self.checked = Some(self.lane.signal.mark().epoch);
-        // One that has been passed on meanwhile is ahead of the record, which is then asked to follow.
-        let asked = |current: &&Current| current.behind.is_none();
-        let hold = self.lane.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
+        self.checked = Some(self.queue.signal.mark().epoch);
+        // A hold that is ahead of the record is not named there. `follow` moves the record to it.
+        let asked = |current: &&Current| current.lagging.is_none();
+        let hold = self.queue.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
         let Some(hold) = hold else { return };
-        if !hold.kind.manner().glances {
+        if !hold.kind.traits().has_holder_probe {
             return;
         }
-        let mut request = hold.kind.holder();
+        let Some(kind) = hold.kind.owned() else { return };
+        let mut request = kind.probe();
         let answer = self.session.connection.call(&mut request).await;
         let Ok(answer) = answer else { return };
-        match hold.kind.held_by(&answer.reply) {
-            Ok(Some(holder)) if holder.owner() == &*hold.text => {}
+        match kind.held_by(&answer.reply) {
+            Ok(Some(holder)) if holder.owner() == &*hold.owner_id => {}
             Ok(Some(_)) => _ = hold.lose(LossReason::Taken),
-            Ok(None) => _ = hold.lose(hold.gone_in(answer.life)),
-            // Of another type.
+            Ok(None) => _ = hold.lose(hold.gone_in(answer.data_epoch)),
+            // The key has a value of another type.
             Err(script::Undecodable) => {}
         }
     }
 
-    /// A retired text of this client that holds the record without being a hold, or stands in its queue without waiting,
-    /// got there by a request that a dead connection delivered late, and nobody else would free it before its time is
-    /// over. What it is the lane knows in which it would be held.
-    pub(crate) fn undo_a_ghost(&self, kind: &Arc<dyn LockKind>, text: &str) {
-        if !owner::is_retired(text, &self.session.id, self.session.era()) {
+    /// Undoes an orphaned record or queue entry. A retired owner id of this client that is neither a hold nor a waiter was written by
+    /// a request that a dead connection delivered late. Nobody else would remove it before it expires. The key queue in which the id
+    /// would be held knows whether it is a hold or a waiter.
+    pub(crate) fn undo_orphan(&self, kind: &Arc<dyn LockKind>, owner_id: &str) {
+        if !owner::is_retired(owner_id, &self.session.id, self.session.generation()) {
             return;
         }
         let until = Moment::now() + self.session.options.lease;
-        let lane = self.session.lane(kind.lane_of(text));
-        let _ = self.session.submit_to(&lane, |work| {
-            if work.waiters.iter().any(|waiter| waiter.text.as_deref() == Some(text)) {
+        let queue = self.session.queue(kind.queue_of(owner_id));
+        let _ = self.session.submit_to(&queue, |work| {
+            if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
                 return;
             }
-            work.releases.push_back(Release::Text(kind.clone(), text.into(), until));
-            if kind.manner().queued {
-                work.releases.push_back(Release::Place(kind.clone(), text.into()));
+            work.releases.push_back(Release::Undo(kind.clone(), owner_id.into(), until));
+            if kind.traits().queued {
+                work.releases.push_back(Release::Dequeue(kind.clone(), owner_id.into()));
             }
         });
     }
 
-    /// If the holder before us was found gone, and its message did not come since, there was none.
-    pub(crate) fn listen_for_the_unheard(&self, run: &mut Run) {
-        let Some(before) = run.unheard else { return };
-        let heard = before != self.lane.signal.mark().messages || self.own_subscriptions() == 0;
+    /// Notices a previous holder that sent no message: it was found gone, and its message has not arrived since.
+    pub(crate) fn detect_silent_release(&self, run: &mut Run) {
+        let Some(before) = run.messages_at_probe else { return };
+        let heard = before != self.queue.signal.mark().messages || self.own_subscriptions() == 0;
         let waited = Moment::now().since(run.since) >= LATEST_MESSAGE;
         if heard || waited {
-            run.unheard = None;
+            run.messages_at_probe = None;
         }
         if !heard && waited {
-            self.seen_pollers();
+            self.note_pollers();
         }
     }
 
-    fn seen_pollers(&self) {
-        self.lane.work().pollers_until = Some(Moment::now() + POLLERS_COUNT_FOR);
+    /// Records that some clients release without a message, so this client has to poll.
+    fn note_pollers(&self) {
+        self.queue.work().pollers_until = Some(Moment::now() + POLLERS_COUNT_FOR);
     }
 
-    /// Whether other clients were seen of late to come and go without messages.
+    /// Whether clients that send no messages were noticed recently.
     pub(crate) fn pollers(&self) -> bool {
-        self.lane.work().pollers_until.is_some_and(|until| !until.passed())
+        self.queue.work().pollers_until.is_some_and(|until| !until.passed())
     }
 }
 
-/// A glance after `step`.
-fn together(now: Moment, step: Duration) -> Moment {
-    (now + step).rounded_up(TOGETHER.min(step / 16))
+/// The time of a probe after `step`.
+fn next_on_grid(now: Moment, step: Duration) -> Moment {
+    (now + step).rounded_up(PROBE_GRID.min(step / 16))
 }

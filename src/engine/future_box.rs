@@ -1,6 +1,7 @@
-//! A driver that talks to the server is a future of 3 KB, which one that waits is not to keep: so it is in a box of its
-//! own. The boxes are used again, because they are too large for what an allocator keeps for a thread, and two threads
-//! that take and give such boxes wait for each other.
+//! Reusable boxes for the futures of actors that talk to the server.
+//!
+//! Such a future takes 3 KB, which a waiting actor should not keep, so it has a box of its own. The boxes are reused: they are too
+//! large for an allocator's thread cache, so threads that allocate and free them wait for each other.
 
 use crate::engine::actor::KeyActor;
 use crate::runtime::sync::thread_local;
@@ -12,10 +13,10 @@ use tokio_util::sync::ReusableBoxFuture;
 thread_local! {
     static BOXES: RefCell<Vec<ReusableBoxFuture<'static, KeyActor>>> = const { RefCell::new(Vec::new()) };
 }
-/// So many are kept by a thread.
+/// The number of boxes that a thread keeps.
 const KEPT: usize = 16;
 
-/// An action of a driver. Gives the driver back.
+/// A step of an actor. Its output is the actor.
 pub(crate) struct ActorFuture(Option<ReusableBoxFuture<'static, KeyActor>>);
 
 impl ActorFuture {
@@ -36,7 +37,7 @@ impl Future for ActorFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<KeyActor> {
         let Some(work) = &mut self.0 else { return Poll::Pending };
-        let driver = ready!(work.poll(cx));
+        let actor = ready!(work.poll(cx));
         let done = self.0.take();
         let _ = BOXES.try_with(|boxes| {
             let mut boxes = boxes.borrow_mut();
@@ -44,6 +45,6 @@ impl Future for ActorFuture {
                 boxes.extend(done);
             }
         });
-        Poll::Ready(driver)
+        Poll::Ready(actor)
     }
 }

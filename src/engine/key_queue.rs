@@ -1,8 +1,7 @@
-//! What one key of one client has to do, in order.
+//! The queue of one key of one client: its waiters, its releases and its holds.
 //!
-//! All that changes a key's record goes through its lane, one request at a time, sent by the lane's driver (see
-//! `drive`) and never by the future that asked for it. A future that is dropped leaves its request to the lane,
-//! which undoes it. That is what makes the count in the record known.
+//! The key actor (`actor.rs`) sends acquires, re-entries, releases and hand-offs, one at a time. Callers only add work to the queue.
+//! If a caller is dropped, the actor completes or undoes its request. So the client knows the hold count in the record.
 
 use crate::config::options::Lease;
 use crate::engine::level::Level;
@@ -10,70 +9,70 @@ use crate::engine::session::{ActorInHand, Session};
 use crate::error::{Error, Result};
 use crate::kinds::kind::{LockKind, QueueKey};
 use crate::lease::hold::{Hold, Observer};
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
+use crate::runtime::caller_runs::CallerSlot;
 use crate::runtime::clock::Moment;
-use crate::runtime::in_place::Place;
-use crate::runtime::sync::{Mutex, MutexGuard};
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::wakeup::Signal;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// One key of one client.
+/// The queue of one key of one client.
 pub(crate) struct KeyQueue {
     pub session: Weak<Session>,
-    /// Its key in the session's table.
+    /// The queue's key in the session's table.
     pub key: QueueKey,
     pub signal: Arc<Signal>,
     this: Weak<KeyQueue>,
     work: Mutex<Work>,
 }
 
-/// What is to be done, and what is held.
+/// The work and the holds of a key queue.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// Those who want the lock, in the order in which they came.
+    /// In the order of arrival, which is the order of their tickets.
     pub waiters: VecDeque<Waiter>,
     pub releases: VecDeque<Release>,
     pub current: Option<Current>,
-    /// Holds that have an owner and stand beside each other, none of them current.
-    pub beside: Vec<Arc<Hold>>,
-    /// A release has been taken and is not done yet.
+    /// Shared holds that have an owner. None of them is current.
+    pub shared_holds: Vec<Arc<Hold>>,
+    /// A release was taken from the queue and is not finished.
     pub releasing: bool,
-    /// Somebody drives the lane.
-    pub driven: bool,
-    /// The driver, while it is in the hands of a caller.
-    pub place: Option<Arc<Place<ActorInHand>>>,
-    /// The lane has left the session's table: use another.
+    /// The queue has an actor.
+    pub has_actor: bool,
+    /// The actor, while a caller runs it.
+    pub caller_slot: Option<Arc<CallerSlot<ActorInHand>>>,
+    /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
     pub busy: Option<Busy>,
-    /// Until when the lock is left to others, see `Pause` in `others`.
-    pub away_until: Option<Moment>,
-    /// Until then other clients count as ones that take and leave the lock without a message.
+    /// The end of the yield window, see `contention.rs`.
+    pub yield_until: Option<Moment>,
+    /// Until then other clients are assumed to take and release the lock without messages.
     pub pollers_until: Option<Moment>,
 }
 
-/// When the lock was last known to be held, for those who waited in vain.
+/// When the lock was last known to be held. Decides whether a wait without success ends as busy or with an error.
 pub(crate) struct Busy {
     at: Moment,
-    /// By whom, if by one of this client.
-    by: Option<OwnerId>,
-    /// Nothing else is known since.
+    /// The holder, if it is an owner of this client.
+    by: Option<LocalOwner>,
+    /// The lock is not known to have been freed since.
     pub still: bool,
 }
 
 impl Busy {
-    /// What was known so shortly before one came counts for him, too: the server is not asked anew for each.
+    /// Knowledge of this age still counts for a new waiter, so that the server is not asked again for each of them.
     pub(crate) const FRESH: Duration = Duration::from_millis(15);
 
-    pub(crate) fn at(at: Moment, by: Option<OwnerId>) -> Option<Self> {
+    pub(crate) fn at(at: Moment, by: Option<LocalOwner>) -> Option<Self> {
         Some(Self { at, by, still: true })
     }
 
-    /// Whether the lock was busy for `owner` while it waited since `started`.
-    pub(crate) fn was_for(&self, owner: &OwnerId, started: Moment) -> bool {
+    /// Whether the lock was busy for `owner` during its wait, which began at `started`.
+    pub(crate) fn was_for(&self, owner: &LocalOwner, started: Moment) -> bool {
         let counts = self.at >= started || self.still && self.at + Self::FRESH >= started;
         counts && self.by.as_ref() != Some(owner)
     }
@@ -82,98 +81,100 @@ impl Busy {
 /// The hold that this client has on the key.
 pub(crate) struct Current {
     pub hold: Arc<Hold>,
+    /// When its first request was sent, or when it was passed on.
     pub since: Moment,
     /// The count in the record.
     pub recorded: u64,
-    /// The levels given out. Differs from `recorded` only after a refused partial release.
+    /// The granted levels. They differ from `recorded` only after a refused partial release, or while the count is changing.
     pub levels: u64,
-    /// A change of the count is on its way.
+    /// A change of the count is in flight.
     pub changing: bool,
-    /// A change of the count went unanswered: a late send of it may still spoil the count.
-    pub unsure: bool,
-    /// What the record says, while it names another than the one who holds.
-    pub behind: Option<Behind>,
+    /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
+    pub count_unsure: bool,
+    /// The state of the record, while the hold is ahead of it.
+    pub lagging: Option<LaggingRecord>,
     pub run: Run,
 }
 
-/// A record that a hold is ahead of, see `pipelined`.
+/// A record that a hold is ahead of, see `pipelined.rs`.
 #[derive(Clone)]
-pub(crate) struct Behind {
-    /// Whom the record names.
-    pub text: Arc<str>,
-    /// The end of its lease, as confirmed.
+pub(crate) struct LaggingRecord {
+    /// The owner id in the record, as last confirmed.
+    pub owner_id: Arc<str>,
+    /// The end of the record's lease, as last confirmed.
     pub until: Moment,
-    /// A move is on its way, so that it may name another by now.
+    /// A move is in flight, so the record may already name another owner.
     pub moving: bool,
-    /// When to try again to let it follow, after a refusal.
-    pub again_at: Option<Moment>,
+    /// When to retry a move that was refused.
+    pub retry_at: Option<Moment>,
 }
 
-/// What the record went through since it was acquired from outside: it passes from hold to hold by hand-off.
+/// A series of local hand-offs, from an acquire until the lock is freed.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub since: Moment,
-    /// Hand-offs.
+    /// The number of hand-offs.
     pub count: u32,
-    /// Subscriptions of other clients, where known.
+    /// Subscriptions of other clients, if known.
     pub others: Option<u64>,
-    /// The messages heard before the holder before us was found gone, if it was.
-    pub unheard: Option<u64>,
+    /// If a probe found that the previous holder was gone: the number of messages heard before.
+    pub messages_at_probe: Option<u64>,
 }
 
 impl Run {
-    pub(crate) fn new(since: Moment, unheard: Option<u64>) -> Self {
-        Self { since, count: 0, others: None, unheard }
+    pub(crate) fn new(since: Moment, messages_at_probe: Option<u64>) -> Self {
+        Self { since, count: 0, others: None, messages_at_probe }
     }
 }
 
-/// Somebody who wants the lock.
+/// A caller that wants the lock.
 pub(crate) struct Waiter {
     pub ticket: u64,
     pub kind: Arc<dyn LockKind>,
-    pub owner: OwnerId,
+    pub owner: LocalOwner,
     pub lease: Lease,
-    /// Wants an answer to one attempt, whatever it is.
+    /// Wants the outcome of a single attempt.
     pub once: bool,
-    /// May have the lock ahead of the record.
+    /// May be granted the lock ahead of the record.
     pub pipelined: bool,
     pub attempts: u32,
-    /// The text under which it waits in Redis, if its kind has a queue there; and whether it is known to be there.
-    pub text: Option<Arc<str>>,
+    /// The owner id under which it waits in Redis's queue, if its kind has one; and whether it is known to be there.
+    pub owner_id: Option<Arc<str>>,
     pub queued: bool,
-    /// The ticket that decides its turn. An owner has one entry in Redis' queue, so its waiters share the ticket of the first
+    /// The ticket that decides its turn. An owner has one entry in Redis's queue, so its waiters share the ticket of the first
     /// of them.
     pub turn: u64,
     pub reply: oneshot::Sender<Outcome>,
 }
 
 impl Waiter {
-    /// It is to be known to Redis, and is not yet.
+    /// Whether it has to enter Redis's queue and is not known to be there.
     pub(crate) fn is_new(&self) -> bool {
-        !self.once && !self.queued && self.kind.manner().queued
+        !self.once && !self.queued && self.kind.traits().queued
     }
 }
 
-/// What a waiter is told.
+/// The outcome of a wait.
 pub(crate) enum Outcome {
+    /// The level, and the number of attempts that it took.
     Granted(Level, u32),
     Busy,
     Failed(Error),
 }
 
-/// Something to be given back.
+/// A release that the actor has to send.
 pub(crate) enum Release {
     Level(Returned),
-    /// A text that must not hold the record any more, until then.
-    Text(Arc<dyn LockKind>, Arc<str>, Moment),
-    /// A text that must not wait in Redis' queue any more.
-    Place(Arc<dyn LockKind>, Arc<str>),
+    /// Makes sure that the owner id does not hold the record. The request is repeated until that moment.
+    Undo(Arc<dyn LockKind>, Arc<str>, Moment),
+    /// Removes the owner id from Redis's queue.
+    Dequeue(Arc<dyn LockKind>, Arc<str>),
 }
 
-/// One level of a hold, on its way back.
+/// A level that is being released.
 pub(crate) struct Returned {
     pub hold: Arc<Hold>,
-    /// The watchdog renewed for it.
+    /// The watchdog renewed the hold for this level.
     pub renewing: bool,
     pub pipelined: bool,
     pub reply: Option<oneshot::Sender<Result<()>>>,
@@ -191,7 +192,7 @@ impl KeyQueue {
     }
 
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+        self.work.lock()
     }
 
     /// The key of the record.
@@ -205,22 +206,22 @@ impl KeyQueue {
 }
 
 impl Work {
-    /// Adds a waiter at the end, and returns its ticket, which is of this process and so of this waiter alone: its
-    /// lane may be gone, and another in its place, when the ticket comes back.
+    /// Adds a waiter at the end and returns its ticket. No other waiter of the process has this ticket, because the queue may be
+    /// gone, and another in its place, when the ticket is used.
     pub(crate) fn enqueue(
         &mut self,
         kind: &Arc<dyn LockKind>,
-        owner: OwnerId,
+        owner: LocalOwner,
         terms: Terms,
         once: bool,
         reply: oneshot::Sender<Outcome>,
     ) -> u64 {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Taken under the lane's lock, so that the queue is in their order.
+        // Taken under the queue's mutex, so the waiters are in the order of their tickets.
         let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
         let Terms { lease, pipelined } = terms;
         if self.waiters.is_empty() {
-            // Most are alone.
+            // Most waiters are alone.
             self.waiters.reserve_exact(1);
         }
         self.waiters.push_back(Waiter {
@@ -231,7 +232,7 @@ impl Work {
             once,
             pipelined,
             attempts: 0,
-            text: None,
+            owner_id: None,
             queued: false,
             turn: ticket,
             reply,
@@ -239,38 +240,38 @@ impl Work {
         ticket
     }
 
-    /// Undoes the acquire that was just sent, before anything else is given back. A numbered undo has an effect only while
-    /// its acquire is the last request of the client that took effect, so a release must not come in between.
-    pub(crate) fn undo(&mut self, kind: &Arc<dyn LockKind>, text: Arc<str>, until: Moment) {
-        self.releases.push_front(Release::Text(kind.clone(), text, until));
+    /// Queues the undo of the acquire that was just sent, before all other releases. A numbered undo has an effect only while its
+    /// acquire is the last request of the client that took effect, so no release may come in between.
+    pub(crate) fn undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
+        self.releases.push_front(Release::Undo(kind.clone(), owner_id, until));
     }
 
-    /// Takes what is to be given back next.
+    /// Takes the next release.
     pub(crate) fn next_release(&mut self) -> Option<Release> {
         let release = self.releases.pop_front();
         self.releasing = release.is_some();
         release
     }
 
-    /// Whether anything is still to be given back.
+    /// Whether a release is queued or not finished.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing || !self.releases.is_empty()
     }
 
-    /// Keeps a hold in mind until it is over.
-    pub(crate) fn keep_beside(&mut self, hold: &Arc<Hold>) {
-        self.beside.retain(|other| !other.is_over());
-        self.beside.push(hold.clone());
+    /// Records a shared hold.
+    pub(crate) fn keep_shared(&mut self, hold: &Arc<Hold>) {
+        self.shared_holds.retain(|other| !other.is_over());
+        self.shared_holds.push(hold.clone());
     }
 
-    /// The text by which the record names the holds of `owner`, if it has any here.
-    pub(crate) fn text_of(&self, owner: &OwnerId) -> Option<Arc<str>> {
+    /// The owner id that the record has for the holds of `owner`, if there are any.
+    pub(crate) fn owner_id_of(&self, owner: &LocalOwner) -> Option<Arc<str>> {
         let current = self.current.iter().map(|current| &current.hold);
-        let live = self.beside.iter().filter(|hold| !hold.is_over());
-        current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.text.clone())
+        let live = self.shared_holds.iter().filter(|hold| !hold.is_over());
+        current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.owner_id.clone())
     }
 
-    /// The hold that somebody has a level of which is not on its way back.
+    /// The current hold, if it has a level that is not being released.
     pub(crate) fn in_hand(&self) -> Option<Arc<Hold>> {
         let Current { hold, levels, .. } = self.current.as_ref()?;
         let returned =
@@ -279,33 +280,38 @@ impl Work {
         (*levels > returned).then(|| hold.clone())
     }
 
-    /// The waiter that is served and listened for: its turn comes first.
+    /// The waiter whose turn is first. The actor attempts and subscribes for it.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.waiters.iter().min_by_key(|waiter| (waiter.turn, waiter.ticket))
     }
 
-    /// The ticket of the last one who came.
+    /// The ticket of the last waiter.
     pub(crate) fn newest(&self) -> u64 {
         self.waiters.back().map_or(0, |waiter| waiter.ticket)
     }
 
-    /// The hold is being given back. Tells whom the record names, too.
+    /// Removes the current hold, which is being released. Returns its run and the owner id in the record.
     pub(crate) fn end_hold(&mut self, now: Moment) -> Option<(Run, Arc<str>)> {
-        let Current { hold, behind, run, .. } = self.current.take()?;
+        let Current { hold, lagging, run, .. } = self.current.take()?;
         self.busy = Busy::at(now, Some(hold.owner.clone()));
-        Some((run, behind.map_or_else(|| hold.text.clone(), |behind| behind.text)))
+        Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
 
-    /// The hold has ended, and whoever noticed that has its text cleared. What else the record may name is cleared here.
+    /// Removes the current hold, which has ended. Its observer releases its owner id. If the record names another one, this method
+    /// queues the release of that id.
     pub(crate) fn drop_hold(&mut self) {
-        if let Some(Current { hold, behind: Some(behind), .. }) = self.current.take() {
-            self.releases.push_back(Release::Text(hold.kind.clone(), behind.text, behind.until + hold.lease));
+        if let Some(Current { hold, lagging: Some(lagging), .. }) = self.current.take() {
+            self.releases.push_back(Release::Undo(
+                hold.kind.clone(),
+                lagging.owner_id,
+                lagging.until + hold.lease,
+            ));
         }
     }
 
-    /// Whether all that the driver would see in the newest waiter is one more who waits behind a hold of this client. One
-    /// who is to be known to Redis is more than that.
-    pub(crate) fn is_one_more(&self) -> bool {
+    /// Whether the newest waiter merely joins other waiters behind a hold of this client, so that the actor need not wake up. A
+    /// waiter that has to enter Redis's queue needs the actor.
+    pub(crate) fn only_joins(&self) -> bool {
         let (Some(current), Some(newest)) = (&self.current, self.waiters.back()) else { return false };
         self.releases.is_empty()
             && self.waiters.len() > 1
@@ -314,57 +320,57 @@ impl Work {
             && newest.owner != current.hold.owner
     }
 
-    /// Takes the waiter of `ticket` out, if it still waits.
+    /// Removes the waiter with this ticket, if it still waits.
     pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
         self.waiters.remove(at)
     }
 
-    /// Those who wait in Redis' queue go, with their places there.
-    pub(crate) fn leave_queue(&mut self) -> Vec<Waiter> {
+    /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
+    pub(crate) fn evict_queued(&mut self) -> Vec<Waiter> {
         let (queued, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.text.is_some());
+            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.owner_id.is_some());
         self.waiters = others.into();
-        let place = |waiter: &Waiter| Some(Release::Place(waiter.kind.clone(), waiter.text.clone()?));
-        self.releases.extend(queued.iter().filter_map(place));
+        let dequeue = |waiter: &Waiter| Some(Release::Dequeue(waiter.kind.clone(), waiter.owner_id.clone()?));
+        self.releases.extend(queued.iter().filter_map(dequeue));
         queued
     }
 
-    /// The waiter of `ticket`, if it still waited, gives up.
+    /// Removes the waiter with this ticket, if it still waits, and its entry in Redis's queue.
     pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         let waiter = self.take(ticket)?;
         self.vacate(&waiter);
         Some(waiter)
     }
 
-    /// Gives up the place in Redis' queue of a waiter that was taken out, unless another waiter of its owner shares it.
+    /// Queues the removal of a removed waiter's entry in Redis's queue, unless another waiter of its owner shares it.
     pub(crate) fn vacate(&mut self, waiter: &Waiter) {
-        if let Some(text) = &waiter.text
-            && !self.waits_by(text)
+        if let Some(owner_id) = &waiter.owner_id
+            && !self.waits_by(owner_id)
         {
-            self.releases.push_back(Release::Place(waiter.kind.clone(), text.clone()));
+            self.releases.push_back(Release::Dequeue(waiter.kind.clone(), owner_id.clone()));
         }
     }
 
-    /// Makes the waiters of `text` queue again under another text. Returns whether there are any.
-    pub(crate) fn wait_anew(&mut self, text: &Arc<str>) -> bool {
+    /// Makes the waiters with this owner id queue again under another one. Returns whether there are any.
+    pub(crate) fn wait_anew(&mut self, owner_id: &Arc<str>) -> bool {
         let mut old = None;
-        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.text.as_ref() == Some(text)) {
-            (waiter.text, waiter.queued, waiter.turn) = (None, false, waiter.ticket);
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(owner_id)) {
+            (waiter.owner_id, waiter.queued, waiter.turn) = (None, false, waiter.ticket);
             old.get_or_insert_with(|| waiter.kind.clone());
         }
         let waited = old.is_some();
-        self.releases.extend(old.map(|kind| Release::Place(kind, text.clone())));
+        self.releases.extend(old.map(|kind| Release::Dequeue(kind, owner_id.clone())));
         waited
     }
 
-    /// Whether a waiter uses `text` in Redis' queue.
-    pub(crate) fn waits_by(&self, text: &Arc<str>) -> bool {
-        self.waiters.iter().any(|waiter| waiter.text.as_ref() == Some(text))
+    /// Whether a waiter has this owner id in Redis's queue.
+    pub(crate) fn waits_by(&self, owner_id: &Arc<str>) -> bool {
+        self.waiters.iter().any(|waiter| waiter.owner_id.as_ref() == Some(owner_id))
     }
 }
 
-/// How somebody wants to hold.
+/// The terms on which a caller wants to hold.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub lease: Lease,
@@ -372,21 +378,21 @@ pub(crate) struct Terms {
 }
 
 impl Observer for KeyQueue {
-    /// The text of a lost hold is never used again, because its release is still to be sent.
+    /// The owner id of a lost hold is not used again, because its release has not been sent yet.
     fn losing(&self) {
         if let Some(session) = self.session.upgrade() {
-            session.retire_texts();
+            session.rotate_owner_ids();
         }
     }
 
-    /// Those who wait behind a hold that is no longer certain look for themselves.
+    /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
     fn doubted(&self, hold: &Arc<Hold>) {
-        let (Some(session), Some(lane)) = (self.session.upgrade(), self.this.upgrade()) else { return };
+        let (Some(session), Some(queue)) = (self.session.upgrade(), self.this.upgrade()) else { return };
         if !hold.state().is_live() {
-            tracing::warn!(lock = ?hold.record(), owner = %hold.text, state = ?hold.state(), "hold lost");
+            tracing::warn!(lock = ?hold.record(), owner = %hold.owner_id, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
-            let release = Release::Text(hold.kind.clone(), hold.text.clone(), until);
-            let _ = session.release_later(&lane, release);
+            let release = Release::Undo(hold.kind.clone(), hold.owner_id.clone(), until);
+            let _ = session.release_later(&queue, release);
         }
         self.signal.look_again();
     }

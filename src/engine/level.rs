@@ -1,30 +1,30 @@
-//! One level of a hold, as whoever was granted it has it.
+//! One level of a hold, from the grant to the release.
 //!
 //! Invariants:
-//! 4. A level given out is given back once: by its owner's unlock or drop, or by the lane if nobody took it.
-//! 7. A level is renewed only while somebody has it.
-//! 8. Giving back neither blocks nor panics.
+//! 1. A granted level is released once: by its owner's unlock or drop, or by the drop of a grant that nobody took.
+//! 2. The watchdog renews a hold for a level only after the owner has taken that level.
+//! 3. A release neither blocks nor panics.
 
 use crate::config::options::{ENDLESS, Lease};
 use crate::engine::key_queue::{KeyQueue, Release, Returned};
 use crate::engine::pipelined;
-use crate::engine::session::{Session, Turn};
+use crate::engine::session::{CallerTurn, Session};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// One level of a hold: given back when dropped.
+/// One level of a hold. Dropping it releases it.
 pub(crate) struct Level {
     pub session: Arc<Session>,
-    pub lane: Arc<KeyQueue>,
+    pub queue: Arc<KeyQueue>,
     pub hold: Arc<Hold>,
     lease: Lease,
     pipelined: bool,
-    /// The watchdog renews for it.
+    /// The watchdog renews the hold for this level.
     renewing: bool,
     released: bool,
 }
@@ -32,42 +32,43 @@ pub(crate) struct Level {
 impl Level {
     pub(crate) fn new(
         session: &Arc<Session>,
-        lane: &Arc<KeyQueue>,
+        queue: &Arc<KeyQueue>,
         hold: &Arc<Hold>,
         lease: Lease,
         pipelined: bool,
     ) -> Self {
         Self {
             session: session.clone(),
-            lane: lane.clone(),
+            queue: queue.clone(),
             hold: hold.clone(),
             lease,
             pipelined,
             renewing: false,
-            // There is nothing to give back of what is not held.
-            released: hold.kind.manner().access == Access::Gate,
+            // A gate is passed and not held, so there is nothing to release.
+            released: hold.kind.traits().access == Access::Gate,
         }
     }
 
-    /// Something to be given back that was not taken here.
+    /// A level to release that was not acquired through this engine.
     pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn LockKind>) -> Result<Self> {
         session.check_open()?;
-        let owner = OwnerId::thread();
-        let lane = session.lane(kind.lane(&owner));
+        let owner = LocalOwner::thread();
+        let queue = session.queue(kind.queue(&owner));
         let begun = Begun {
             kind: kind.clone(),
             owner,
-            text: "".into(),
-            life: 0,
+            owner_id: "".into(),
+            data_epoch: 0,
             sent: Moment::now(),
             lease: ENDLESS,
             token: None,
         };
-        let hold = Hold::new(begun, lane.observer());
-        Ok(Self::new(session, &lane, &hold, Lease::Endless, false))
+        let hold = Hold::new(begun, queue.observer());
+        Ok(Self::new(session, &queue, &hold, Lease::Endless, false))
     }
 
-    /// Its owner has it: from now on it is watched, and renewed. One that nobody takes ends with its lease.
+    /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if it has no fixed lease. A
+    /// level that nobody takes ends with its lease.
     pub(crate) fn take(&mut self) {
         if self.lease == Lease::Watchdog {
             self.hold.begin_renewal();
@@ -78,7 +79,7 @@ impl Level {
         }
     }
 
-    /// Nobody will give it back, and nobody renews for it.
+    /// Gives the level up without a release. The watchdog no longer renews for it.
     pub(crate) fn forget(mut self) {
         self.released = true;
         if self.renewing {
@@ -86,23 +87,24 @@ impl Level {
         }
     }
 
-    /// Gives the level back, and returns where the outcome will be told, and what to drive meanwhile. `None` if it was
-    /// passed on to another task, so that there is nothing to wait for.
-    pub(crate) fn release(&mut self) -> Result<Option<(oneshot::Receiver<Result<()>>, Turn)>> {
-        if self.pass_on() {
+    /// Queues the release of the level. Returns the receiver of its outcome, and the actor to run meanwhile. Returns `None` if the
+    /// lock was passed on to another task, so that there is nothing to wait for.
+    pub(crate) fn release(&mut self) -> Result<Option<(oneshot::Receiver<Result<()>>, CallerTurn)>> {
+        if self.hand_off_ahead() {
             return Ok(None);
         }
         let (reply, outcome) = oneshot::channel();
         let release = self.returned(Some(reply));
-        match self.session.submit_to(&self.lane, |work| work.releases.push_back(release)) {
+        match self.session.submit_to(&self.queue, |work| work.releases.push_back(release)) {
             Ok(((), turn)) => Ok(Some((outcome, turn))),
             Err(fork @ Error::Misuse { .. }) => Err(fork),
             Err(_) => Err(self.session.closed_error(Phase::Release)),
         }
     }
 
-    fn pass_on(&mut self) -> bool {
-        self.released = self.pipelined && self.session.check_open().is_ok() && pipelined::pass_on(self);
+    fn hand_off_ahead(&mut self) -> bool {
+        self.released =
+            self.pipelined && self.session.check_open().is_ok() && pipelined::hand_off_ahead(self);
         self.released
     }
 
@@ -115,10 +117,10 @@ impl Level {
 
 impl Drop for Level {
     fn drop(&mut self) {
-        // A lost hold has nothing to give back; what its text may still hold is the lane's to clear.
-        if !self.released && self.hold.state().is_live() && !self.pass_on() {
+        // A lost hold needs no release here: its observer has queued the release of its owner id.
+        if !self.released && self.hold.state().is_live() && !self.hand_off_ahead() {
             let release = self.returned(None);
-            let _ = self.session.release_later(&self.lane, release);
+            let _ = self.session.release_later(&self.queue, release);
         }
     }
 }

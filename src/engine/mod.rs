@@ -1,4 +1,6 @@
-//! One key at a time: the queue of a key, the loop that serves it, attempts, contention, release and hand-off.
+//! Serves one key at a time: its queue, the actor that works the queue off, attempts, contention, release and hand-off.
+//!
+//! ARCHITECTURE.md lists the files.
 
 pub mod acquire;
 pub mod actor;

@@ -1,23 +1,24 @@
-//! The acquires under way of owners that nobody named: a task, or a thread. Such an owner does one thing after another, so
-//! a second acquire of one lock while the first is under way comes from another branch of the task (`join_all`). Both would
-//! be let in as one owner, so the second is refused.
+//! The acquires under way of implicit owners, which are tasks and threads.
 //!
-//! An acquire is under way from its first poll until it returns or is dropped: also after its grant, which a branch that is
-//! not polled does not know of.
+//! Such an owner does one thing at a time. A second acquire of a lock while the first is under way therefore comes from another
+//! branch of the task (`join_all`). Both would be let in as one owner, so the second is refused.
+//!
+//! An acquire is under way from its first poll until it returns or is dropped. This includes the time after its grant, which a
+//! branch does not notice before it is polled.
 
 use crate::error::{Error, Result};
 use crate::kinds::kind::LockKind;
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use dashmap::DashSet;
 use std::sync::Arc;
 
-/// Those of one client.
+/// The acquires under way of one client.
 #[derive(Clone, Default)]
 pub(crate) struct Pending(Arc<DashSet<Acquire>>);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Acquire {
-    owner: OwnerId,
+    owner: LocalOwner,
     record: Arc<str>,
     part: Option<Arc<str>>,
 }
@@ -29,9 +30,9 @@ pub(crate) struct UnderWay {
 }
 
 impl Pending {
-    /// An acquire of `kind` begins. `None` for an owner who may do several things at once.
-    pub(crate) fn begin(&self, kind: &dyn LockKind, owner: &OwnerId) -> Result<Option<UnderWay>> {
-        if !matches!(owner, OwnerId::Task(_) | OwnerId::Thread(_)) {
+    /// Begins an acquire of `kind`. Returns `None` for an owner that may do several things at once.
+    pub(crate) fn begin(&self, kind: &dyn LockKind, owner: &LocalOwner) -> Result<Option<UnderWay>> {
+        if !matches!(owner, LocalOwner::Task(_) | LocalOwner::Thread(_)) {
             return Ok(None);
         }
         let (record, part) = (kind.record().clone(), kind.part());
@@ -40,8 +41,8 @@ impl Pending {
             return Ok(Some(UnderWay { all: self.clone(), acquire }));
         }
         Err(Error::misuse(format!(
-            "another branch of this task (of `join_all`, say) is acquiring `{}`, and branches of one task are one owner \
-             that does not exclude itself: use `Client::mutex`, or give each branch an owner by `with_owner`",
+            "another branch of this task (for example of `join_all`) is acquiring `{}`, and the branches of a task are one \
+             owner, which does not exclude itself: use `Client::mutex`, or give each branch an owner by `with_owner`",
             kind.record().escape_debug()
         )))
     }

@@ -1,28 +1,27 @@
-//! The pipelined hand-off: who lets go gives the lock to the next waiter of this client on the spot, and the record
-//! follows. Many holds share one round trip, and none of them waits for it.
+//! The pipelined hand-off: a release gives the lock to the next local waiter at once, and the record follows. Many holds share one
+//! round trip, and none of them waits for it. It is an option of a client or a lock.
 //!
-//! What it trades: a hold that began ahead of the record is confirmed later, or, if it ended before, never by itself.
-//! Who holds is always this client, and one task of it; that the record named that very task is not certain. So it is
-//! asked for, by client or by lock.
+//! Trade-off: a hold that ends before the record has followed is never confirmed by itself. One task of this client holds the lock
+//! at any time, but the record may not have named that task.
 //!
-//! Invariants, which together are why no two owners believe to hold at once:
-//! 1. The record is this client's while a hold is ahead of it: it names the owner of the last confirmed request, or the
-//!    target of the one move that is on its way; and no hold ahead of it has a deadline beyond the record's own, as
-//!    confirmed ([`Behind::until`]).
-//! 2. A hold ends before the next begins, both under the lane's lock, and one waiter is given the level.
-//! 3. One move is on its way at a time, from the owner that the record names to who holds when it is sent. A repeat says
-//!    so (`lock_move`), and the next move starts from what this one confirmed. Those between are in no record.
-//! 4. Never past a re-entry: what is passed on has, and will have, a count of 1; and what is ahead of the record is not
-//!    re-entered, handed over or asked about before the record has followed.
-//! 5. The watchdog neither renews nor judges a hold that is ahead of the record.
-//! 6. A record that is found gone, or another's, ends the hold that is current then, whoever the move was for, and
-//!    nothing is passed on from there.
-//! 7. A release frees the record by the owner that it names, and a lost hold's lane clears that one, too.
+//! Invariants. Together they ensure that no two owners believe at the same time that they hold the lock:
+//! 1. While a hold is ahead of the record, the record belongs to this client: it names the owner of the last confirmed request, or the
+//!    target of the one move in flight. The deadline of the hold is never later than the record's own, as confirmed
+//!    ([`LaggingRecord::until`]).
+//! 2. A hold ends before the next one begins, both under the queue's mutex, and one waiter gets the level.
+//! 3. One move is in flight at a time, from the owner in the record to the owner that holds when the move is sent. A repeat is marked as
+//!    one (`lock_move`). The next move starts from the owner that this one confirmed. Holds in between are never in the record.
+//! 4. Only a hold with a count of 1 is passed on. A hold that is ahead of the record is not re-entered, handed over or checked before
+//!    the record has followed.
+//! 5. The watchdog neither renews a hold that is ahead of the record, nor ends it by what the record says.
+//! 6. A move that finds the record gone or taken ends the current hold, even if that is a later one than its target. The lock is not
+//!    passed on from there.
+//! 7. A release frees the record under the owner id in the record. When a hold is lost, its queue clears that id, too.
 
 use crate::config::options::millis;
 use crate::connection::Limit;
 use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Behind, Busy, Current, Outcome, Release};
+use crate::engine::key_queue::{Busy, Current, LaggingRecord, Outcome};
 use crate::engine::level::Level;
 use crate::engine::release::successor;
 use crate::error::LossReason;
@@ -33,24 +32,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// From a move that was refused to the next.
-const REFUSED_FOR: Duration = Duration::from_millis(500);
+/// The time from a refused move to the next one.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Gives the lock of `level` to the next waiter at once. False where that may not be; then nothing has changed.
-pub(crate) fn pass_on(level: &Level) -> bool {
-    let Level { session, lane, hold, .. } = level;
-    // A look at the state can tell the lane, so the lane is not locked for it.
-    if hold.state() != HoldState::Held || hold.is_haunted() {
+/// Passes the lock of `level` to the next waiter at once. Returns false, and changes nothing, where that is not allowed.
+pub(crate) fn hand_off_ahead(level: &Level) -> bool {
+    let Level { session, queue, hold, .. } = level;
+    // `state` may find that the deadline has passed and report that to the queue, so the queue must not be locked here.
+    if hold.state() != HoldState::Held || hold.has_renewal_in_flight() {
         return false;
     }
     let now = Moment::now();
-    let mut work = lane.work();
+    let mut work = queue.work();
     let only_level = |current: &&Current| {
         Arc::ptr_eq(&current.hold, hold)
             && (current.recorded, current.levels) == (1, 1)
             && !current.changing
-            && !current.unsure
-            && current.behind.as_ref().is_none_or(|behind| behind.again_at.is_none())
+            && !current.count_unsure
+            && current.lagging.as_ref().is_none_or(|lagging| lagging.retry_at.is_none())
     };
     let Some(current) = work.current.as_ref().filter(only_level) else { return false };
     if work.is_releasing() {
@@ -62,104 +61,102 @@ pub(crate) fn pass_on(level: &Level) -> bool {
         return false;
     }
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
-        unreachable!("both were there under this lock")
+        unreachable!("both were found under the same lock")
     };
-    let text = hold.kind.text(waiter.owner.text(&session.id, session.era()));
-    let behind = current.behind.take().unwrap_or_else(|| Behind {
-        text: hold.text.clone(),
+    let owner_id = hold.kind.owner_id(waiter.owner.owner_id(&session.id, session.generation()));
+    let lagging = current.lagging.take().unwrap_or_else(|| LaggingRecord {
+        owner_id: hold.owner_id.clone(),
         until: hold.deadline(),
         moving: false,
-        again_at: None,
+        retry_at: None,
     });
     let length = session.length(waiter.lease);
-    let deadline = behind.until.min(now + length);
-    // The record may name this very owner, who held it before: it stays so if no move is on its way.
-    let ahead = behind.moving || behind.text != text;
+    let deadline = lagging.until.min(now + length);
+    // The record may name the next owner already, from an earlier hold. It will still do so if no move is in flight.
+    let ahead = lagging.moving || lagging.owner_id != owner_id;
     let owner = waiter.owner.clone();
-    let next = Hold::follows(hold, owner, text, now, length, deadline, ahead);
+    let next = Hold::follows(hold, owner, owner_id, now, length, deadline, ahead);
     work.busy = Busy::at(now, Some(waiter.owner.clone()));
     current.run.count += 1;
     work.current =
-        Some(Current { hold: next.clone(), since: now, behind: ahead.then_some(behind), ..current });
-    let place = work.place.take();
+        Some(Current { hold: next.clone(), since: now, lagging: ahead.then_some(lagging), ..current });
+    let caller_slot = work.caller_slot.take();
     drop(work);
     session.watchdog.forget(hold);
-    if let Some(place) = place {
-        place.want();
+    if let Some(caller_slot) = caller_slot {
+        caller_slot.want();
     }
-    lane.signal.nudge();
-    let level = Level::new(session, lane, &next, waiter.lease, waiter.pipelined);
-    // Of a waiter that left, the level comes back when it is dropped.
+    queue.signal.nudge();
+    let level = Level::new(session, queue, &next, waiter.lease, waiter.pipelined);
+    // If the waiter has left, its level is dropped here, which releases it.
     let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
     true
 }
 
 impl KeyActor {
-    /// Lets the record follow who holds now.
+    /// Moves the record to the current hold.
     pub(crate) async fn follow(&mut self) {
-        let ahead = self.lane.work().current.as_mut().and_then(|current| {
-            let behind = current.behind.as_mut()?;
-            behind.moving = true;
-            Some((current.hold.clone(), behind.text.clone(), behind.until))
+        let ahead = self.queue.work().current.as_mut().and_then(|current| {
+            let lagging = current.lagging.as_mut()?;
+            lagging.moving = true;
+            Some((current.hold.clone(), lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
-        let Some(mut request) = hold.kind.hand_over(&from, &hold.text, millis(hold.lease)) else { return };
+        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, millis(hold.lease)) else {
+            return;
+        };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
-        if request.repeated {
-            self.session.retire_texts();
-        }
+        self.rotate_if_repeated(&request);
         let answer = match answer {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
-                // Until the record's own end nobody answered. It is the one's or the other's: both are cleared.
-                self.session.retire_texts();
-                let texts = [from, hold.text.clone()]
-                    .map(|text| Release::Text(hold.kind.clone(), text, until + hold.lease));
-                self.lane.work().releases.extend(texts);
-                return self.lose_whoever_holds(LossReason::Unreachable);
+                // No reply came before the record's lease ended.
+                self.undo_both(&hold.kind, [from, hold.owner_id.clone()], until + hold.lease);
+                return self.lose_current_hold(LossReason::Unreachable);
             }
             Err(failure) => {
-                debug!(lock = ?hold.record(), code = failure.code(), "the record does not follow for now");
-                let again_at = Some(Moment::now() + REFUSED_FOR);
-                if let Some(Current { behind: Some(behind), .. }) = &mut self.lane.work().current {
-                    (behind.moving, behind.again_at) = (false, again_at);
+                debug!(lock = ?hold.record(), code = failure.code(), "move of the record refused, retrying later");
+                let retry_at = Some(Moment::now() + RETRY_AFTER);
+                if let Some(Current { lagging: Some(lagging), .. }) = &mut self.queue.work().current {
+                    (lagging.moving, lagging.retry_at) = (false, retry_at);
                 }
                 return;
             }
         };
         match script::handed_over(&answer.reply) {
             Ok(HandedOver::Moved { subscriptions, .. }) => {
-                let others = Some(self.others_among(subscriptions));
-                let mut work = self.lane.work();
+                let others = Some(self.foreign_subscriptions(subscriptions));
+                let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
                 current.run.others = others;
-                let (text, until) = (hold.text.clone(), answer.sent + hold.lease);
-                current.behind = Some(Behind { text, until, moving: false, again_at: None });
-                if current.hold.text == hold.text {
-                    current.behind = None;
+                let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease);
+                current.lagging = Some(LaggingRecord { owner_id, until, moving: false, retry_at: None });
+                if current.hold.owner_id == hold.owner_id {
+                    current.lagging = None;
                     let now = current.hold.clone();
                     drop(work);
-                    if now.confirm(answer.sent, answer.life, hold.lease) == HoldState::Held
+                    if now.confirm(answer.sent, answer.data_epoch, hold.lease) == HoldState::Held
                         && now.is_renewed()
                     {
                         self.session.watchdog.watch(&now);
                     }
                 }
             }
-            Ok(HandedOver::Gone) => self.lose_whoever_holds(hold.gone_in(answer.life)),
+            Ok(HandedOver::Gone) => self.lose_current_hold(hold.gone_in(answer.data_epoch)),
             Ok(HandedOver::Other | HandedOver::Mismatch) | Err(script::Undecodable) => {
-                self.lose_whoever_holds(LossReason::Taken);
+                self.lose_current_hold(LossReason::Taken);
             }
         }
     }
 
-    fn lose_whoever_holds(&self, reason: LossReason) {
+    /// Ends the current hold as lost. It may be a later hold than the one that the move was for.
+    fn lose_current_hold(&self, reason: LossReason) {
         let holds = {
-            let mut work = self.lane.work();
+            let mut work = self.queue.work();
             work.current.as_mut().map(|current| {
-                if let Some(behind) = &mut current.behind {
-                    // It is not passed on any more.
-                    behind.again_at = Some(Moment::FAR);
+                if let Some(lagging) = &mut current.lagging {
+                    // A hold with a retry time is not passed on.
+                    lagging.retry_at = Some(Moment::FAR);
                 }
                 current.hold.clone()
             })

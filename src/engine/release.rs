@@ -1,25 +1,23 @@
-//! The part of the wait loop that gives back: a level, the lock to the next waiter of this client (the hand-off), or
-//! the lock to everyone.
+//! The steps of the key actor that release: a level, the lock to the next local waiter (the hand-off), or the lock to everyone.
 //!
-//! Handing a lock over among the waiters of one place before others get it, within bounds, is lock cohorting: Dice,
-//! Marathe, Shavit, "Lock Cohorting: A General Technique for Designing NUMA Locks", PPoPP 2012. Here the place is a
-//! client, and each owner's lease begins anew.
+//! The bounded hand-off among local waiters is lock cohorting: Dice, Marathe, Shavit, "Lock Cohorting: A General Technique for
+//! Designing NUMA Locks", PPoPP 2012. Here a cohort is a client, and each owner's lease begins anew.
 //!
 //! Invariants:
-//! 7. A hold is ended (and no longer renewed) before its release is sent.
-//! - The record moves from owner to owner of this client in one script, so that it always names who holds, but for a hold
-//!   that is ahead of it (see `pipelined`): that one's release goes by the owner whom the record names.
+//! 1. A hold ends, and its renewal with it, before its release is sent.
+//! 2. A hand-off moves the record from owner to owner in one script, so the record always names the holder. The exception is a
+//!    hold that is ahead of the record (`pipelined.rs`): its release names the owner id in the record.
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Failure, Limit};
 use crate::engine::actor::KeyActor;
-use crate::engine::contention::{Pause, Turns};
+use crate::engine::contention::{Turns, YieldWindow};
 use crate::engine::key_queue::{Current, Release, Returned, Run, Waiter, Work};
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold, HoldState};
-use crate::owner::{self, OwnerId};
+use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, HandedOver, Released, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
@@ -27,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::{Instrument, debug, debug_span};
 
-/// Who the lock is handed to, if the bounds allow it.
+/// The waiter that `hold` may be handed to, if the bounds of the hand-off allow it.
 pub(crate) fn successor<'a>(
     session: &Session,
     work: &'a Work,
@@ -37,8 +35,8 @@ pub(crate) fn successor<'a>(
     now: Moment,
 ) -> Option<&'a Waiter> {
     let bounds = session.options.hand_off;
-    let heir = |waiter: &&Waiter| !waiter.once && !waiter.reply.is_closed();
-    let next = work.waiters.iter().find(heir).filter(|next| hold.kind.passes_to(&*next.kind))?;
+    let may_succeed = |waiter: &&Waiter| !waiter.once && !waiter.reply.is_closed();
+    let next = work.waiters.iter().find(may_succeed).filter(|next| hold.kind.hands_off_to(&*next.kind))?;
     let waiting = work.waiters.len() as u64;
     let ran = now.since(run.since);
     let pollers = hold.kind.poll().is_some() || work.pollers_until.is_some_and(|until| until > now);
@@ -56,61 +54,60 @@ pub(crate) fn successor<'a>(
     (!refused).then_some(next)
 }
 
-/// Who the lock is handed to.
-struct Heir {
+/// The waiter that gets the lock by a hand-off.
+struct Successor {
     ticket: u64,
-    owner: OwnerId,
+    owner: LocalOwner,
     lease: Lease,
 }
 
-/// From an unanswered removal from Redis' queue to the next attempt.
-const LEAVE_AGAIN: Duration = Duration::from_millis(100);
-/// How long a removal is retried: the longest allowance that a client may set.
-const LEAVE_FOR: Duration = Duration::from_secs(24 * 3600);
+/// The time from an unanswered removal from Redis's queue to the next one.
+const DEQUEUE_RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
+const LEAVE_RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// A text that is being removed from Redis' queue.
-pub(crate) struct Leaving {
+/// An owner id that is being removed from Redis's queue.
+pub(crate) struct PendingDequeue {
     kind: Arc<dyn LockKind>,
-    text: Arc<str>,
+    owner_id: Arc<str>,
     until: Moment,
 }
 
-impl Leaving {
-    pub(crate) fn new(kind: Arc<dyn LockKind>, text: Arc<str>) -> Self {
-        Self { kind, text, until: Moment::now() + LEAVE_FOR }
+impl PendingDequeue {
+    pub(crate) fn new(kind: Arc<dyn LockKind>, owner_id: Arc<str>) -> Self {
+        Self { kind, owner_id, until: Moment::now() + LEAVE_RETRY_FOR }
     }
 }
 
-/// A hold that has just begun, and the waiter whose it is: not told yet.
+/// A hold that has just begun, and the ticket of its waiter, which has not been granted it yet.
 type Handed = (Arc<Hold>, u64);
 
 impl KeyActor {
-    /// Who had the lock before, and has been told, may be on his way back to the queue: a lock that is being handed on goes to
-    /// him, and is not freed.
-    async fn let_others_come(&self, hold: &Arc<Hold>) {
+    /// Lets other tasks run once before a lock that is being handed on is freed. The previous holder may be about to wait again.
+    async fn let_waiters_return(&self, hold: &Arc<Hold>) {
         let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
-        if handing_on && self.lane.work().waiters.is_empty() {
+        if handing_on && self.queue.work().waiters.is_empty() {
             task::yield_now().await;
         }
     }
 
-    /// Gives back one level.
+    /// Releases one level.
     pub(crate) async fn release(&mut self, Returned { hold, renewing, pipelined, reply }: Returned) {
         if !pipelined {
-            self.let_others_come(&hold).await;
+            self.let_waiters_return(&hold).await;
         }
-        let span = debug_span!("release", lock = ?hold.record(), owner = %hold.text);
+        let span = debug_span!("release", lock = ?hold.record(), owner = %hold.owner_id);
         let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
             Ok(handed) => (Ok(()), handed),
             Err(error) => {
-                debug!(lock = ?hold.record(), owner = %hold.text, %error, "not released");
+                debug!(lock = ?hold.record(), owner = %hold.owner_id, %error, "not released");
                 (Err(error), None)
             }
         };
         if let Some(reply) = reply {
             let _ = reply.send(outcome);
         }
-        // Whoever is woken last runs next: the one who holds now.
+        // tokio runs the task that was woken last first. That should be the new holder.
         if let Some((hold, ticket)) = handed {
             self.grant(&hold, &[ticket]);
         }
@@ -123,19 +120,19 @@ impl KeyActor {
             (current.recorded, current.levels)
         });
         match current {
-            None if hold.kind.manner().access == Access::Exclusive => Err(self.not_held()),
+            None if hold.kind.traits().access == Access::Exclusive => Err(self.not_held()),
             None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
             Some(_) if !hold.state().is_live() => Err(self.not_held()),
             Some((recorded, levels)) => {
-                // A level that only had a fixed lease adds nothing when it ends.
+                // The other levels have fixed leases, which this release must not extend.
                 let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
                 self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
             }
         }
     }
 
-    /// Gives back what others may hold beside.
+    /// Releases a shared hold.
     async fn release_shared(&mut self, hold: &Arc<Hold>) -> Result<Option<Handed>> {
         let (now, deadline) = (Moment::now(), hold.deadline());
         let was = hold.release();
@@ -143,9 +140,10 @@ impl KeyActor {
         if !was.is_live() {
             return Err(self.not_held());
         }
-        self.free(hold, &hold.text, deadline, was, Run::new(now, None)).await
+        self.free(hold, &hold.owner_id, deadline, was, Run::new(now, None)).await
     }
 
+    /// Releases one of several levels.
     async fn release_partly(
         &mut self,
         hold: &Arc<Hold>,
@@ -157,90 +155,85 @@ impl KeyActor {
             return Ok(());
         }
         match self.recount(hold, recorded, levels, lease, Phase::Release).await {
-            // A server out of memory refuses it; the next change of the count makes up for it.
+            // A server that is out of memory refuses the request. The next change of the count makes up for it.
             Err(error) if error.code() == Some("OOM") => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Gives the lock back: to the next waiter of this client, or to everyone.
+    /// Releases the last level: hands the lock to the next local waiter, or frees it.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<Option<Handed>> {
         let (now, deadline) = (Moment::now(), hold.deadline());
-        // From here on nobody renews it.
+        // The watchdog does not renew the hold from here on.
         let was = hold.release();
         self.session.watchdog.forget(hold);
-        if hold.is_haunted() {
-            self.session.retire_texts();
+        if hold.has_renewal_in_flight() {
+            self.session.rotate_owner_ids();
         }
-        let Some((mut run, text)) = self.lane.work().end_hold(now).filter(|_| was.is_live()) else {
+        let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(self.not_held());
         };
-        self.listen_for_the_unheard(&mut run);
-        let next = successor(&self.session, &self.lane.work(), hold, deadline, &run, now)
+        self.detect_silent_release(&mut run);
+        let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
-            .map(|next| Heir { ticket: next.ticket, owner: next.owner.clone(), lease: next.lease });
-        if let Some(heir) = next
-            && let Some(outcome) = self.hand_over(hold, &text, deadline, heir, run).await
+            .map(|next| Successor { ticket: next.ticket, owner: next.owner.clone(), lease: next.lease });
+        if let Some(successor) = next
+            && let Some(outcome) = self.hand_off(hold, &owner_id, deadline, successor, run).await
         {
             return outcome;
         }
-        self.free(hold, &text, deadline, was, run).await
+        self.free(hold, &owner_id, deadline, was, run).await
     }
 
-    /// Moves the record, which names `named`, to its heir. `None` where it must be freed instead.
-    async fn hand_over(
+    /// Moves the record from the owner id `named` to the successor. Returns `None` if the record must be freed instead.
+    async fn hand_off(
         &mut self,
         from: &Arc<Hold>,
         named: &Arc<str>,
         deadline: Moment,
-        heir: Heir,
+        successor: Successor,
         mut run: Run,
     ) -> Option<Result<Option<Handed>>> {
-        let Heir { ticket, owner, lease } = heir;
-        let text = from.kind.text(owner.text(&self.session.id, self.session.era()));
+        let Successor { ticket, owner, lease } = successor;
+        let owner_id = from.kind.owner_id(owner.owner_id(&self.session.id, self.session.generation()));
         let length = self.session.length(lease);
-        let mut request = from.kind.hand_over(named, &text, millis(length))?;
+        let mut request = from.kind.hand_off(named, &owner_id, millis(length))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
-                // The record is the one's or the other's: both are cleared.
-                self.session.retire_texts();
-                let until = Moment::now() + length;
-                let mut work = self.lane.work();
-                work.releases.push_back(Release::Text(from.kind.clone(), named.clone(), until));
-                work.releases.push_back(Release::Text(from.kind.clone(), text, until));
-                drop(work);
-                return Some(Err(self.undecided(failure)));
+                self.undo_both(&from.kind, [named.clone(), owner_id], Moment::now() + length);
+                return Some(Err(self.release_error(failure)));
             }
             Err(failure) => {
-                debug!(lock = ?self.lane.record(), code = failure.code(), "no hand-off");
+                debug!(lock = ?self.queue.record(), code = failure.code(), "hand-off refused, freeing the lock");
                 return None;
             }
         };
-        if request.repeated {
-            self.session.retire_texts();
-        }
+        self.rotate_if_repeated(&request);
         match script::handed_over(&answer.reply) {
             Ok(HandedOver::Moved { subscriptions, token }) => {
                 run.count += 1;
-                run.others = Some(self.others_among(subscriptions));
-                let (kind, life, sent, lease) = (from.kind.clone(), answer.life, answer.sent, length);
-                let hold = self.begin(Begun { kind, owner, text, life, sent, lease, token }, run);
+                run.others = Some(self.foreign_subscriptions(subscriptions));
+                let (kind, data_epoch, sent, lease) =
+                    (from.kind.clone(), answer.data_epoch, answer.sent, length);
+                let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
                 Some(Ok(Some((hold, ticket))))
             }
-            Ok(HandedOver::Gone) => Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.life))),
+            Ok(HandedOver::Gone) => {
+                Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.data_epoch)))
+            }
             Ok(HandedOver::Other) => Some(self.vanished(&request, HoldState::Held, LossReason::Taken)),
             Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
         }
     }
 
-    /// How many of the channel's subscriptions are others'. Not known: taken for one.
-    pub(crate) fn others_among(&self, subscriptions: Option<u64>) -> u64 {
+    /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
+    pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
         let known = subscriptions.filter(|_| self.session.connection.knows_listeners());
         known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
     }
 
-    /// Frees the record, and stays away for a little if others were told.
+    /// Frees the record, and begins a yield window if other clients may want the lock.
     async fn free(
         &mut self,
         hold: &Arc<Hold>,
@@ -249,130 +242,168 @@ impl KeyActor {
         was: HoldState,
         run: Run,
     ) -> Result<Option<Handed>> {
-        let before = self.lane.signal.mark();
+        let before = self.queue.signal.mark();
         let own = self.own_subscriptions();
-        let mut request = hold.kind.release(named);
-        let limit = Limit::Longer(deadline, self.session.options.response_timeout);
+        let mut request = hold.kind.release(named, &self.other_holds());
+        let limit = Limit::LaterOf(deadline, self.session.options.response_timeout);
         let answer = match self.session.connection.call_within(&mut request, limit).await {
             Ok(answer) => answer,
-            Err(failure) => return Err(self.undecided(failure)),
+            Err(failure) => return Err(self.release_error(failure)),
         };
-        if request.repeated {
-            self.session.retire_texts();
-        }
+        self.rotate_if_repeated(&request);
         match script::released(&answer.reply) {
-            Ok(Released::Freed(told)) => {
-                // Where nobody counts those who were told, somebody was while the lock went from hand to hand.
-                let told = if self.session.connection.knows_listeners() {
-                    told
+            Ok(Released::Freed(receivers)) => {
+                // If the receivers are not counted, another one is assumed after a hand-off.
+                let receivers = if self.session.connection.knows_listeners() {
+                    receivers
                 } else {
                     own + u64::from(run.count > 0)
                 };
-                self.session.connection.report_replicas(self.lane.record(), answer.life).await;
-                self.told = None;
-                if let Some(busy) = &mut self.lane.work().busy {
+                self.session.connection.report_replicas(self.queue.record(), answer.data_epoch).await;
+                self.busy_info = None;
+                if let Some(busy) = &mut self.queue.work().busy {
                     busy.still = false;
                 }
-                let bounds = self.session.options.hand_off;
-                let pollers = self.pollers() || hold.kind.poll().is_some() && run.count > 0;
-                let ran_out = answer.sent.since(run.since) >= bounds.max_time_alone;
-                let manner = hold.kind.manner();
-                let takes_turns = !manner.queued && manner.access == Access::Exclusive;
-                if takes_turns && (told > own || pollers || ran_out) {
-                    // Those who poll tell nothing when they leave, so what they get is time alone. Our own message
-                    // reaches us too.
-                    let (time, turns) = if pollers {
-                        (bounds.pause_for_pollers, None)
-                    } else {
-                        let heard = before.messages;
-                        let paid = heard + own + told.saturating_sub(own).max(1);
-                        (bounds.pause, Some(Turns { time: bounds.pause, heard, paid }))
-                    };
-                    self.pause = Some(Pause { until: Moment::now() + time, turns });
+                let ran = answer.sent.since(run.since);
+                if let Some(yield_window) = self.yield_window(hold, run, ran, before.messages, own, receivers)
+                {
+                    self.yield_window = Some(yield_window);
                 }
                 Ok(None)
             }
-            Ok(Released::Gone) => self.vanished(&request, was, hold.gone_in(answer.life)),
+            Ok(Released::Gone) => self.vanished(&request, was, hold.gone_in(answer.data_epoch)),
             Ok(Released::Other) => self.vanished(&request, was, LossReason::Taken),
             Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
         }
     }
 
-    /// Makes sure that `text` does not hold the record, unless it is that of a hold: who found it there cannot know.
-    pub(crate) async fn clear(&mut self, kind: &Arc<dyn LockKind>, text: &Arc<str>, until: Moment) {
+    /// The yield window after a release whose message reached `receivers` subscriptions, `own` of them of this client. `None` if no
+    /// other client is known to want the lock and the run was short. `heard` is the number of messages heard before the release.
+    fn yield_window(
+        &self,
+        hold: &Hold,
+        run: Run,
+        ran: Duration,
+        heard: u64,
+        own: u64,
+        receivers: u64,
+    ) -> Option<YieldWindow> {
+        let bounds = self.session.options.hand_off;
+        let traits = hold.kind.traits();
+        if traits.queued || traits.access != Access::Exclusive {
+            return None;
+        }
+        if self.pollers() || hold.kind.poll().is_some() && run.count > 0 {
+            // These clients publish no messages, so they get time instead of turns.
+            return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
+        }
+        if receivers <= own && ran < bounds.max_time_alone {
+            return None;
+        }
+        // The message of this release also reaches this client, and is no turn.
+        let paid = heard + own + receivers.saturating_sub(own).max(1);
+        let turns = Some(Turns { time: bounds.pause, heard, paid });
+        Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
+    }
+
+    /// Makes sure that an owner id does not hold the record. Does nothing if the id belongs to the current hold and that is live: the
+    /// release may have been queued without knowledge of the hold.
+    pub(crate) async fn undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: &Arc<str>, until: Moment) {
         let named = |current: &Current| {
-            let behind = current.behind.as_ref().is_some_and(|behind| behind.text == *text);
-            (current.hold.text == *text || behind).then(|| current.hold.clone())
+            let lagging = current.lagging.as_ref().is_some_and(|lagging| lagging.owner_id == *owner_id);
+            (current.hold.owner_id == *owner_id || lagging).then(|| current.hold.clone())
         };
-        let named = self.lane.work().current.as_ref().and_then(named);
+        let named = self.queue.work().current.as_ref().and_then(named);
         if named.is_some_and(|hold| hold.state().is_live()) {
             return;
         }
-        // A late send of the request below would free a later hold by this text, so no waiter keeps it. The
-        // waiter loses its place in Redis' queue, but only after a request of its owner failed or a hold was lost.
-        if self.lane.work().wait_anew(text) && !owner::is_retired(text, &self.session.id, self.session.era())
+        // A late send of the request below would free a later hold with this id, so no waiter keeps the id. The waiter loses
+        // its place in Redis's queue, but only after a request of its owner failed or a hold was lost.
+        if self.queue.work().wait_anew(owner_id)
+            && !owner::is_retired(owner_id, &self.session.id, self.session.generation())
         {
-            self.session.retire_texts();
+            self.session.rotate_owner_ids();
         }
-        let mut request = kind.undo(text);
+        let mut request = kind.undo(owner_id, &self.other_holds());
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
-        if request.repeated {
-            // An earlier send of it may still come, and free what is held by that text then.
-            self.session.retire_texts();
-        }
-        debug!(lock = ?self.lane.record(), owner = %text, cleared = answer.is_ok(), "text released");
+        self.rotate_if_repeated(&request);
+        debug!(lock = ?self.queue.record(), owner = %owner_id, cleared = answer.is_ok(), "owner id cleared");
     }
 
-    /// Removes a text from Redis' queue, unless a waiter uses it again. The script notifies the new head if the lock is free.
-    /// A removal without an answer is retried, because every other client waits behind the entry until it lapses. The lane
-    /// goes on meanwhile.
-    pub(crate) async fn leave_queue(&mut self, leaving: Leaving) {
-        let Leaving { kind, text, until } = &leaving;
-        if self.lane.work().waits_by(text) {
+    /// The owner ids of further holds of this client on the record: the live shared holds of the owner, and those of other readers. A
+    /// hold that is being released is none of them.
+    fn other_holds(&self) -> Vec<Arc<str>> {
+        // `state` may report to the queue, so the queue must not be locked.
+        let shared = self.queue.work().shared_holds.clone();
+        let mut others = self.session.other_readers(&self.queue);
+        others.extend(shared.iter().filter(|hold| hold.state().is_live()).map(|hold| hold.owner_id.clone()));
+        others
+    }
+
+    /// Removes an owner id from Redis's queue, unless a waiter uses it again. The script notifies the new head if the lock is free.
+    /// An unanswered removal is retried, because other clients wait behind the entry until it lapses. The actor does other work
+    /// meanwhile.
+    pub(crate) async fn dequeue(&mut self, dequeue: PendingDequeue) {
+        let PendingDequeue { kind, owner_id, until } = &dequeue;
+        if self.queue.work().waits_by(owner_id) {
             return;
         }
-        let Some(mut request) = kind.abandon(text) else { return };
-        // Without a connection only the first removal waits for one, or each would hold up the lane.
-        let waits = self.leaving.is_empty() || self.session.connection.is_up(self.lane.record());
+        let Some(mut request) = kind.dequeue(owner_id) else { return };
+        // Without a connection only the first removal waits for one. Otherwise each of them would delay the queue.
+        let waits = self.dequeues.is_empty() || self.session.connection.is_up(self.queue.record());
         let again = if waits {
             let answer = self.session.connection.call(&mut request).await;
-            if request.repeated {
-                self.session.retire_texts();
-            }
-            debug!(lock = ?self.lane.record(), owner = %text, left = answer.is_ok(), "left the queue");
-            answer.is_err_and(|failure| failure.code().is_none())
+            self.rotate_if_repeated(&request);
+            debug!(lock = ?self.queue.record(), owner = %owner_id, left = answer.is_ok(), "left the queue");
+            answer.is_err_and(|failure| !failure.is_refusal())
         } else {
             true
         };
         if again && !until.passed() {
-            self.leaving.push_back(leaving);
-            self.leave_at = Moment::now() + LEAVE_AGAIN;
+            self.dequeues.push_back(dequeue);
+            self.dequeue_at = Moment::now() + DEQUEUE_RETRY_AFTER;
         }
-        // Those behind it may be first now.
-        self.told = None;
+        // A waiter behind the entry may be first now.
+        self.busy_info = None;
     }
 
-    /// A release found nothing of the owner: the hold was lost before it. Unless an earlier send of it went
-    /// unanswered, which may have done it: the record cannot tell.
+    /// The outcome of a release that did not find its owner in the record: the hold was lost before. But if the hold was certain
+    /// and an earlier send of the release went unanswered, that send may have freed the record, and the release counts as done.
     fn vanished(&self, request: &Request, was: HoldState, reason: LossReason) -> Result<Option<Handed>> {
         if request.repeated && was == HoldState::Held {
             return Ok(None);
         }
-        self.session.retire_texts();
-        Err(Error::Lost { name: self.lane.record().to_string(), reason, holder: None })
+        self.session.rotate_owner_ids();
+        Err(Error::Lost { name: self.queue.record().to_string(), reason, holder: None })
+    }
+
+    /// Rotates the owner ids if an earlier send of `request` went unanswered. That send may still arrive, and must not change a
+    /// later hold.
+    pub(crate) fn rotate_if_repeated(&self, request: &Request) {
+        if request.repeated {
+            self.session.rotate_owner_ids();
+        }
+    }
+
+    /// Rotates the owner ids and queues the release of two of them, after a hand-off without a reply: the record may name either.
+    pub(crate) fn undo_both(&self, kind: &Arc<dyn LockKind>, owner_ids: [Arc<str>; 2], until: Moment) {
+        self.session.rotate_owner_ids();
+        let releases = owner_ids.map(|owner_id| Release::Undo(kind.clone(), owner_id, until));
+        self.queue.work().releases.extend(releases);
     }
 
     fn not_held(&self) -> Error {
-        Error::NotHeld { name: self.lane.record().to_string(), holder: None }
+        Error::NotHeld { name: self.queue.record().to_string(), holder: None }
     }
 
-    /// A release without an answer, or refused. One that was refused only when it was repeated may have been done.
-    pub(crate) fn undecided(&self, failure: Failure) -> Error {
+    /// The error of a release that was refused or went unanswered. If only a repeat was refused, the first send may have taken
+    /// effect.
+    pub(crate) fn release_error(&self, failure: Failure) -> Error {
         if !failure.unanswered {
             return self.session.connection.error(failure, Phase::Release);
         }
-        self.session.retire_texts();
+        self.session.rotate_owner_ids();
         Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
     }
 }

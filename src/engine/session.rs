@@ -1,48 +1,55 @@
-//! What all handles of a client share: its id, connections, watchdog and lanes.
+//! The session of a client, which all its handles share: id, connections, watchdog and key queues.
 //!
-//! Invariants:
-//! 6. The session's tasks own a drop guard: when their runtime ends the session closes, and every waiter, also one on
-//!    another runtime, is told.
+//! Invariant: the session's tasks own a drop guard. When their runtime ends, the session closes, and every wait ends with an error,
+//! including waits on other runtimes.
 
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
-use crate::engine::actor::drive;
+use crate::engine::actor::run_actor;
 use crate::engine::background::Background;
 use crate::engine::key_queue::{KeyQueue, Release, Work};
 use crate::engine::pending::Pending;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{LockKind, QueueKey};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::{OwnerId, entered};
+use crate::owner::{LocalOwner, entered};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{Reply, Request, Undecodable};
-use crate::runtime::in_place::{self, Place, Spawn};
+use crate::runtime::caller_runs::{self, CallerSlot, Spawn};
+use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::AbortHandle;
-use crate::runtime::sync::{Handle, Mutex, select, time};
+use crate::runtime::sync::{Handle, select, time};
 use dashmap::DashMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use uuid::Uuid;
 
+/// The maximum number of other readers that the request of a read release names.
+const OTHER_READERS: usize = 100;
+
 pub(crate) struct Session {
-    /// The client's uuid as text.
+    /// The client's uuid as a string.
     pub id: String,
-    /// Another, which no other client has, whatever its user gave it as its id.
-    pub mark: Uuid,
+    /// A uuid that no other client has, even if its user gave it the same id.
+    pub instance: Uuid,
     pub options: Options,
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
     pub pending: Pending,
     pub background: Background,
-    lanes: DashMap<QueueKey, Arc<KeyQueue>>,
-    era: AtomicU32,
+    queues: DashMap<QueueKey, Arc<KeyQueue>>,
+    /// The queues of readers among these, by their record.
+    readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
+    /// The generation of the owner ids of new holds.
+    generation: AtomicU32,
     closed: AtomicBool,
+    /// The process that made the client, to recognise a fork.
     process: u32,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -54,13 +61,14 @@ impl Session {
         let (connection, supervisor) = Connection::connect(&servers, &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
-            mark: Uuid::new_v4(),
+            instance: Uuid::new_v4(),
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
             pending: Pending::default(),
             background: Background::default(),
-            lanes: DashMap::new(),
-            era: AtomicU32::new(0),
+            queues: DashMap::new(),
+            readers: DashMap::new(),
+            generation: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             process: std::process::id(),
             runtime: Handle::current(),
@@ -69,10 +77,10 @@ impl Session {
             options,
         });
         session.spawn(
-            session.pubsub.clone().serve(session.connection.places(&servers), session.options.clone()),
+            session.pubsub.clone().serve(session.connection.endpoints(&servers), session.options.clone()),
         );
         let renewing = session.watchdog.clone().serve(session.connection.clone());
-        // Without the supervisor no request would be answered any more, and waiters would retry for ever.
+        // Without the supervisor no request would get a reply, and waiters would retry for ever. So its end closes the session.
         session.spawn(async move {
             select! {
                 () = renewing => {}
@@ -82,30 +90,31 @@ impl Session {
         Ok(session)
     }
 
+    /// Runs a task that closes the session when it ends.
     fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let closing = CloseOnDrop(Arc::downgrade(self));
         let task = self.runtime.spawn(async move {
             let _closing = closing;
             task.await;
         });
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task.abort_handle());
+        self.tasks.lock().push(task.abort_handle());
     }
 
-    /// The names of what users know by `name`.
+    /// The keys of the object that users know as `name`.
     pub(crate) fn keys(&self, name: &str) -> Result<LockKeys> {
         let keys = LockKeys::new(self.options.map(name))?;
         if self.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
     }
 
-    /// Refuses to work in a fork: two processes must not be one client.
+    /// Fails in a forked child, because two processes must not act as one client.
     pub(crate) fn check_process(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());
         }
-        Err(Error::misuse("this client was made before a fork: make a new one in the child process"))
+        Err(Error::misuse("this client was made before a fork: connect a new client in the child process"))
     }
 
-    /// Asks for what changes nothing.
+    /// Sends a request that is harmless to repeat.
     pub(crate) async fn inspect<T>(
         &self,
         request: Request,
@@ -116,7 +125,7 @@ impl Session {
         self.connection.ask(request, decoded, Phase::Inspect).await
     }
 
-    /// Asks for what must not be done twice: if no answer comes, nobody knows whether it was done.
+    /// Sends a request that must not take effect twice. Without a reply, its effect is unknown, and the error says so.
     pub(crate) async fn ask_once<T>(
         &self,
         mut request: Request,
@@ -134,32 +143,32 @@ impl Session {
         }
     }
 
-    /// Gives work to the lane of a key. A lane that nobody drives is driven by whoever polls the turn that is returned,
-    /// or by a task once that is dropped. Not in a fork: the lanes' tasks are the parent's.
+    /// Adds work to the key queue of `kind` and `owner`. If the queue has no actor, the caller runs a new one by the returned turn;
+    /// a task takes over when the turn is dropped. Fails in a forked child, because the tasks are the parent's.
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
         kind: &Arc<dyn LockKind>,
-        owner: &OwnerId,
+        owner: &LocalOwner,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, Arc<KeyQueue>, Turn)> {
+    ) -> Result<(T, Arc<KeyQueue>, CallerTurn)> {
         self.check_open()?;
-        self.give(self.lane(kind.lane(owner)), add, false)
+        self.add_work(self.queue(kind.queue(owner)), add, false)
     }
 
-    /// The same for a lane that is known; or for its successor, if it has gone.
+    /// The same for a known queue, or for the queue that has replaced it in the table.
     pub(crate) fn submit_to<T>(
         self: &Arc<Self>,
-        lane: &Arc<KeyQueue>,
+        queue: &Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, Turn)> {
+    ) -> Result<(T, CallerTurn)> {
         self.check_open()?;
-        self.give(lane.clone(), add, false).map(|(added, _, turn)| (added, turn))
+        self.add_work(queue.clone(), add, false).map(|(added, _, turn)| (added, turn))
     }
 
-    /// The same for a release that nobody waits for. A lane that nobody drives is driven by the client's tasks.
-    pub(crate) fn release_later(self: &Arc<Self>, lane: &Arc<KeyQueue>, release: Release) -> Result<()> {
+    /// The same for a release that nobody waits for. If the queue has no actor, the client's tasks run one.
+    pub(crate) fn release_later(self: &Arc<Self>, queue: &Arc<KeyQueue>, release: Release) -> Result<()> {
         self.check_open()?;
-        self.give(lane.clone(), |work| work.releases.push_back(release), true).map(drop)
+        self.add_work(queue.clone(), |work| work.releases.push_back(release), true).map(drop)
     }
 
     /// Runs `task` on the client's runtime.
@@ -172,63 +181,92 @@ impl Session {
         if self.is_closed() { Err(self.closed_error(Phase::Acquire)) } else { Ok(()) }
     }
 
-    fn give<T>(
+    /// Adds work to a key queue that is in the table, and makes sure that an actor serves it.
+    fn add_work<T>(
         self: &Arc<Self>,
-        mut lane: Arc<KeyQueue>,
+        mut queue: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
         in_background: bool,
-    ) -> Result<(T, Arc<KeyQueue>, Turn)> {
+    ) -> Result<(T, Arc<KeyQueue>, CallerTurn)> {
         let (added, turn) = loop {
-            let mut work = lane.work();
+            let mut work = queue.work();
             if !work.removed {
                 let added = add(&mut work);
-                if in_background && !work.driven {
+                if in_background && !work.has_actor {
                     drop(work);
-                    Background::give_back(self, lane.clone());
-                    break (added, Turn::new(None));
+                    Background::serve(self, queue.clone());
+                    break (added, CallerTurn::new(None));
                 }
-                if !std::mem::replace(&mut work.driven, true) {
-                    let place = Place::new(ActorInHand::new(self, &lane));
-                    work.place = Some(place.clone());
-                    break (added, Turn::new(Some(place)));
+                if !std::mem::replace(&mut work.has_actor, true) {
+                    let caller_slot = CallerSlot::new(ActorInHand::new(self, &queue));
+                    work.caller_slot = Some(caller_slot.clone());
+                    break (added, CallerTurn::new(Some(caller_slot)));
                 }
-                let (place, nudge) = (work.place.take(), !work.is_one_more());
+                let (caller_slot, nudge) = (work.caller_slot.take(), !work.only_joins());
                 drop(work);
-                if let Some(place) = place {
-                    place.want();
+                if let Some(caller_slot) = caller_slot {
+                    caller_slot.want();
                 }
                 if nudge {
-                    lane.signal.nudge();
+                    queue.signal.nudge();
                 }
-                break (added, Turn::new(None));
+                break (added, CallerTurn::new(None));
             }
             drop(work);
-            self.remove(&lane);
+            self.remove(&queue);
             self.check_open()?;
-            lane = self.lane(lane.key.clone());
+            queue = self.queue(queue.key.clone());
         };
         if self.is_closed() {
-            // Closed meanwhile: what was added may have come after the lane was emptied.
-            empty(&lane);
+            // The session was closed meanwhile, and `close` may have emptied the queue before the work was added.
+            drop_work(&queue);
         }
-        Ok((added, lane, turn))
+        Ok((added, queue, turn))
     }
 
-    pub(crate) fn lane(self: &Arc<Self>, key: QueueKey) -> Arc<KeyQueue> {
-        self.lanes.entry(key.clone()).or_insert_with(|| KeyQueue::new(Arc::downgrade(self), key)).clone()
+    /// The key queue of `key`, which is made if there is none.
+    pub(crate) fn queue(self: &Arc<Self>, key: QueueKey) -> Arc<KeyQueue> {
+        let new = || {
+            let queue = KeyQueue::new(Arc::downgrade(self), key.clone());
+            if let QueueKey::Reader(part) = &key {
+                self.readers.entry(part.record.clone()).or_default().push(queue.clone());
+            }
+            queue
+        };
+        self.queues.entry(key.clone()).or_insert_with(new).clone()
     }
 
-    /// The lane of that key, if there is something to do or held on it.
-    pub(crate) fn existing_lane(&self, key: &QueueKey) -> Option<Arc<KeyQueue>> {
-        self.lanes.get(key).map(|lane| lane.clone())
+    /// The key queue of `key`, if it has work or a hold.
+    pub(crate) fn existing_queue(&self, key: &QueueKey) -> Option<Arc<KeyQueue>> {
+        self.queues.get(key).map(|queue| queue.clone())
     }
 
-    /// Takes a lane that has nothing left to do out of the table. Its `removed` is set, and its lock not held.
-    pub(crate) fn remove(&self, lane: &Arc<KeyQueue>) {
-        self.lanes.remove_if(&lane.key, |_, listed| Arc::ptr_eq(listed, lane));
+    /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
+    pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
+        let removed = self.queues.remove_if(&queue.key, |_, listed| Arc::ptr_eq(listed, queue));
+        if removed.is_some() && matches!(queue.key, QueueKey::Reader(_)) {
+            self.readers.remove_if_mut(queue.record(), |_, readers| {
+                readers.retain(|reader| !Arc::ptr_eq(reader, queue));
+                readers.is_empty()
+            });
+        }
     }
 
-    /// How long a hold of that lease lasts unless it is renewed.
+    /// The owner ids of other readers that hold the record of the reader's queue `queue`, as far as this client knows. There are at
+    /// most [`OTHER_READERS`], because each adds a key to a request.
+    pub(crate) fn other_readers(&self, queue: &Arc<KeyQueue>) -> Vec<Arc<str>> {
+        if !matches!(queue.key, QueueKey::Reader(_)) {
+            return Vec::new();
+        }
+        // Copied, because a queue's mutex must not be locked under a lock of the table.
+        let others: Vec<_> = self.readers.get(queue.record()).map_or_else(Vec::new, |readers| {
+            readers.iter().filter(|reader| !Arc::ptr_eq(reader, queue)).take(OTHER_READERS).cloned().collect()
+        });
+        let holds = |reader: &Arc<KeyQueue>| Some(reader.work().current.as_ref()?.hold.owner_id.clone());
+        others.iter().filter_map(holds).collect()
+    }
+
+    /// How long a hold with this lease lasts unless it is renewed.
     pub(crate) fn length(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watchdog => self.options.lease,
@@ -237,17 +275,18 @@ impl Session {
         }
     }
 
-    /// The era that the texts of new holds carry.
-    pub(crate) fn era(&self) -> u32 {
-        self.era.load(Ordering::Acquire)
+    /// The generation that the owner ids of new holds carry.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
     }
 
-    /// From now on no text that was used before is used for a new hold.
+    /// Starts a new generation: from now on no earlier owner id is used for a new hold.
     ///
-    /// Called whenever a request went unanswered or a hold was lost: a dead connection may still deliver something
-    /// for a text, or its release is still on its way, and an expected count cannot tell an old hold from a new one.
-    pub(crate) fn retire_texts(&self) {
-        self.era.fetch_add(1, Ordering::AcqRel);
+    /// Called whenever a request went unanswered or a hold was lost. A dead connection may still deliver a request for an earlier
+    /// id, or the release of that id has not been sent yet, and an expected count does not distinguish an old
+    /// hold from a new one.
+    pub(crate) fn rotate_owner_ids(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -262,16 +301,15 @@ impl Session {
         }
     }
 
-    /// Sends those away who wait in a queue of Redis' own, and leaves their places there. They are told that the client is
-    /// closed; true if there are any.
-    pub(crate) fn leave_queues(&self) -> bool {
-        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
+    /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.
+    pub(crate) fn evict_queued_waiters(&self) -> bool {
+        let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
         let mut left = false;
-        for lane in lanes {
-            // Their senders drop outside of the lock, and so tell them.
-            let waiters = lane.work().leave_queue();
+        for queue in queues {
+            // Dropping the waiters' senders ends their waits. This happens after the mutex is unlocked.
+            let waiters = queue.work().evict_queued();
             left |= !waiters.is_empty();
-            lane.signal.nudge();
+            queue.signal.nudge();
         }
         left
     }
@@ -281,29 +319,29 @@ impl Session {
         CloseOnDrop(Arc::downgrade(self))
     }
 
-    /// Waits until no lane has anything left to release, at most for the response timeout. By the caller's timers: the
-    /// client's own runtime may not be running.
+    /// Waits until no key queue has a release left, for at most the response timeout. Uses timers of the caller's runtime, because
+    /// the client's runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
-            while self.lanes.iter().any(|lane| lane.work().is_releasing()) {
+            while self.queues.iter().any(|queue| queue.work().is_releasing()) {
                 time::sleep(Duration::from_millis(1)).await;
             }
         };
         let _ = time::timeout(self.options.response_timeout, idle).await;
     }
 
-    /// Stops everything at once. What is held is freed by its lease.
+    /// Stops everything at once. Locks that are still held are freed when their leases end.
     pub(crate) fn close(&self) {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        let lanes: Vec<_> = self.lanes.iter().map(|lane| lane.clone()).collect();
-        lanes.iter().for_each(empty);
+        let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
+        queues.iter().for_each(drop_work);
         self.abort_tasks();
     }
 
     fn abort_tasks(&self) {
-        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        for task in self.tasks.lock().drain(..) {
             task.abort();
         }
     }
@@ -320,27 +358,28 @@ impl fmt::Debug for Session {
         f.debug_struct("Session")
             .field("id", &self.id)
             .field("node", &self.connection.node())
-            .field("lanes", &self.lanes.len())
+            .field("readers", &self.readers.len())
+            .field("queues", &self.queues.len())
             .finish()
     }
 }
 
-/// Tells those who want something of a lane of a closed session that nothing comes of it.
-fn empty(lane: &Arc<KeyQueue>) {
+/// Drops the work of a closed session's key queue, and puts its hold in doubt.
+fn drop_work(queue: &Arc<KeyQueue>) {
     let (waiters, releases, hold) = {
-        let mut work = lane.work();
+        let mut work = queue.work();
         let hold = work.current.as_ref().map(|current| current.hold.clone());
         (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
     };
-    // Their senders drop here, outside of the lock, and so tell them.
+    // Dropping the senders ends the calls that wait for them. The mutex is not locked here.
     drop((waiters, releases));
-    lane.signal.nudge();
+    queue.signal.nudge();
     if let Some(hold) = hold {
         hold.doubt(LossReason::Expired);
     }
 }
 
-/// Closes the session when the task that owns it ends.
+/// Closes the session when dropped.
 struct CloseOnDrop(Weak<Session>);
 
 impl Drop for CloseOnDrop {
@@ -351,33 +390,33 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// What a caller drives of what it gave to a lane.
-pub(crate) type Turn = in_place::Turn<ActorInHand>;
+/// A caller's part in running the actor of a key queue.
+pub(crate) type CallerTurn = caller_runs::CallerTurn<ActorInHand>;
 
-/// A driver at work; one that ends before its work is done (its runtime ended) closes the session.
+/// A running actor. If it is dropped before its work is done, because its runtime ended, it closes the session.
 pub(crate) struct ActorInHand {
-    lane: Arc<KeyQueue>,
-    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    queue: Arc<KeyQueue>,
+    actor: Pin<Box<dyn Future<Output = ()> + Send>>,
     done: bool,
 }
 
 impl ActorInHand {
-    fn new(session: &Arc<Session>, lane: &Arc<KeyQueue>) -> Self {
-        Self { lane: lane.clone(), driver: drive(session.clone(), lane.clone()), done: false }
+    fn new(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Self {
+        Self { queue: queue.clone(), actor: run_actor(session.clone(), queue.clone()), done: false }
     }
 
-    /// Of a lane that has something to give back and is driven by nobody.
-    pub(crate) fn of_idle(session: &Arc<Session>, lane: &Arc<KeyQueue>) -> Option<Self> {
-        let mut work = lane.work();
-        let idle = !work.driven && !work.removed && !work.releases.is_empty();
+    /// An actor for a key queue that has releases and no actor.
+    pub(crate) fn for_idle(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Option<Self> {
+        let mut work = queue.work();
+        let idle = !work.has_actor && !work.removed && !work.releases.is_empty();
         idle.then(|| {
-            work.driven = true;
-            Self::new(session, lane)
+            work.has_actor = true;
+            Self::new(session, queue)
         })
     }
 
-    /// Leaves the work that is not done to a task of its own.
-    pub(crate) fn go_on(self) {
+    /// Moves the actor to a task of its own, unless its work is done.
+    pub(crate) fn continue_in_task(self) {
         if !self.done {
             self.spawn();
         }
@@ -385,9 +424,9 @@ impl ActorInHand {
 }
 
 impl Spawn for ActorInHand {
-    /// On the client's runtime. Were the session gone, there would be nothing to drive.
+    /// Uses the client's runtime. If the session is gone, there is no work left.
     fn spawn(self) {
-        if let Some(session) = self.lane.session.upgrade() {
+        if let Some(session) = self.queue.session.upgrade() {
             session.runtime.spawn(self);
         }
     }
@@ -397,7 +436,7 @@ impl Future for ActorInHand {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.done = self.driver.as_mut().poll(cx).is_ready();
+        self.done = self.actor.as_mut().poll(cx).is_ready();
         if self.done { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -405,11 +444,11 @@ impl Future for ActorInHand {
 impl Drop for ActorInHand {
     fn drop(&mut self) {
         if !self.done {
-            self.lane.work().driven = false;
-            if let Some(session) = self.lane.session.upgrade() {
+            self.queue.work().has_actor = false;
+            if let Some(session) = self.queue.session.upgrade() {
                 session.close();
             }
-            empty(&self.lane);
+            drop_work(&self.queue);
         }
     }
 }

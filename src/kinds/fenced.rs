@@ -1,20 +1,20 @@
-//! Redisson's fenced lock: the reentrant lock, and a number for each hold that is greater than those of all before it.
+//! Redisson's fenced lock: the reentrant lock, with a token for each hold that is greater than all earlier tokens.
 //!
-//! A hand-off is a new hold and has a new number. A re-entry is none, and keeps it: Redisson raises the number there, too,
-//! which whoever compares numbers cannot tell from a hold that somebody had in between.
+//! A hand-off begins a new hold and gets a new token. A re-entry keeps the token. Redisson raises the token on a re-entry,
+//! too, which looks to a reader of tokens as if another owner had held the lock in between.
 
 use crate::config::options::millis;
-use crate::kinds::kind::{Ask, KindTraits, LockKind};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A hold's number comes with its confirmation.
+/// The token is known only when Redis confirms the hold, so a fenced lock is never handed off ahead of its record.
 static FENCED: KindTraits =
     KindTraits { name: "fenced lock", fenced: true, pipelined: false, ..KindTraits::REENTRANT };
 
-/// The kind.
+/// The fenced lock.
 pub(crate) struct Fenced {
     keys: LockKeys,
     token: Arc<str>,
@@ -28,7 +28,7 @@ impl Fenced {
 }
 
 impl LockKind for Fenced {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &FENCED
     }
 
@@ -40,25 +40,31 @@ impl LockKind for Fenced {
         Some(self.keys.channel().clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::acquire_fenced(self.record(), &self.token, ask.text, ask.lease_ms, self.retention_ms)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::acquire_fenced(self.record(), &self.token, args.owner_id, args.lease_ms, self.retention_ms)
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
         Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
-    fn release(&self, owner: &Arc<str>) -> Request {
+    fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release(self.record(), owner, self.keys.channel())
     }
 
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
         let keys = [self.record(), &self.token];
         let terms = [lease_ms, self.retention_ms];
         Some(script::hand_over_fenced(keys, from, to, terms, self.keys.channel()))
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock(self.record(), self.keys.channel()))
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Fenced {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock(self.record(), self.keys.channel())
     }
 }

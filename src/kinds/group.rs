@@ -1,27 +1,27 @@
-//! Redisson's lock on values of a group (its `getMultiLock(group, values)`): each value is locked by itself, and several are
-//! taken at once, all or none, in one record. So owners of other values do not exclude each other.
+//! Redisson's lock on values of a group (`getMultiLock(group, values)`). Each value is locked separately, and an acquire takes
+//! all of its values or none. All values of a group share one record, but owners of different values do not exclude each other.
 //!
-//! Each hold is for itself, because holds of an owner may overlap in part; the record counts them by value. Ends of holds are
-//! by the server's clock, where Redisson goes by its clients'.
+//! The holds of an owner may overlap in part, so each acquire is a separate hold, and the record counts holds by value. Holds
+//! end by the server's clock; Redisson uses the clocks of its clients.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, Ask, KindTraits, LockKind, QueueKey};
-use crate::owner::OwnerId;
-use crate::protocol::keys::GroupKeys;
+use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueKey};
+use crate::owner::LocalOwner;
+use crate::protocol::keys::{GroupKeys, HASH};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::sync::Arc;
 
 static GROUP: KindTraits = KindTraits {
     name: "group lock",
     access: Access::Shared,
-    handed_on: false,
+    hands_off: false,
     pipelined: false,
-    glances: false,
+    has_holder_probe: false,
     renewal: Renewal::Group,
     ..KindTraits::REENTRANT
 };
 
-/// The kind. The text of a hold is the values, the owner, and the number of the request that took them, in lines.
+/// The group lock. Its owner id has three lines: the values, the owner, and the number of the request that acquired them.
 pub(crate) struct Group(GroupKeys);
 
 impl Group {
@@ -31,7 +31,7 @@ impl Group {
 }
 
 impl LockKind for Group {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &GROUP
     }
 
@@ -43,50 +43,61 @@ impl LockKind for Group {
         Some(self.0.values.clone())
     }
 
-    /// The values that one owner waits for are nothing to another.
-    fn lane(&self, owner: &OwnerId) -> QueueKey {
-        QueueKey::group(&self.0.record, &owner.text("", 0))
+    /// Each owner has a key queue of its own, because owners of different values do not exclude each other.
+    fn queue(&self, owner: &LocalOwner) -> QueueKey {
+        QueueKey::group(&self.0.record, &owner.owner_id("", 0))
     }
 
-    fn text(&self, owner: Arc<str>) -> Arc<str> {
+    fn owner_id(&self, owner: Arc<str>) -> Arc<str> {
         format!("{}\n{owner}\n{}", self.0.values, script::next_number()).into()
     }
 
-    fn owner<'a>(&self, text: &'a str) -> &'a str {
-        text.lines().nth(1).unwrap_or(text)
+    fn owner<'a>(&self, owner_id: &'a str) -> &'a str {
+        owner_id.lines().nth(1).unwrap_or(owner_id)
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
         Some(self.0.channel.clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::take_values(&self.0, number(ask.text), &self.owner(ask.text).into(), ask.lease_ms)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::take_values(&self.0, number(args.owner_id), &self.owner(args.owner_id).into(), args.lease_ms)
     }
 
-    fn release(&self, text: &Arc<str>) -> Request {
-        script::give_values(&self.0, script::next_number(), &self.owner(text).into(), None)
+    /// The record has one count for all holds of an owner on a value. The release leaves as many as the owner still has, and not
+    /// one less than before, because an earlier release may have failed.
+    fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
+        let owner = self.owner(owner_id);
+        let held: Vec<_> = others
+            .iter()
+            .filter(|other| self.owner(other) == owner)
+            .flat_map(|other| values(other))
+            .collect();
+        let count = |value| held.iter().filter(|other| **other == value).count();
+        let kept: Vec<_> = values(owner_id).map(count).collect();
+        script::release_values(&self.0, script::next_number(), &owner.into(), &kept)
     }
 
-    fn undo(&self, text: &Arc<str>) -> Request {
-        let taken_by = Some(number(text));
-        script::give_values(&self.0, script::next_number(), &self.owner(text).into(), taken_by)
-    }
-
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock_values(&self.0))
-    }
-
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::values_holder(&self.0, None)
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Group {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_values(&self.0)
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         Ok(script::holds_values(reply)?.map(|(holder, _)| holder))
     }
 
-    fn hold_count(&self, text: &Arc<str>) -> Request {
-        script::values_holder(&self.0, Some(self.owner(text)))
+    fn hold_count(&self, owner_id: &Arc<str>) -> Request {
+        script::values_holder(&self.0, Some(self.owner(owner_id)))
     }
 
     fn counted(&self, _: &str, reply: &Reply) -> Result<u64, Undecodable> {
@@ -94,7 +105,7 @@ impl LockKind for Group {
     }
 
     fn is_locked(&self) -> Request {
-        self.holder()
+        self.probe()
     }
 
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
@@ -102,7 +113,7 @@ impl LockKind for Group {
     }
 
     fn time_to_live(&self) -> Request {
-        self.holder()
+        self.probe()
     }
 
     fn lives(&self, reply: &Reply) -> Result<TimeToLive, Undecodable> {
@@ -110,6 +121,11 @@ impl LockKind for Group {
     }
 }
 
-fn number(text: &str) -> u64 {
-    text.lines().nth(2).and_then(|number| number.parse().ok()).unwrap_or(0)
+/// The hashes of the values in an owner id.
+fn values(owner_id: &str) -> impl Iterator<Item = &[u8]> {
+    owner_id.lines().next().unwrap_or_default().as_bytes().chunks(HASH)
+}
+
+fn number(owner_id: &str) -> u64 {
+    owner_id.lines().nth(2).and_then(|number| number.parse().ok()).unwrap_or(0)
 }

@@ -1,40 +1,43 @@
-//! What a kind of lock tells the engine about itself: its names, its requests, its manner. A kind has no loop, no I/O and
-//! no state of a hold.
+//! The interface between the engine and a kind of lock: the kind's keys, requests and traits.
+//!
+//! A kind has no loop, does no I/O, and keeps no state of a hold.
 
 use crate::config::options::BackOff;
 use crate::error::{Error, Holder};
-use crate::owner::{self, OwnerId};
+use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
 
-/// Names a lane within a client. The parts are compared one by one: a name may contain any character, so a text joined
-/// of them may equal the name of another record.
+/// Identifies a key queue within a client.
+///
+/// The parts are compared one by one. A joined string could equal the name of another record, because a name may contain any
+/// character.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum QueueKey {
-    /// All that changes the record of this key.
+    /// All requests that change the record of this key.
     Record(Arc<str>),
-    /// What one owner does to a record as a reader.
+    /// The requests of one owner as a reader of a record.
     Reader(Arc<OwnersPart>),
-    /// What one owner does to the values of a group in a record.
+    /// The requests of one owner for values of a group in a record.
     Group(Arc<OwnersPart>),
 }
 
-/// Behind one pointer, so that the key of a whole record stays small: most are.
+/// A record and one owner. It is behind a pointer to keep [`QueueKey`] small, because most keys are of a whole record.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnersPart {
     pub record: Arc<str>,
-    /// The id in the owner's texts, whatever the era.
+    /// The part of the owner id that is the same in each generation.
     pub owner: Box<str>,
 }
 
 impl QueueKey {
-    pub(crate) fn reader(record: &Arc<str>, text: &str) -> Self {
-        Self::Reader(OwnersPart::new(record, text))
+    pub(crate) fn reader(record: &Arc<str>, owner_id: &str) -> Self {
+        Self::Reader(OwnersPart::new(record, owner_id))
     }
 
-    pub(crate) fn group(record: &Arc<str>, text: &str) -> Self {
-        Self::Group(OwnersPart::new(record, text))
+    pub(crate) fn group(record: &Arc<str>, owner_id: &str) -> Self {
+        Self::Group(OwnersPart::new(record, owner_id))
     }
 
     /// The key of the record.
@@ -47,191 +50,213 @@ impl QueueKey {
 }
 
 impl OwnersPart {
-    /// Of the owner whom `text` names.
-    fn new(record: &Arc<str>, text: &str) -> Arc<Self> {
-        Arc::new(Self { record: record.clone(), owner: owner::id(text).into() })
+    /// `owner_id` is an owner id of any generation.
+    fn new(record: &Arc<str>, owner_id: &str) -> Arc<Self> {
+        Arc::new(Self { record: record.clone(), owner: owner::id(owner_id).into() })
     }
 }
 
-/// One kind of lock, with its names.
+/// A kind of lock, with the keys of one lock.
 pub(crate) trait LockKind: Send + Sync + 'static {
-    fn manner(&self) -> &'static KindTraits;
+    fn traits(&self) -> &'static KindTraits;
     /// The key of the record.
     fn record(&self) -> &Arc<str>;
-    /// What `owner` does goes through this lane, one request after the other: by default, all that changes one record.
-    fn lane(&self, _owner: &OwnerId) -> QueueKey {
+    /// The key queue for the requests of `owner`, which are sent one after the other. By default, all requests that change one
+    /// record share a queue.
+    fn queue(&self, _owner: &LocalOwner) -> QueueKey {
         QueueKey::Record(self.record().clone())
     }
-    /// The part of the record that it takes, of a kind that does not take the whole.
+    /// The part of the record that the lock takes, for a kind that does not take all of it.
     fn part(&self) -> Option<Arc<str>> {
         None
     }
-    /// The lane of the owner whom a text found in the record names.
-    fn lane_of(&self, _text: &str) -> QueueKey {
+    /// The key queue of an owner id that was found in the record.
+    fn queue_of(&self, _owner_id: &str) -> QueueKey {
         QueueKey::Record(self.record().clone())
     }
-    /// The lane of what `owner` may hold beside this and has to be known here: a reader's write hold, and the reverse.
-    fn partner(&self, _owner: &OwnerId) -> Option<QueueKey> {
+    /// The key queue of the counterpart hold: the write hold of a reader, the read hold of a writer.
+    fn counterpart(&self, _owner: &LocalOwner) -> Option<QueueKey> {
         None
     }
-    /// How the record names an owner whose text is `text`.
-    fn text(&self, text: Arc<str>) -> Arc<str> {
-        text
+    /// The owner id that the record has for the owner id `owner_id`. Most kinds use it unchanged.
+    fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
+        owner_id
     }
-    /// The owner that a text of [`text`](Self::text) names.
-    fn owner<'a>(&self, text: &'a str) -> &'a str {
-        text
+    /// The owner id from which [`owner_id`](Self::owner_id) made `owner_id`.
+    fn owner<'a>(&self, owner_id: &'a str) -> &'a str {
+        owner_id
     }
-    /// Where whoever waits under `text` is told of a release, if anywhere.
-    fn channel(&self, text: &Arc<str>) -> Option<Arc<str>>;
-    /// When to look again at a busy lock, for those who may be told of no release.
+    /// The channel on which the waiter with this owner id is notified of a release, if there is one.
+    fn channel(&self, owner_id: &Arc<str>) -> Option<Arc<str>>;
+    /// When to poll a busy lock, for kinds whose holders may release without a message.
     fn poll(&self) -> Option<BackOff> {
         None
     }
-    /// The first hold of an owner.
-    fn acquire(&self, ask: &Ask<'_>) -> Request;
-    /// A change of the count of an owner who goes on holding. Only of kinds that are taken more than once.
+    /// Acquires the first hold of an owner.
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request;
+    /// Changes the hold count of an owner that keeps its hold. Only for kinds that can be held more than once.
     fn recount(&self, _owner: &Arc<str>, _from: u64, _to: u64, _lease_ms: u64) -> Option<Request> {
         None
     }
-    /// The last release of an owner.
-    fn release(&self, owner: &Arc<str>) -> Request;
-    /// The hand-off from an owner to another. Only of kinds that are handed on.
-    fn hand_over(&self, _from: &Arc<str>, _to: &Arc<str>, _lease_ms: u64) -> Option<Request> {
+    /// Releases the last level of an owner. `others` are the owner ids of further holds of this client on the record: the shared holds
+    /// of the owner, or those of other readers.
+    fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
+    /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`].
+    fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease_ms: u64) -> Option<Request> {
         None
     }
-    /// Takes whoever waits under `text` out of Redis' queue. Only of kinds that have one.
-    fn abandon(&self, _text: &Arc<str>) -> Option<Request> {
+    /// Removes the waiter with this owner id from the queue in Redis. Only for kinds with [`KindTraits::queued`].
+    fn dequeue(&self, _owner_id: &Arc<str>) -> Option<Request> {
         None
     }
-    /// Refreshes the scores of the waiters `texts` in Redis' queue. Only for kinds that have one.
-    fn keep(&self, _texts: &[Arc<str>]) -> Option<Request> {
+    /// Refreshes the scores of these waiters in the queue in Redis. Only for kinds with [`KindTraits::queued`].
+    fn keep(&self, _owner_ids: &[Arc<str>]) -> Option<Request> {
         None
     }
-    /// Frees the record whoever holds it. Only of kinds that have an owner.
-    fn force_unlock(&self) -> Option<Request> {
-        None
+    /// Removes every trace of an acquire under this owner id, whatever its outcome was. The owner id may also belong to another
+    /// kind on the same record. `others` are those of [`release`](Self::release).
+    fn undo(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
+        self.release(owner_id, others)
     }
-    /// Makes sure that nothing of an acquire under `text` stays, whatever became of it. Also of a text of another kind that
-    /// may be found in the record.
-    fn undo(&self, text: &Arc<str>) -> Request {
-        self.release(text)
-    }
-    /// Asks who holds it.
-    fn holder(&self) -> Request {
+    /// Probes a busy lock: reads the part of the record that shows whether waiters may attempt an acquire.
+    fn probe(&self) -> Request {
         script::holder(self.record())
     }
+    /// Decodes a reply of [`probe`](Self::probe). A kind whose record does not name its owners must implement this.
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        self.owned().map_or(Err(Undecodable), |kind| kind.held_by(reply).map(Probed::of_holder))
+    }
+    /// The further interface of a kind whose record names its owners.
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        None
+    }
+    /// Appends the keys that a renewal of the hold needs.
+    fn renewed_keys(&self, _owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
+        keys.push(self.record().clone());
+    }
+}
+
+/// A kind whose record names its owners, so that the holder can be queried.
+pub(crate) trait OwnedKind: LockKind {
+    /// Frees the lock, whoever holds it.
+    fn force_unlock(&self) -> Request;
+    /// The holder, by a reply of [`probe`](LockKind::probe).
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         script::held_by(reply)
     }
-    /// Asks how often an owner holds it.
+    /// All holders, by a reply of [`probe`](LockKind::probe).
+    fn holders(&self, reply: &Reply) -> Vec<Holder> {
+        self.held_by(reply).ok().flatten().into_iter().collect()
+    }
+    /// Reads the hold count of an owner.
     fn hold_count(&self, owner: &Arc<str>) -> Request {
         script::hold_count(self.record(), owner)
     }
     fn counted(&self, _owner: &str, reply: &Reply) -> Result<u64, Undecodable> {
         script::counted(reply)
     }
-    /// All whom a look at the holder names.
-    fn holders(&self, reply: &Reply) -> Vec<Holder> {
-        self.held_by(reply).ok().flatten().into_iter().collect()
-    }
-    /// What a look at the holder says to those who wait: `None` if there is something for them.
-    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        self.held_by(reply)
-    }
-    /// Asks whether anyone holds it.
+    /// Reads whether anyone holds the lock.
     fn is_locked(&self) -> Request {
         script::exists(self.record())
     }
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
         script::yes(reply)
     }
-    /// Asks how long the lease lasts that it is held with.
+    /// Reads how long the lease of the current hold lasts.
     fn time_to_live(&self) -> Request {
         script::time_to_live(self.record())
     }
     fn lives(&self, reply: &Reply) -> Result<TimeToLive, Undecodable> {
         script::lives(reply)
     }
-    /// The keys that are renewed for a hold.
-    fn renewed_keys(&self, _owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
-        keys.push(self.record().clone());
+}
+
+/// The result of [`LockKind::probe`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Probed {
+    /// Waiters may attempt an acquire.
+    Free,
+    /// The lock is busy. The text changes with the holder; kinds without owners have none.
+    Busy(Option<String>),
+}
+
+impl Probed {
+    pub(crate) fn of_holder(holder: Option<Holder>) -> Self {
+        holder.map_or(Self::Free, |holder| Self::Busy(Some(holder.owner().to_owned())))
     }
 }
 
 impl fmt::Debug for dyn LockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {:?}", self.manner().name, self.record())
+        write!(f, "{} {:?}", self.traits().name, self.record())
     }
 }
 
 impl dyn LockKind {
-    /// Whether a hold of this one may be handed on to a waiter of `other`, who is at the same lane.
-    pub(crate) fn passes_to(&self, other: &dyn LockKind) -> bool {
-        self.manner().passes_to(other.manner())
+    /// Whether a hold of this kind may be handed to a waiter of `other` in the same key queue.
+    pub(crate) fn hands_off_to(&self, other: &dyn LockKind) -> bool {
+        self.traits().hands_off_to(other.traits())
     }
 }
 
-/// What an acquire is asked with.
-pub(crate) struct Ask<'a> {
-    /// The owner as the record is to name it.
-    pub text: &'a Arc<str>,
+/// The arguments of an acquire.
+pub(crate) struct AcquireArgs<'a> {
+    /// The owner id for the record.
+    pub owner_id: &'a Arc<str>,
     pub lease_ms: u64,
     pub waiting: Waiting,
-    /// The owner's text at its [`LockKind::partner`], if it holds that.
-    pub partner: Option<Arc<str>>,
+    /// The owner id of the counterpart hold (see [`LockKind::counterpart`]), if the owner has one.
+    pub counterpart: Option<Arc<str>>,
 }
 
-/// How far the waiter of an acquire is known to Redis, if its kind has a queue there.
+/// The state of a waiter in the queue in Redis, for kinds that have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waiting {
-    /// It does not wait: one attempt.
+    /// The acquire does not wait.
     No,
-    /// It is not in the queue yet.
+    /// The waiter is not in the queue yet.
     New,
-    /// It was put there before.
+    /// The waiter was queued by an earlier attempt.
     Queued,
 }
 
-/// How a kind behaves.
+/// The behaviour of a kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KindTraits {
-    /// As its users call it.
+    /// The name in errors and logs.
     pub name: &'static str,
-    /// An owner who holds it may take it again.
+    /// An owner that holds the lock may acquire it again.
     pub reentrant: bool,
-    /// Passes from waiter to waiter of a client, see `release`.
-    pub handed_on: bool,
-    /// Also ahead of the record, see `pipelined`.
+    /// A client hands the lock from one of its waiters to the next, see `release`.
+    pub hands_off: bool,
+    /// A hand-off may run ahead of the record, see `pipelined`.
     pub pipelined: bool,
-    /// Redis has the order of its waiters, and each of them is to be known there.
+    /// Redis keeps the order of the waiters, so each waiter is queued there.
     pub queued: bool,
-    /// A look at who holds it tells, for less than an attempt costs, whether to attempt.
-    pub glances: bool,
+    /// A holder probe shows whether to attempt an acquire, and costs less than the attempt.
+    pub has_holder_probe: bool,
     pub access: Access,
-    /// The record names an owner.
-    pub owned: bool,
-    /// Each hold has a number of its own, which the acquire and the hand-off answer.
+    /// Each hold has a token, which the replies of an acquire and a hand-off contain.
     pub fenced: bool,
-    /// The record counts the levels of a hold. Else it has a 1, and only the client counts.
+    /// The record counts the levels of a hold. Otherwise its count is always 1, and only the client counts.
     pub counts: bool,
-    /// What keeps its holds alive.
+    /// How holds are renewed.
     pub renewal: Renewal,
-    /// Others may shorten the record's life. So also a fixed lease is kept up, and an acquire and a renewal report the
-    /// time that the record had left.
+    /// Other clients may shorten the record's TTL. So fixed leases are renewed, too, and the replies of an acquire and a renewal
+    /// contain the time that the record had left.
     pub kept_up: bool,
 }
 
-/// Whom a grant lets in.
+/// The waiters that a successful acquire admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Its owner alone, whose hold is the lane's current one, and may have further levels.
+    /// One owner. Its hold is the current one of the key queue, and may have further levels.
     Exclusive,
-    /// One waiter; others may hold beside it. The engine keeps no order among holds, and none of them is taken twice. No
-    /// record tells whose they are, so there is an order among those who wait, and what a request may have done is
+    /// One waiter, whose hold is one of several shared holds. The engine keeps no order among the holds, and no hold has further
+    /// levels. The record does not name the holders, so the waiters take turns, and a request that may have taken effect is
     /// undone by its number.
     Shared,
-    /// Everyone who waited when it was asked for. Nothing is held, and nothing given back.
+    /// Every waiter that was queued when the request was sent. Nothing is held or released.
     Gate,
 }
 
@@ -240,27 +265,26 @@ impl KindTraits {
     pub(crate) const REENTRANT: Self = Self {
         name: "reentrant lock",
         reentrant: true,
-        handed_on: true,
+        hands_off: true,
         pipelined: true,
         queued: false,
-        glances: true,
+        has_holder_probe: true,
         access: Access::Exclusive,
-        owned: true,
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,
         kept_up: false,
     };
 
-    /// By value: one constant may have several addresses.
-    fn passes_to(&self, other: &Self) -> bool {
-        self.handed_on && self == other
+    /// Compares by value, because a constant may have several addresses.
+    fn hands_off_to(&self, other: &Self) -> bool {
+        self.hands_off && self == other
     }
 }
 
-/// What an owner is told who would have to wait for himself.
+/// The error for an owner that would have to wait for its own hold.
 pub(crate) fn would_deadlock(kind: &dyn LockKind) -> Error {
-    Error::WouldDeadlock { name: kind.record().to_string(), kind: kind.manner().name }
+    Error::WouldDeadlock { name: kind.record().to_string(), kind: kind.traits().name }
 }
 
 #[cfg(test)]
@@ -268,12 +292,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hold_passes_to_equal_manners_at_any_address() {
+    fn a_hold_passes_to_equal_traits_at_any_address() {
         static COPY: KindTraits = KindTraits::REENTRANT;
         static OTHER: KindTraits = KindTraits { name: "other", ..KindTraits::REENTRANT };
-        static KEPT: KindTraits = KindTraits { handed_on: false, ..KindTraits::REENTRANT };
-        assert!(KindTraits::REENTRANT.passes_to(&COPY));
-        assert!(!KindTraits::REENTRANT.passes_to(&OTHER));
-        assert!(!KEPT.passes_to(&KEPT));
+        static KEPT: KindTraits = KindTraits { hands_off: false, ..KindTraits::REENTRANT };
+        assert!(KindTraits::REENTRANT.hands_off_to(&COPY));
+        assert!(!KindTraits::REENTRANT.hands_off_to(&OTHER));
+        assert!(!KEPT.hands_off_to(&KEPT));
     }
 }

@@ -1,4 +1,4 @@
-//! The kinds of lock, one a file: names, requests, manner. None has a loop.
+//! The kinds of lock, one file for each: its keys, requests and traits. A kind has no loop and does no I/O.
 
 mod fair;
 mod fenced;

@@ -1,28 +1,28 @@
-//! Redisson's read/write lock: many readers, or one writer, who may go on as a reader.
+//! Redisson's read/write lock: many readers, or one writer, which may also read.
 //!
-//! Both sides share one record. Each reader has a lane of its own, because readers do not exclude each other; the writers
-//! of a client share one.
+//! Both sides share one record. Each reader has a key queue of its own, because readers do not exclude each other. The writers
+//! of a client share one key queue.
 //!
-//! An owner's further levels of a read hold are counted by its client only, and the record says 1: the renewal of Redisson
-//! 3.44 to 3.52 fails at any greater count, and then frees the lock for everyone. And a Java reader's renewal may shorten the
-//! record's life to its own lease, so that fixed leases are kept up, too.
+//! Only the client counts the further levels of a read hold; the record always has the count 1. The renewal of Redisson 3.44 to
+//! 3.52 fails at a greater count, and then frees the lock for everyone. A Java reader's renewal may shorten the record's TTL to
+//! its own lease, so fixed leases of readers are renewed, too.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Ask, KindTraits, LockKind, QueueKey};
-use crate::owner::{OwnerId, WRITER};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueKey};
+use crate::owner::{LocalOwner, WRITER};
 use crate::protocol::keys::{LockKeys, ReadWriteKeys};
 use crate::protocol::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
 static WRITE: KindTraits =
-    KindTraits { name: "write lock", handed_on: false, pipelined: false, ..KindTraits::REENTRANT };
+    KindTraits { name: "write lock", hands_off: false, pipelined: false, ..KindTraits::REENTRANT };
 static READ: KindTraits =
     KindTraits { name: "read lock", counts: false, renewal: Renewal::Read, kept_up: true, ..WRITE };
 
-/// The side that excludes everyone else.
+/// The exclusive side.
 pub(crate) struct Write(ReadWriteKeys);
 
-/// The side that readers share.
+/// The side that several readers share.
 pub(crate) struct Read(ReadWriteKeys);
 
 impl Write {
@@ -38,7 +38,7 @@ impl Read {
 }
 
 impl LockKind for Write {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &WRITE
     }
 
@@ -46,45 +46,60 @@ impl LockKind for Write {
         &self.0.record
     }
 
-    fn lane_of(&self, text: &str) -> QueueKey {
-        lane_of(&self.0, text)
+    fn queue_of(&self, owner_id: &str) -> QueueKey {
+        queue_of(&self.0, owner_id)
     }
 
-    fn partner(&self, owner: &OwnerId) -> Option<QueueKey> {
-        Some(readers_lane(&self.0, &owner.text("", 0)))
+    fn counterpart(&self, owner: &LocalOwner) -> Option<QueueKey> {
+        Some(readers_queue(&self.0, &owner.owner_id("", 0)))
     }
 
-    fn text(&self, text: Arc<str>) -> Arc<str> {
-        writing(&text)
+    fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
+        writer_id(&owner_id)
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
         Some(self.0.channel.clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        let reader = ask.partner.clone().unwrap_or_else(|| ask.text.trim_end_matches(WRITER).into());
-        script::acquire_write(&self.0, ask.text, ask.lease_ms, &reader)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        let reader =
+            args.counterpart.clone().unwrap_or_else(|| args.owner_id.trim_end_matches(WRITER).into());
+        script::acquire_write(&self.0, args.owner_id, args.lease_ms, &reader)
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
         Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
-    fn release(&self, owner: &Arc<str>) -> Request {
+    fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release_write(&self.0, owner)
     }
 
-    fn undo(&self, text: &Arc<str>) -> Request {
-        undo(&self.0, text)
+    fn undo(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
+        undo(&self.0, owner_id, others)
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock_read_write(&self.0, Side::Write))
-    }
-
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::shares(&self.0)
+    }
+
+    /// A change of readers does not matter to a writer. The release of the last reader publishes a message.
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        Ok(script::shared_by(reply)?.map_or(Probed::Free, |shares| match shares.mode {
+            Side::Read => Probed::Busy(Some("readers".into())),
+            Side::Write => Probed::of_holder(shares.holders.into_iter().next()),
+        }))
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Write {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_read_write(&self.0, Side::Write)
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -93,14 +108,6 @@ impl LockKind for Write {
 
     fn holders(&self, reply: &Reply) -> Vec<Holder> {
         all_holders(reply)
-    }
-
-    /// Which reader there is does not matter: they come and go, and the last tells.
-    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        Ok(script::shared_by(reply)?.and_then(|shares| match shares.mode {
-            Side::Read => Some(Holder::new("readers".into(), 1)),
-            Side::Write => shares.holders.into_iter().next(),
-        }))
     }
 
     fn is_locked(&self) -> Request {
@@ -113,7 +120,7 @@ impl LockKind for Write {
 }
 
 impl LockKind for Read {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &READ
     }
 
@@ -121,15 +128,15 @@ impl LockKind for Read {
         &self.0.record
     }
 
-    fn lane(&self, owner: &OwnerId) -> QueueKey {
-        readers_lane(&self.0, &owner.text("", 0))
+    fn queue(&self, owner: &LocalOwner) -> QueueKey {
+        readers_queue(&self.0, &owner.owner_id("", 0))
     }
 
-    fn lane_of(&self, text: &str) -> QueueKey {
-        lane_of(&self.0, text)
+    fn queue_of(&self, owner_id: &str) -> QueueKey {
+        queue_of(&self.0, owner_id)
     }
 
-    fn partner(&self, _: &OwnerId) -> Option<QueueKey> {
+    fn counterpart(&self, _: &LocalOwner) -> Option<QueueKey> {
         Some(QueueKey::Record(self.0.record.clone()))
     }
 
@@ -137,30 +144,46 @@ impl LockKind for Read {
         Some(self.0.channel.clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        let writer = ask.partner.clone().unwrap_or_else(|| writing(ask.text));
-        script::acquire_read(&self.0, ask.text, ask.lease_ms, &writer)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        let writer = args.counterpart.clone().unwrap_or_else(|| writer_id(args.owner_id));
+        script::acquire_read(&self.0, args.owner_id, args.lease_ms, &writer)
     }
 
-    /// Only that the hold lasts; the client counts.
+    /// Only extends the hold. The client counts the levels.
     fn recount(&self, owner: &Arc<str>, _: u64, _: u64, lease_ms: u64) -> Option<Request> {
         Some(script::extend_read(&self.0, owner, lease_ms))
     }
 
-    fn release(&self, owner: &Arc<str>) -> Request {
-        script::release_read(&self.0, owner)
+    fn release(&self, owner: &Arc<str>, others: &[Arc<str>]) -> Request {
+        script::release_read(&self.0, owner, others)
     }
 
-    fn undo(&self, text: &Arc<str>) -> Request {
-        undo(&self.0, text)
+    fn undo(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
+        undo(&self.0, owner_id, others)
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock_read_write(&self.0, Side::Read))
-    }
-
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::shares(&self.0)
+    }
+
+    /// A writer that becomes a reader admits other readers, and Redisson publishes no message then.
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        let written = script::shared_by(reply)?.filter(|shares| shares.mode == Side::Write);
+        Ok(Probed::of_holder(written.and_then(|shares| shares.holders.into_iter().next())))
+    }
+
+    fn renewed_keys(&self, owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
+        keys.extend([self.record().clone(), self.0.timeout(owner)]);
+    }
+
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Read {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_read_write(&self.0, Side::Read)
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -171,25 +194,14 @@ impl LockKind for Read {
         all_holders(reply)
     }
 
-    /// A writer that goes on as a reader lets others in, and Redisson tells nobody.
-    fn glanced(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        Ok(script::shared_by(reply)?
-            .filter(|shares| shares.mode == Side::Write)
-            .and_then(|shares| shares.holders.into_iter().next()))
-    }
-
     fn is_locked(&self) -> Request {
         script::shares(&self.0)
     }
 
-    /// Also by the writer itself.
+    /// True also if only the writer itself reads.
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
         Ok(script::shared_by(reply)?
             .is_some_and(|shares| shares.mode == Side::Read || shares.holders.len() > 1))
-    }
-
-    fn renewed_keys(&self, owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
-        keys.extend([self.record().clone(), self.0.timeout(owner)]);
     }
 }
 
@@ -201,22 +213,26 @@ fn all_holders(reply: &Reply) -> Vec<Holder> {
     script::shared_by(reply).ok().flatten().map_or_else(Vec::new, |shares| shares.holders)
 }
 
-/// Those who wait for one side may find a text of the other.
-fn undo(keys: &ReadWriteKeys, text: &Arc<str>) -> Request {
-    if text.ends_with(WRITER) { script::release_write(keys, text) } else { script::release_read(keys, text) }
+/// Undoes either side: a waiter for one side may find an owner id of the other in the record.
+fn undo(keys: &ReadWriteKeys, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
+    if owner_id.ends_with(WRITER) {
+        script::release_write(keys, owner_id)
+    } else {
+        script::release_read(keys, owner_id, others)
+    }
 }
 
-fn writing(text: &str) -> Arc<str> {
-    format!("{text}{WRITER}").into()
+fn writer_id(owner_id: &str) -> Arc<str> {
+    format!("{owner_id}{WRITER}").into()
 }
 
-fn lane_of(keys: &ReadWriteKeys, text: &str) -> QueueKey {
-    if text.ends_with(WRITER) {
+fn queue_of(keys: &ReadWriteKeys, owner_id: &str) -> QueueKey {
+    if owner_id.ends_with(WRITER) {
         return QueueKey::Record(keys.record.clone());
     }
-    readers_lane(keys, text)
+    readers_queue(keys, owner_id)
 }
 
-fn readers_lane(keys: &ReadWriteKeys, text: &str) -> QueueKey {
-    QueueKey::reader(&keys.record, text)
+fn readers_queue(keys: &ReadWriteKeys, owner_id: &str) -> QueueKey {
+    QueueKey::reader(&keys.record, owner_id)
 }

@@ -1,32 +1,34 @@
-//! Redisson's reentrant lock, and its non-reentrant one, which has the same record.
+//! Redisson's reentrant lock, and its non-reentrant lock, which has the same record.
 
-use crate::kinds::kind::{Ask, KindTraits, LockKind};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
-use crate::runtime::sync::{Mutex, MutexGuard};
-use std::sync::{Arc, PoisonError};
+use crate::runtime::mutex::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 static NON_REENTRANT: KindTraits =
     KindTraits { name: "non-reentrant lock", reentrant: false, ..KindTraits::REENTRANT };
 
-/// The kind. The lane of its key asks one thing after another, so what it keeps is not contended for.
+/// The reentrant lock. The requests of a key are sent one after the other, so its mutex is uncontended.
 pub(crate) struct Reentrant {
-    manner: &'static KindTraits,
+    traits: &'static KindTraits,
     keys: LockKeys,
-    last: Mutex<Last>,
+    last: Mutex<LastOwner>,
 }
 
-/// Who released the lock last.
+/// The owner that released the lock last. An owner that uses the lock repeatedly reuses its requests.
 #[derive(Default)]
-enum Last {
+enum LastOwner {
     #[default]
-    Nobody,
+    None,
+    /// The owner released the lock once.
     Once(Arc<str>),
-    /// More than once in a row, and with that lease: what is asked for need not be made anew each time.
-    Often(Box<Often>),
+    /// The owner acquired the lock again with the same lease.
+    Repeated(Box<Requests>),
 }
 
-struct Often {
+/// The requests of one owner with one lease.
+struct Requests {
     owner: Arc<str>,
     lease_ms: u64,
     acquire: Request,
@@ -35,22 +37,22 @@ struct Often {
 
 impl Reentrant {
     pub(crate) fn new(keys: LockKeys) -> Self {
-        Self { manner: &KindTraits::REENTRANT, keys, last: Mutex::default() }
+        Self { traits: &KindTraits::REENTRANT, keys, last: Mutex::default() }
     }
 
-    /// The same record, which its owner can't take twice.
+    /// The non-reentrant lock, which has the same record.
     pub(crate) fn not(keys: LockKeys) -> Self {
-        Self { manner: &NON_REENTRANT, ..Self::new(keys) }
+        Self { traits: &NON_REENTRANT, ..Self::new(keys) }
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn last(&self) -> MutexGuard<'_, LastOwner> {
+        self.last.lock()
     }
 }
 
 impl LockKind for Reentrant {
-    fn manner(&self) -> &'static KindTraits {
-        self.manner
+    fn traits(&self) -> &'static KindTraits {
+        self.traits
     }
 
     fn record(&self) -> &Arc<str> {
@@ -61,22 +63,22 @@ impl LockKind for Reentrant {
         Some(self.keys.channel().clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        let &Ask { text: owner, lease_ms, .. } = ask;
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        let &AcquireArgs { owner_id: owner, lease_ms, .. } = args;
         let mut last = self.last();
         let before = match &*last {
-            Last::Often(often) if often.owner == *owner && often.lease_ms == lease_ms => {
-                return often.acquire.clone();
+            LastOwner::Repeated(requests) if requests.owner == *owner && requests.lease_ms == lease_ms => {
+                return requests.acquire.clone();
             }
-            Last::Often(often) => Some(&often.owner),
-            Last::Once(before) => Some(before),
-            Last::Nobody => None,
+            LastOwner::Repeated(requests) => Some(&requests.owner),
+            LastOwner::Once(before) => Some(before),
+            LastOwner::None => None,
         };
         let acquire = script::acquire(self.record(), owner, lease_ms);
         if before == Some(owner) {
             let release = script::release(self.record(), owner, self.keys.channel());
-            let often = Often { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
-            *last = Last::Often(Box::new(often));
+            let requests = Requests { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
+            *last = LastOwner::Repeated(Box::new(requests));
         }
         acquire
     }
@@ -85,22 +87,28 @@ impl LockKind for Reentrant {
         Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
-    fn release(&self, owner: &Arc<str>) -> Request {
+    fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
         let mut last = self.last();
         match &*last {
-            Last::Often(often) if often.owner == *owner => return often.release.clone(),
-            Last::Once(before) if before == owner => {}
-            _ => *last = Last::Once(owner.clone()),
+            LastOwner::Repeated(requests) if requests.owner == *owner => return requests.release.clone(),
+            LastOwner::Once(before) if before == owner => {}
+            _ => *last = LastOwner::Once(owner.clone()),
         }
         drop(last);
         script::release(self.record(), owner, self.keys.channel())
     }
 
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
-        Some(script::hand_over(self.record(), from, to, lease_ms, self.keys.channel()))
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
+        Some(script::hand_off(self.record(), from, to, lease_ms, self.keys.channel()))
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock(self.record(), self.keys.channel()))
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Reentrant {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock(self.record(), self.keys.channel())
     }
 }

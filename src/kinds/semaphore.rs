@@ -1,8 +1,7 @@
-//! Redisson's semaphore, whose permits are no more than a number; its semaphore whose permits have ids and leases; and its
+//! Redisson's semaphore, whose permits are only a number, its semaphore whose permits have ids and leases, and its count-down
 //! latch.
 
-use crate::error::Holder;
-use crate::kinds::kind::{Access, Ask, KindTraits, LockKind};
+use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, Probed};
 use crate::protocol::keys::PermitKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
@@ -11,24 +10,23 @@ use uuid::Uuid;
 static PERMITS: KindTraits = KindTraits {
     name: "semaphore",
     access: Access::Shared,
-    owned: false,
-    handed_on: false,
+    hands_off: false,
     pipelined: false,
     ..KindTraits::REENTRANT
 };
-/// Busy answers tell when the next lease ends.
+/// Its busy replies contain the end of the next lease.
 static LEASED: KindTraits =
     KindTraits { name: "expirable-permit semaphore", renewal: Renewal::Permit, ..PERMITS };
 static LATCH: KindTraits = KindTraits { name: "count-down latch", access: Access::Gate, ..PERMITS };
 
-/// So many permits of a semaphore, without an owner. The text of a hold is the number of the request that took them.
+/// A number of permits of a semaphore, without an owner. The owner id of a hold is the number of the request that took them.
 pub(crate) struct Permits {
     pub keys: Arc<PermitKeys>,
     pub permits: u32,
 }
 
 impl LockKind for Permits {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &PERMITS
     }
 
@@ -36,7 +34,7 @@ impl LockKind for Permits {
         &self.keys.record
     }
 
-    fn text(&self, _: Arc<str>) -> Arc<str> {
+    fn owner_id(&self, _: Arc<str>) -> Arc<str> {
         script::next_number().to_string().into()
     }
 
@@ -44,38 +42,38 @@ impl LockKind for Permits {
         Some(self.keys.channel.clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::take_permits(&self.keys, ask.text, self.permits)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::take_permits(&self.keys, args.owner_id, self.permits)
     }
 
-    fn release(&self, _: &Arc<str>) -> Request {
+    fn release(&self, _: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::give_permits(&self.keys, self.permits, None)
     }
 
-    fn undo(&self, number: &Arc<str>) -> Request {
+    fn undo(&self, number: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::give_permits(&self.keys, self.permits, Some(number))
     }
 
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::value(&self.keys)
     }
 
-    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        nobody_unless(script::number(reply)? < i64::from(self.permits))
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        busy_if(script::number(reply)? < i64::from(self.permits))
     }
 }
 
-/// So many permits with ids, which are the text of a hold: 16 characters each, one behind the other.
+/// A number of permits with ids. The owner id of a hold is the concatenated ids, [`ID`] characters each.
 pub(crate) struct Leased {
     pub keys: Arc<PermitKeys>,
     pub permits: u32,
 }
 
-/// Of an id.
+/// The length of a permit's id.
 pub(crate) const ID: usize = 16;
 
 impl LockKind for Leased {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &LEASED
     }
 
@@ -83,8 +81,8 @@ impl LockKind for Leased {
         &self.keys.record
     }
 
-    /// Half of a random uuid's digits: 64 bits, which no other permit of the semaphore is to have while it lives.
-    fn text(&self, _: Arc<str>) -> Arc<str> {
+    /// Each id is the second half of a random uuid, about 62 random bits: enough to be unique among the permits of a semaphore.
+    fn owner_id(&self, _: Arc<str>) -> Arc<str> {
         let id = || Uuid::new_v4().as_simple().to_string().split_off(ID);
         (0..self.permits).map(|_| id()).collect::<String>().into()
     }
@@ -93,20 +91,20 @@ impl LockKind for Leased {
         Some(self.keys.channel.clone())
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::take_ids(&self.keys, ask.text, ask.lease_ms)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::take_ids(&self.keys, args.owner_id, args.lease_ms)
     }
 
-    fn release(&self, ids: &Arc<str>) -> Request {
+    fn release(&self, ids: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::give_ids(&self.keys, ids)
     }
 
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::value(&self.keys)
     }
 
-    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        nobody_unless(script::number(reply)? < i64::from(self.permits))
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        busy_if(script::number(reply)? < i64::from(self.permits))
     }
 
     fn renewed_keys(&self, _: &Arc<str>, keys: &mut Vec<Arc<str>>) {
@@ -114,11 +112,11 @@ impl LockKind for Leased {
     }
 }
 
-/// The latch: what is acquired is to go through, what is released is one count.
+/// The latch. An acquire passes through the open latch, a release counts it down by one.
 pub(crate) struct Latch(pub Arc<PermitKeys>);
 
 impl LockKind for Latch {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &LATCH
     }
 
@@ -130,29 +128,29 @@ impl LockKind for Latch {
         Some(self.0.channel.clone())
     }
 
-    fn acquire(&self, _: &Ask<'_>) -> Request {
+    fn acquire(&self, _: &AcquireArgs<'_>) -> Request {
         script::look(&self.0)
     }
 
-    fn release(&self, _: &Arc<str>) -> Request {
+    fn release(&self, _: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::count_down(&self.0)
     }
 
-    fn undo(&self, _: &Arc<str>) -> Request {
-        // Going through leaves no trace.
+    fn undo(&self, _: &Arc<str>, _: &[Arc<str>]) -> Request {
+        // Passing through changes nothing in Redis.
         script::look(&self.0)
     }
 
-    fn holder(&self) -> Request {
+    fn probe(&self) -> Request {
         script::value(&self.0)
     }
 
-    fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
-        nobody_unless(script::number(reply)? > 0)
+    fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
+        busy_if(script::number(reply)? > 0)
     }
 }
 
-/// Those whom others wait for have no name here.
-fn nobody_unless(busy: bool) -> Result<Option<Holder>, Undecodable> {
-    Ok(busy.then(|| Holder::new(String::new(), 1)))
+/// The record does not name the holders of permits.
+fn busy_if(busy: bool) -> Result<Probed, Undecodable> {
+    Ok(if busy { Probed::Busy(None) } else { Probed::Free })
 }

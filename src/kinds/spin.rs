@@ -1,14 +1,14 @@
-//! Redisson's spin lock: the reentrant lock's record, without messages. Who waits looks again and again.
+//! Redisson's spin lock: the reentrant lock's record, without messages. A waiter polls with a back-off.
 
 use crate::config::options::BackOff;
-use crate::kinds::kind::{Ask, KindTraits, LockKind};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 
 static SPIN: KindTraits = KindTraits { name: "spin lock", pipelined: false, ..KindTraits::REENTRANT };
 
-/// The kind.
+/// The spin lock.
 pub(crate) struct Spin {
     keys: LockKeys,
     back_off: BackOff,
@@ -22,7 +22,7 @@ impl Spin {
 }
 
 impl LockKind for Spin {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &SPIN
     }
 
@@ -38,23 +38,29 @@ impl LockKind for Spin {
         Some(self.back_off)
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::acquire(self.record(), ask.text, ask.lease_ms)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::acquire(self.record(), args.owner_id, args.lease_ms)
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
         Some(script::recount(self.record(), owner, from, to, lease_ms))
     }
 
-    fn release(&self, owner: &Arc<str>) -> Request {
+    fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release_silently(self.record(), owner, &self.nowhere)
     }
 
-    fn hand_over(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
-        Some(script::hand_over(self.record(), from, to, lease_ms, self.keys.channel()))
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
+        Some(script::hand_off(self.record(), from, to, lease_ms, self.keys.channel()))
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock(self.record(), &self.nowhere))
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Spin {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock(self.record(), &self.nowhere)
     }
 }

@@ -1,11 +1,11 @@
-//! The classic lock of Redis: a string with a random token, as `SET key token NX PX lease` makes it, and as many libraries in
-//! many languages have it. Who deletes or extends it compares the token first.
+//! The classic Redis lock, which libraries of many languages use: a string with a random token, set by
+//! `SET key token NX PX lease`. A client that deletes or extends the string compares the token first.
 //!
-//! Clients of other libraries tell nobody of a release, so who waits looks again and again; those of this one tell each other.
+//! Other libraries publish no message when they release, so a waiter polls. Clients of this library also notify each other.
 
 use crate::config::options::BackOff;
 use crate::error::Holder;
-use crate::kinds::kind::{Ask, KindTraits, LockKind};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use uuid::Uuid;
 static VALUE: KindTraits = KindTraits {
     name: "value lock",
     reentrant: false,
-    handed_on: false,
+    hands_off: false,
     pipelined: false,
     renewal: Renewal::Value,
     ..KindTraits::REENTRANT
 };
-/// The others look that often, too: redis-py's lock each 100 ms.
+/// Polls about as often as other libraries: redis-py's lock polls every 100 ms.
 const BACK_OFF: BackOff = BackOff::between(Duration::from_millis(10), Duration::from_millis(80));
 
-/// The kind. The text of a hold is its token.
+/// The value lock. The owner id of a hold is its token.
 pub(crate) struct Value(LockKeys);
 
 impl Value {
@@ -33,7 +33,7 @@ impl Value {
 }
 
 impl LockKind for Value {
-    fn manner(&self) -> &'static KindTraits {
+    fn traits(&self) -> &'static KindTraits {
         &VALUE
     }
 
@@ -41,9 +41,9 @@ impl LockKind for Value {
         self.0.record()
     }
 
-    /// Of this hold alone: nothing that is done late for one hold can touch another. And it says whose it is, so that one
-    /// that was set late is known for what it is.
-    fn text(&self, owner: Arc<str>) -> Arc<str> {
+    /// The token is unique to the hold, so a late request of one hold cannot affect another. The token contains the owner, so
+    /// that the client recognises a token of its own that was set late.
+    fn owner_id(&self, owner: Arc<str>) -> Arc<str> {
         let (client, id) = owner.split_once(':').unwrap_or(("", &owner));
         format!("{client}:{}-{id}", Uuid::new_v4().as_simple()).into()
     }
@@ -56,20 +56,26 @@ impl LockKind for Value {
         Some(BACK_OFF)
     }
 
-    fn acquire(&self, ask: &Ask<'_>) -> Request {
-        script::acquire_value(self.record(), ask.text, ask.lease_ms)
+    fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
+        script::acquire_value(self.record(), args.owner_id, args.lease_ms)
     }
 
-    fn release(&self, token: &Arc<str>) -> Request {
+    fn release(&self, token: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release_value(self.record(), token, self.0.channel())
     }
 
-    fn force_unlock(&self) -> Option<Request> {
-        Some(script::force_unlock_value(self.record(), self.0.channel()))
+    fn probe(&self) -> Request {
+        script::token(self.record())
     }
 
-    fn holder(&self) -> Request {
-        script::token(self.record())
+    fn owned(&self) -> Option<&dyn OwnedKind> {
+        Some(self)
+    }
+}
+
+impl OwnedKind for Value {
+    fn force_unlock(&self) -> Request {
+        script::force_unlock_value(self.record(), self.0.channel())
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

@@ -1,34 +1,34 @@
-//! One hold of one owner on one key, and what is known of it.
+//! The state and the deadline of one hold of one owner on one key.
 //!
 //! Invariants:
-//! 1. Its deadline is the time at which its last confirmed request was sent, plus the lease: never later than the
-//!    server's own, whatever the network did. Every look at the state compares it with the clock first, so that a
-//!    paused process learns the truth before it acts.
-//! 2. A hold goes Held <-> Suspect -> Lost or Released, and never comes back from those two.
+//! 1. The deadline is the send time of the last confirmed request plus the lease, so it is never later than the server's
+//!    expiry. Every look at the state compares the deadline with the clock first, so a process that was paused sees the
+//!    loss before it acts.
+//! 2. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
 
 use crate::error::LossReason;
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::{Mutex, MutexGuard, watch};
+use crate::runtime::mutex::{Mutex, MutexGuard};
+use crate::runtime::sync::watch;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-/// What is known of a hold.
+/// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldState {
-    /// The lock is held: confirmed, and its lease has not ended.
+    /// The server confirmed the hold, and the lease has not ended.
     Held,
-    /// The lock was held at the last confirmation and its lease has not ended, but the connection dropped or a
-    /// renewal failed since.
+    /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
     Suspect,
-    /// The lock is no longer held, or cannot be known to be. Final.
+    /// The lock is no longer held, or it is unknown whether it is. Final.
     Lost(LossReason),
-    /// The lock was given back. Final.
+    /// The lock was released. Final.
     Released,
 }
 
@@ -39,59 +39,60 @@ impl HoldState {
     }
 }
 
-/// Who is told that a hold is no longer certain.
+/// Observes holds that are no longer certain.
 pub(crate) trait Observer: Send + Sync {
-    /// A hold is about to be seen as lost: whoever sees it may act on it at once. Must neither block nor look at the
-    /// hold.
+    /// A hold is about to become [`HoldState::Lost`]. This is called before any other task can see the new state. The
+    /// implementation must neither block nor look at the hold.
     fn losing(&self);
     /// The hold left [`HoldState::Held`] without being released.
     fn doubted(&self, hold: &Arc<Hold>);
 }
 
-/// One generation of one hold: never used again for another.
+/// One hold. A later hold of the same owner is another `Hold`.
 pub(crate) struct Hold {
-    /// Of the process: no two holds share it.
-    pub generation: u64,
+    /// Unique in the process.
+    pub serial: u64,
     pub kind: Arc<dyn LockKind>,
-    pub owner: OwnerId,
-    /// The owner as the record has it.
-    pub text: Arc<str>,
-    /// How long its own request makes the record live.
+    pub owner: LocalOwner,
+    /// The owner id in the record.
+    pub owner_id: Arc<str>,
+    /// The lease with which the hold was requested.
     pub lease: Duration,
-    /// Its number among all holds of the lock, where those are fenced.
+    /// The token of a fenced lock's hold.
     pub token: Option<u64>,
-    /// Where the watchdog has it.
-    place: TimerSlot,
+    /// The position in the watchdog's schedule.
+    timer_slot: TimerSlot,
     status: Mutex<Status>,
-    /// Made only for those who want to follow the state.
+    /// Created by the first caller that follows the state.
     followers: OnceLock<watch::Sender<HoldState>>,
     observer: Weak<dyn Observer>,
 }
 
-/// A hold that was just confirmed.
+/// The properties of a hold that was just confirmed.
 pub(crate) struct Begun {
     pub kind: Arc<dyn LockKind>,
-    pub owner: OwnerId,
-    pub text: Arc<str>,
-    pub life: u64,
+    pub owner: LocalOwner,
+    pub owner_id: Arc<str>,
+    pub data_epoch: u64,
     pub sent: Moment,
     pub lease: Duration,
     pub token: Option<u64>,
 }
 
-/// What the watchdog goes by.
+/// The part of a live hold's status that the watchdog uses.
 #[derive(Clone, Copy)]
 pub(crate) struct Standing {
     pub suspect: bool,
     pub deadline: Moment,
-    /// When the last confirmed request was sent, and whether that was another than the hold's first.
+    /// When the last confirmed request was sent.
     pub confirmed: Moment,
+    /// A request after the hold's first one was confirmed.
     pub again: bool,
-    /// The watchdog renews it.
+    /// The watchdog renews the hold.
     pub renewed: bool,
-    /// The record is known to name it.
+    /// The record is confirmed to name the hold's owner.
     pub settled: bool,
-    /// The shortest lease that others give the record.
+    /// The shortest lease with which other clients renew the record.
     pub shortest: Option<Duration>,
 }
 
@@ -99,43 +100,44 @@ pub(crate) struct Standing {
 struct Status {
     state: HoldState,
     deadline: Moment,
-    /// When the last confirmed request was sent, and whether that was another than the hold's first.
+    /// When the last confirmed request was sent.
     confirmed: Moment,
+    /// A request after the hold's first one was confirmed.
     again: bool,
-    /// The levels that the watchdog renews for.
+    /// The number of levels for which the watchdog renews.
     renewing: u32,
-    /// Renewals that were sent and not answered: a dead connection may deliver one at any time.
+    /// The number of renewals without an answer. A dead connection may still deliver each of them.
     unanswered: u32,
-    /// Its request is confirmed: the record names it.
+    /// The record is confirmed to name the hold's owner.
     settled: bool,
-    /// The life of the server's data in which it was last confirmed.
-    life: u64,
-    /// By how much the deadline is before the end of the lease.
+    /// The data epoch of the last confirmation.
+    data_epoch: u64,
+    /// The time from the deadline to the end of the lease.
     margin: Duration,
-    /// Why no renewal was confirmed of late: the reason of a loss by the deadline.
+    /// The reason of the loss, if the deadline passes without another confirmation.
     unrenewed: LossReason,
-    /// The shortest lease that others gave the record, and when one was last found.
+    /// The shortest lease with which other clients renewed the record, and when one was last found.
     shortest: Option<(Duration, Moment)>,
 }
 
-/// No shorter lease of others is reckoned with: that bounds how often a hold is renewed.
+/// A lower bound for the leases of other clients, which bounds how often a hold is renewed.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// A shorter lease counts for so many times its length after it was last found. Whoever keeps a record up with it does so
-/// several times within that.
+/// A shorter lease of another client counts for this multiple of its length after it was last found. A client that renews with
+/// that lease does so several times within this period.
 const REMEMBERED: u32 = 4;
 
 impl Hold {
     pub(crate) fn new(begun: Begun, observer: Weak<dyn Observer>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let Begun { kind, owner, text, life, sent, lease, token } = begun;
+        let Begun { kind, owner, owner_id, data_epoch, sent, lease, token } = begun;
         Arc::new(Self {
-            generation: NEXT.fetch_add(1, Ordering::Relaxed),
+            serial: NEXT.fetch_add(1, Ordering::Relaxed),
             kind,
             owner,
-            text,
+            owner_id,
             lease,
             token,
-            place: TimerSlot::default(),
+            timer_slot: TimerSlot::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
                 deadline: sent + lease,
@@ -144,7 +146,7 @@ impl Hold {
                 renewing: 0,
                 unanswered: 0,
                 settled: true,
-                life,
+                data_epoch,
                 margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
                 shortest: None,
@@ -154,18 +156,19 @@ impl Hold {
         })
     }
 
-    /// A hold that begins where `before` has ended, by `deadline` at the latest; its record follows if it is `ahead`.
+    /// A hold that begins where `before` ended, and that ends at `deadline`. `ahead` says that the record does not name its
+    /// owner yet.
     pub(crate) fn follows(
         before: &Self,
-        owner: OwnerId,
-        text: Arc<str>,
+        owner: LocalOwner,
+        owner_id: Arc<str>,
         now: Moment,
         lease: Duration,
         deadline: Moment,
         ahead: bool,
     ) -> Arc<Self> {
-        let (kind, life) = (before.kind.clone(), before.life());
-        let begun = Begun { kind, owner, text, life, sent: now, lease, token: None };
+        let (kind, data_epoch) = (before.kind.clone(), before.data_epoch());
+        let begun = Begun { kind, owner, owner_id, data_epoch, sent: now, lease, token: None };
         let hold = Self::new(begun, before.observer.clone());
         let mut status = hold.lock();
         status.deadline = deadline;
@@ -179,12 +182,12 @@ impl Hold {
         self.kind.record()
     }
 
-    /// The state by now.
+    /// The current state.
     pub(crate) fn state(self: &Arc<Self>) -> HoldState {
         self.state_at(Moment::now())
     }
 
-    /// The same for one who has just looked at the clock.
+    /// The state at `now`, for a caller that has just read the clock.
     pub(crate) fn state_at(self: &Arc<Self>, now: Moment) -> HoldState {
         self.change(now, |_| {})
     }
@@ -193,13 +196,12 @@ impl Hold {
         self.lock().deadline
     }
 
-    /// The life of the server's data in which it was last confirmed: another than at first if its record went to another server
-    /// since.
-    pub(crate) fn life(&self) -> u64 {
-        self.lock().life
+    /// The data epoch of the last confirmation. It changes when the record moves to another server.
+    pub(crate) fn data_epoch(&self) -> u64 {
+        self.lock().data_epoch
     }
 
-    /// Ends the hold if it is certain still. Tells no observer, so that a lock of theirs may be held.
+    /// Releases the hold if it is certain at `now`. Does not call the observer, so the caller may hold the observer's lock.
     pub(crate) fn end_before(self: &Arc<Self>, now: Moment) -> bool {
         let mut status = self.lock();
         let ends = status.state == HoldState::Held && now < status.deadline;
@@ -208,12 +210,12 @@ impl Hold {
         }
         drop(status);
         if ends && let Some(followers) = self.followers.get() {
-            self.tell(followers);
+            self.notify(followers);
         }
         ends
     }
 
-    /// `None` once it is over, and that is known.
+    /// The status for the watchdog, or `None` once the hold was seen to be over.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let status = self.lock();
         status.state.is_live().then_some(Standing {
@@ -227,10 +229,10 @@ impl Hold {
         })
     }
 
-    /// A request that made the record live for `lease` found that it would have lived for `left`. In the worst case somebody
-    /// with so short a lease had just kept it up, and does so again after us.
+    /// Notes that a request which set the record's TTL to `lease` found the TTL `left` before.
     ///
-    /// Holders with one lease leave each other more than half of it: they renew at a third.
+    /// A short TTL may mean that another client had just renewed the record with such a lease, and will do so again. Clients with
+    /// equal leases leave each other more than half of the lease, because they renew after a third.
     pub(crate) fn found_left(&self, left: Duration, lease: Duration) {
         let mut status = self.lock();
         let now = Moment::now();
@@ -243,7 +245,7 @@ impl Hold {
         }
     }
 
-    /// Whether it has ended, and that is known.
+    /// Whether the hold was seen to be over. Does not read the clock.
     pub(crate) fn is_over(&self) -> bool {
         !self.lock().state.is_live()
     }
@@ -252,12 +254,12 @@ impl Hold {
         self.lock().renewing > 0
     }
 
-    /// A level begins that the watchdog renews for.
+    /// Begins a level for which the watchdog renews.
     pub(crate) fn begin_renewal(&self) {
         self.lock().renewing += 1;
     }
 
-    /// A level ends that the watchdog renewed for. True if it renews for others still.
+    /// Ends a level for which the watchdog renewed. Returns whether it still renews for other levels.
     pub(crate) fn end_renewal(&self) -> bool {
         let mut status = self.lock();
         status.renewing = status.renewing.saturating_sub(1);
@@ -272,15 +274,16 @@ impl Hold {
         self.lock().unanswered -= 1;
     }
 
-    /// Whether a renewal may still come to a later record with this hold's text.
-    pub(crate) fn is_haunted(&self) -> bool {
+    /// Whether a renewal in flight may still reach a later record with this hold's owner id.
+    pub(crate) fn has_renewal_in_flight(&self) -> bool {
         self.lock().unanswered > 0
     }
 
-    /// The server confirmed at some time after `sent`, in that life of its data, that the record lives for `lease` from then on.
-    pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, life: u64, lease: Duration) -> HoldState {
+    /// Notes a confirmation: at some time after `sent`, in the data epoch `data_epoch`, the server set the record's TTL to `lease` or
+    /// more.
+    pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, data_epoch: u64, lease: Duration) -> HoldState {
         self.change(Moment::now(), |status| {
-            status.life = life;
+            status.data_epoch = data_epoch;
             status.state = HoldState::Held;
             status.settled = true;
             status.unrenewed = LossReason::Expired;
@@ -289,7 +292,7 @@ impl Hold {
         })
     }
 
-    /// From now on it ends by `margin` before its lease does.
+    /// Makes the hold end `margin` before its lease from now on.
     pub(crate) fn end_early(&self, margin: Duration) {
         let mut status = self.lock();
         let more = margin.saturating_sub(status.margin);
@@ -297,8 +300,8 @@ impl Hold {
         status.deadline = status.deadline - more;
     }
 
-    /// It is no longer certain that the record is there. `unrenewed` will have been the reason if nothing better is
-    /// heard before the deadline.
+    /// Notes that the record may be gone. `unrenewed` becomes the reason of the loss, unless a confirmation arrives before the
+    /// deadline.
     pub(crate) fn doubt(self: &Arc<Self>, unrenewed: LossReason) -> HoldState {
         self.change(Moment::now(), |status| {
             status.state = HoldState::Suspect;
@@ -306,16 +309,16 @@ impl Hold {
         })
     }
 
-    /// Why it is lost, if its record is gone in that life of the server's data.
-    pub(crate) fn gone_in(&self, life: u64) -> LossReason {
-        if life == self.life() { LossReason::Gone } else { LossReason::DataLost }
+    /// The reason of the loss, if the record was found absent in the data epoch `data_epoch`.
+    pub(crate) fn gone_in(&self, data_epoch: u64) -> LossReason {
+        if data_epoch == self.data_epoch() { LossReason::Gone } else { LossReason::DataLost }
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {
         self.change(Moment::now(), |status| status.state = HoldState::Lost(reason))
     }
 
-    /// Gives the hold back: nobody renews it from now on. Tells what it was.
+    /// Releases the hold, so that it is no longer renewed. Returns its state before.
     pub(crate) fn release(self: &Arc<Self>) -> HoldState {
         let mut before = None;
         let after = self.change(Moment::now(), |status| {
@@ -324,14 +327,14 @@ impl Hold {
         before.unwrap_or(after)
     }
 
-    /// The states from now on.
+    /// Returns a receiver of the current state and all later ones.
     pub(crate) fn follow(self: &Arc<Self>) -> watch::Receiver<HoldState> {
         let followers = self.followers.get_or_init(|| watch::Sender::new(HoldState::Held));
-        self.tell(followers);
+        self.notify(followers);
         followers.subscribe()
     }
 
-    /// Applies `change` if the hold is still live, and tells those whom it concerns.
+    /// Applies `change` if the hold is still live, and notifies the followers and the observer.
     fn change(self: &Arc<Self>, now: Moment, change: impl FnOnce(&mut Status)) -> HoldState {
         let mut status = self.lock();
         let before = status.state;
@@ -339,7 +342,7 @@ impl Hold {
             return before;
         }
         if now >= status.deadline {
-            // A fixed lease ends as it was meant to, server or not.
+            // A fixed lease ends at its deadline, whether the server is reachable or not.
             let reason = if status.renewing > 0 { status.unrenewed } else { LossReason::Expired };
             status.state = HoldState::Lost(reason);
         } else {
@@ -353,7 +356,7 @@ impl Hold {
         drop(status);
         if after != before {
             if let Some(followers) = self.followers.get() {
-                self.tell(followers);
+                self.notify(followers);
             }
             if let (HoldState::Suspect | HoldState::Lost(_), Some(observer)) = (after, observer) {
                 observer.doubted(self);
@@ -362,22 +365,22 @@ impl Hold {
         after
     }
 
-    /// Reads the state anew, so that the last one told is the last one reached.
-    fn tell(&self, followers: &watch::Sender<HoldState>) {
-        followers.send_if_modified(|told| {
+    /// Sends the state that the hold has by now, so that concurrent calls end with the latest state.
+    fn notify(&self, followers: &watch::Sender<HoldState>) {
+        followers.send_if_modified(|sent| {
             let state = self.lock().state;
-            std::mem::replace(told, state) != state
+            std::mem::replace(sent, state) != state
         });
     }
 
     fn lock(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 
 impl Scheduled for Hold {
-    fn place(&self) -> &TimerSlot {
-        &self.place
+    fn timer_slot(&self) -> &TimerSlot {
+        &self.timer_slot
     }
 }
 
@@ -386,8 +389,8 @@ impl fmt::Debug for Hold {
         let status = *self.lock();
         f.debug_struct("Hold")
             .field("lock", self.record())
-            .field("owner", &self.text)
-            .field("generation", &self.generation)
+            .field("owner", &self.owner_id)
+            .field("serial", &self.serial)
             .field("state", &status.state)
             .field("left", &status.deadline.remaining())
             .finish()

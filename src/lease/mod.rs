@@ -1,4 +1,4 @@
-//! Holds: the state and the deadline of each, when a renewal is due, and the watchdog that renews.
+//! Holds: the state and the deadline of each hold, the schedule of renewals, and the watchdog that renews.
 
 pub mod hold;
 pub mod schedule;

@@ -1,21 +1,24 @@
-//! What is due when. To put something in or take it out costs one look into a map of moments, and not of all that is in
-//! it: most holds end long before anything is due for them.
+//! A schedule of items by the time at which they are due.
+//!
+//! Adding and removing an item costs one lookup in a map of times, whatever the number of items at that time. Removal must
+//! be cheap, because most holds end long before they are due.
 
 use crate::runtime::clock::Moment;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// What can be put into a schedule, one at a time, and knows where it is there.
+/// An item that can be in one schedule at a time, and that knows its position there.
 pub(crate) trait Scheduled {
-    fn place(&self) -> &TimerSlot;
+    fn timer_slot(&self) -> &TimerSlot;
 }
 
-/// Where something is in its schedule. Written and read under that one's lock only.
+/// The position of an item in its schedule. It is read and written only under the schedule's lock.
 #[derive(Debug, Default)]
 pub(crate) struct TimerSlot {
-    /// 0 where it is in none.
+    /// The time in the schedule's map, 0 if the item is in no schedule.
     due: AtomicU64,
+    /// The index in the list of that time.
     at: AtomicUsize,
 }
 
@@ -34,7 +37,7 @@ impl TimerSlot {
 #[derive(Debug)]
 pub(crate) struct Schedule<T> {
     all: BTreeMap<Moment, Vec<Arc<T>>>,
-    /// One that was emptied, to be used again.
+    /// An emptied list, kept to save an allocation.
     spare: Vec<Arc<T>>,
 }
 
@@ -43,27 +46,28 @@ impl<T: Scheduled> Schedule<T> {
         Self { all: BTreeMap::new(), spare: Vec::new() }
     }
 
-    /// When the first of all is due.
+    /// When the first item is due.
     pub(crate) fn first(&self) -> Option<Moment> {
         self.all.first_key_value().map(|(&due, _)| due)
     }
 
-    /// From wherever it is.
-    pub(crate) fn put(&mut self, it: &Arc<T>, due: Moment) {
-        self.take(it);
+    /// Adds `item`, or moves it if it is in the schedule already.
+    pub(crate) fn put(&mut self, item: &Arc<T>, due: Moment) {
+        self.take(item);
         let spare = &mut self.spare;
-        let together = self.all.entry(due).or_insert_with(|| std::mem::take(spare));
-        it.place().set(Some(due), together.len());
-        together.push(it.clone());
+        let list = self.all.entry(due).or_insert_with(|| std::mem::take(spare));
+        item.timer_slot().set(Some(due), list.len());
+        list.push(item.clone());
     }
 
-    pub(crate) fn take(&mut self, it: &T) {
-        let Some((due, at)) = it.place().leave() else { return };
-        let Some(together) = self.all.get_mut(&due) else { return };
-        together.swap_remove(at);
-        match together.get(at) {
-            Some(moved) => moved.place().set(Some(due), at),
-            None if together.is_empty() => self.spare = self.all.remove(&due).unwrap_or_default(),
+    /// Removes `item`, if it is in the schedule.
+    pub(crate) fn take(&mut self, item: &T) {
+        let Some((due, at)) = item.timer_slot().leave() else { return };
+        let Some(list) = self.all.get_mut(&due) else { return };
+        list.swap_remove(at);
+        match list.get(at) {
+            Some(moved) => moved.timer_slot().set(Some(due), at),
+            None if list.is_empty() => self.spare = self.all.remove(&due).unwrap_or_default(),
             None => {}
         }
     }
@@ -72,13 +76,13 @@ impl<T: Scheduled> Schedule<T> {
         self.all.values().flatten()
     }
 
-    /// Takes out what is due by `now`.
+    /// Removes and returns the items that are due by `now`.
     pub(crate) fn take_due(&mut self, now: Moment) -> Vec<Arc<T>> {
         let mut due = Vec::new();
         while let Some(first) = self.all.first_entry().filter(|first| *first.key() <= now) {
             due.append(&mut first.remove());
         }
-        due.iter().for_each(|it| it.place().set(None, 0));
+        due.iter().for_each(|item| item.timer_slot().set(None, 0));
         due
     }
 }
@@ -90,10 +94,10 @@ mod tests {
     use std::time::Duration;
 
     #[derive(Debug, Default)]
-    struct Thing(TimerSlot);
+    struct Item(TimerSlot);
 
-    impl Scheduled for Thing {
-        fn place(&self) -> &TimerSlot {
+    impl Scheduled for Item {
+        fn timer_slot(&self) -> &TimerSlot {
             &self.0
         }
     }
@@ -107,38 +111,38 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            (0..6_usize, 0..5_u64).prop_map(|(thing, due)| Step::Put(thing, due)),
+            (0..6_usize, 0..5_u64).prop_map(|(item, due)| Step::Put(item, due)),
             (0..6_usize).prop_map(Step::Take),
             (0..5_u64).prop_map(Step::Due),
         ]
     }
 
     proptest! {
-        /// Beside a list that is searched from end to end.
+        /// The model is a list that is searched from end to end.
         #[test]
-        fn what_is_put_in_comes_out_when_it_is_due(steps in proptest::collection::vec(step(), 0..40)) {
+        fn an_item_comes_out_when_it_is_due(steps in proptest::collection::vec(step(), 0..40)) {
             let start = Moment::now();
             let at = |due: u64| start + Duration::from_secs(due);
-            let things: Vec<_> = (0..6).map(|_| Arc::<Thing>::default()).collect();
+            let items: Vec<_> = (0..6).map(|_| Arc::<Item>::default()).collect();
             let mut schedule = Schedule::new();
             let mut model: Vec<(u64, usize)> = Vec::new();
             for step in steps {
                 match step {
-                    Step::Put(thing, due) => {
-                        schedule.put(&things[thing], at(due));
-                        model.retain(|&(_, other)| other != thing);
-                        model.push((due, thing));
+                    Step::Put(item, due) => {
+                        schedule.put(&items[item], at(due));
+                        model.retain(|&(_, other)| other != item);
+                        model.push((due, item));
                     }
-                    Step::Take(thing) => {
-                        schedule.take(&things[thing]);
-                        model.retain(|&(_, other)| other != thing);
+                    Step::Take(item) => {
+                        schedule.take(&items[item]);
+                        model.retain(|&(_, other)| other != item);
                     }
                     Step::Due(now) => {
                         let out = schedule.take_due(at(now));
-                        let index = |it: &Arc<Thing>| things.iter().position(|thing| Arc::ptr_eq(thing, it));
+                        let index = |item: &Arc<Item>| items.iter().position(|other| Arc::ptr_eq(other, item));
                         let mut out: Vec<_> = out.iter().filter_map(index).collect();
                         let mut due: Vec<_> =
-                            model.iter().filter(|&&(due, _)| due <= now).map(|&(_, thing)| thing).collect();
+                            model.iter().filter(|&&(due, _)| due <= now).map(|&(_, item)| item).collect();
                         model.retain(|&(due, _)| due > now);
                         out.sort_unstable();
                         due.sort_unstable();
@@ -146,7 +150,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(schedule.first(), model.iter().map(|&(due, _)| at(due)).min());
-                let copies: usize = things.iter().map(|thing| Arc::strong_count(thing) - 1).sum();
+                let copies: usize = items.iter().map(|item| Arc::strong_count(item) - 1).sum();
                 prop_assert_eq!(copies, model.len());
             }
         }

@@ -1,36 +1,34 @@
-//! One task a client that renews holds and tells them when their lease has ended.
+//! The watchdog: one task per client that renews holds and ends them at their deadline.
 //!
-//! Invariants:
-//! 7. A renewal belongs to one generation of one hold. What comes back for a hold that has ended meanwhile changes
-//!    nothing, because an ended hold cannot change.
-//!    A renewal that fails is made anew of the holds that are still live by then, and never sent twice.
-//!
-//! Renewals are sent a third of the lease after the last confirmed one was sent, in batches; of the shortest lease, where
-//! others shorten the record's life to theirs. A hold's first one is sent up to half of that earlier, so that many locks
-//! that were taken at once are not renewed at once for ever after. Those of one tick come together. The task itself never
-//! waits for an answer, so a silent server delays no other batch. While there are holds it looks at the clock at least
-//! every second, because timers stand still in a sleeping host.
+//! - A renewal belongs to one `Hold`. A late reply changes nothing, because a hold that has ended cannot change.
+//! - A renewal is never sent twice. After a failure, the next renewal is a new request for the holds that are still live.
+//! - A renewal is due a third of the lease after the last confirmed request. If other clients shorten the record's TTL, their
+//!   lease counts. The first renewal is up to half of that earlier, so that locks acquired together are renewed apart.
+//! - Holds that are due in one tick are renewed in batches. The task never waits for a reply, so a silent server delays no
+//!   other batch.
+//! - While there are holds, the task reads the clock every second, because timers stand still while the host sleeps.
 
 use crate::config::options::millis;
-use crate::connection::{Connection, Failure, Limit};
+use crate::connection::{Answer, Connection, Failure, Limit};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState, Standing};
 use crate::lease::schedule::Schedule;
 use crate::protocol::script::{self, Renewal, Renewed};
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::{Mutex, MutexGuard, select, task, time};
-use std::sync::{Arc, PoisonError};
+use crate::runtime::mutex::{Mutex, MutexGuard};
+use crate::runtime::sync::{select, task, time};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tracing::{Instrument, debug, debug_span, warn};
 
-/// Holds in one script.
+/// The number of holds in one request.
 const BATCH: usize = 100;
-/// Ticks in a third of the lease.
+/// The number of ticks in a third of the lease.
 const TICKS: u32 = 64;
-/// So close to each other, deadlines are one: timers are no finer.
+/// The precision of deadlines, which is that of timers.
 const DEADLINES: Duration = Duration::from_millis(1);
-/// The longest time between two looks at the clock.
+/// The longest time between two readings of the clock.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The watchdog of a client. Cheap to clone.
@@ -47,8 +45,46 @@ struct Shared {
 #[derive(Debug)]
 struct Watched {
     holds: Schedule<Hold>,
-    /// Until when the task sleeps.
+    /// When the task wakes up.
     asleep_until: Moment,
+}
+
+/// The term that a renewal requests for one hold.
+#[derive(Clone, Copy)]
+enum Term {
+    /// The watchdog's lease.
+    Lease,
+    /// The rest of a fixed lease, because other clients may shorten the record's TTL.
+    Rest(Duration),
+    /// Nothing: the request only checks the hold.
+    Check,
+}
+
+impl Term {
+    fn of(hold: &Hold) -> Self {
+        match hold.is_renewed() {
+            true => Self::Lease,
+            false if hold.kind.traits().kept_up => Self::Rest(hold.deadline().remaining()),
+            false => Self::Check,
+        }
+    }
+
+    /// The minimum TTL that the request asks for.
+    fn lease(self, watchdog: Duration) -> Duration {
+        match self {
+            Self::Lease => watchdog,
+            Self::Rest(rest) => rest,
+            Self::Check => Duration::ZERO,
+        }
+    }
+
+    /// How far a confirmation moves the deadline. The deadline of a fixed lease stays.
+    fn extension(self, watchdog: Duration) -> Duration {
+        match self {
+            Self::Lease => watchdog,
+            Self::Rest(_) | Self::Check => Duration::ZERO,
+        }
+    }
 }
 
 impl Watchdog {
@@ -57,33 +93,33 @@ impl Watchdog {
         Self(Arc::new(Shared { lease, watched: Mutex::new(watched), earlier: Notify::new() }))
     }
 
-    /// Watches over `hold` from now on.
+    /// Starts to watch `hold`.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         self.plan([hold], |hold, standing| self.next(hold, standing));
     }
 
-    /// No longer watches over `hold`, which is over.
+    /// Stops watching `hold`, which is over.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.lock().holds.take(hold);
     }
 
-    /// How long its record may last without a renewal, whoever set its expiry last.
+    /// How long the record lasts without a renewal, whichever client renewed it last.
     fn lease(&self, standing: &Standing) -> Duration {
         standing.shortest.map_or(self.0.lease, |shortest| shortest.min(self.0.lease))
     }
 
-    /// When there is something to do for `hold` if all is well.
+    /// When `hold` is due next, if it is not in doubt.
     fn next(&self, hold: &Hold, standing: &Standing) -> Moment {
-        if !standing.renewed && !hold.kind.manner().kept_up {
+        if !standing.renewed && !hold.kind.traits().kept_up {
             return standing.deadline;
         }
         let third = self.lease(standing) / 3;
-        let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.generation) / 2.0) };
+        let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.serial) / 2.0) };
         (standing.confirmed + third - early).rounded_down(third / TICKS)
     }
 
-    /// Looks at each of `holds` next when `due` says so, or at its deadline. One that is over is left out: whoever ended it
-    /// since has nothing more to take out.
+    /// Schedules each of `holds` for the time `due`, or for its deadline if that is earlier. Does not schedule a hold that is
+    /// over, because no later call would remove it.
     fn plan<'a>(
         &self,
         holds: impl IntoIterator<Item = &'a Arc<Hold>>,
@@ -108,7 +144,7 @@ impl Watchdog {
         }
     }
 
-    /// Serves for ever; meant for a task of its own.
+    /// Runs the watchdog. The future never ends, and is meant for a task of its own.
     pub(crate) async fn serve(self, connection: Connection) {
         let mut link = connection.clone();
         loop {
@@ -126,47 +162,48 @@ impl Watchdog {
             let now = Moment::now();
             let mut due = self.lock().holds.take_due(now);
             due.retain(|hold| hold.state_at(now).is_live());
-            // Whatever becomes of the request, the deadline is kept.
+            // The deadline holds whatever the outcome of the renewal is.
             self.plan(&due, |_, standing| standing.deadline);
             self.renew(due, &connection);
         }
     }
 
-    /// A connection went down or came up, or a record is at another server by now. What that does not concern stays as it is:
-    /// a slot that moves is nothing to the holds in all the others.
+    /// Doubts the holds whose server changed, after a connection went down or came up, or a slot moved. Other holds are not
+    /// affected.
     fn doubt(&self, connection: &Connection) {
         let all: Vec<_> = self.lock().holds.all().cloned().collect();
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
         for hold in all {
-            let life = connection.life(hold.record());
-            if life != Some(hold.life()) {
-                // In doubt until the next confirmation; the deadline goes on counting.
+            let data_epoch = connection.data_epoch(hold.record());
+            if data_epoch != Some(hold.data_epoch()) {
+                // The hold is in doubt until the next confirmation. Its deadline stays.
                 hold.doubt(LossReason::Unreachable);
             }
             if hold.standing().is_none_or(|now| now.suspect) {
-                if life.is_some() { &mut reached } else { &mut unreached }.push(hold);
+                if data_epoch.is_some() { &mut reached } else { &mut unreached }.push(hold);
             }
         }
         self.plan(&reached, |_, _| Moment::now());
-        // What can't be reached is asked for when that changes.
+        // The next change of the connection renews a hold whose server is unreachable now.
         self.plan(&unreached, |_, standing| standing.deadline);
     }
 
-    /// Renews those that are renewed; looks at the others too if they are in doubt, else leaves them to their deadline.
+    /// Sends renewals for the holds in `due`. A hold with a fixed lease is checked if it is in doubt; otherwise only its
+    /// deadline counts.
     fn renew(&self, mut due: Vec<Arc<Hold>>, connection: &Connection) {
-        // The record of one that is not settled names another.
+        // The record of a hold that is not settled still names another owner.
         due.retain(|hold| {
-            let wanted = |now: &Standing| now.renewed || now.suspect || hold.kind.manner().kept_up;
+            let wanted = |now: &Standing| now.renewed || now.suspect || hold.kind.traits().kept_up;
             hold.standing().is_some_and(|now| now.settled && wanted(&now))
         });
         for renewal in Renewal::ALL {
-            let due: Vec<_> = due.extract_if(.., |hold| hold.kind.manner().renewal == renewal).collect();
+            let due: Vec<_> = due.extract_if(.., |hold| hold.kind.traits().renewal == renewal).collect();
             self.start_by_slot(renewal, due, connection);
         }
     }
 
     fn start_by_slot(&self, renewal: Renewal, mut due: Vec<Arc<Hold>>, connection: &Connection) {
-        // If the connection learns of slots in the midst of this, the batches are smaller, and no less right.
+        // If the connection learns of a slot's move meanwhile, the batches get smaller, but remain correct.
         due.sort_by_cached_key(|hold| connection.slot(hold.record()));
         for batch in due
             .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
@@ -176,104 +213,119 @@ impl Watchdog {
         }
     }
 
+    fn start_each(&self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: &Connection) {
+        holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], connection));
+    }
+
     fn start(&self, renewal: Renewal, batch: Vec<Arc<Hold>>, connection: &Connection) {
         let span = debug_span!("renew", holds = batch.len());
         let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
         task::spawn(renewing.instrument(span));
     }
 
+    /// Renews one batch: sends the request, splits the batch if its slot moved, and applies the reply to the holds.
     async fn renew_batch(self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: Connection) {
-        let lease = self.0.lease;
-        let renewed: Vec<bool> = holds.iter().map(|hold| hold.is_renewed()).collect();
+        let terms: Vec<_> = holds.iter().map(|hold| Term::of(hold)).collect();
+        let answer = self.send(renewal, &holds, &terms, &connection).await;
+        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_try_again) {
+            // The slot is migrating, and some of the records have moved already.
+            return self.start_each(renewal, holds, &connection);
+        }
+        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_cross_slot) {
+            let slot = connection.slot(holds[0].record());
+            return match holds.iter().all(|hold| connection.slot(hold.record()) == slot) {
+                // The server computes slots in another way.
+                true => self.start_each(renewal, holds, &connection),
+                false => self.start_by_slot(renewal, holds, &connection),
+            };
+        }
+        let error = match answer {
+            Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {
+                Ok(outcomes) => return self.apply(&holds, &terms, outcomes, &answer),
+                Err(_) => connection.strange(Phase::Renew),
+            },
+            Err(failure) => connection.error(failure, Phase::Renew),
+        };
+        self.fail(&holds, &error);
+    }
+
+    /// Sends the request of a batch.
+    async fn send(
+        &self,
+        renewal: Renewal,
+        holds: &[Arc<Hold>],
+        terms: &[Term],
+        connection: &Connection,
+    ) -> Result<Answer, Failure> {
         let mut keys = Vec::with_capacity(holds.len());
-        holds.iter().for_each(|hold| hold.kind.renewed_keys(&hold.text, &mut keys));
-        let leases: Vec<_> = holds
-            .iter()
-            .zip(&renewed)
-            .map(|(hold, &renewed)| match renewed {
-                true => lease,
-                false if hold.kind.manner().kept_up => hold.deadline().remaining(),
-                false => Duration::ZERO,
-            })
-            .collect();
-        let asked = holds.iter().zip(&leases).map(|(hold, &lease)| (hold.text.clone(), millis(lease)));
-        let mut request = script::renew(renewal, keys, asked);
+        holds.iter().for_each(|hold| hold.kind.renewed_keys(&hold.owner_id, &mut keys));
+        let leases = terms.iter().map(|term| millis(term.lease(self.0.lease)));
+        let batch = holds.iter().map(|hold| hold.owner_id.clone()).zip(leases);
+        let mut request = script::renew(renewal, keys, batch);
         holds.iter().for_each(|hold| hold.renewal_sent());
-        // A renewal that is late for the shortest of their leases leaves all in doubt.
+        // A renewal that is too late for the shortest lease of the batch leaves all holds in doubt.
         let shortest = holds.iter().filter_map(|hold| hold.standing()).map(|now| self.lease(&now)).min();
-        let limit = Limit::For(connection.response_timeout().min(shortest.unwrap_or(lease) / 3));
+        let limit = Limit::For(connection.response_timeout().min(shortest.unwrap_or(self.0.lease) / 3));
         let answer = connection.call_within(&mut request, limit).await;
         if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
             holds.iter().for_each(|hold| hold.renewal_answered());
         }
-        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_torn) {
-            // Their slot is on its way, and some of them are there already.
-            return holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection));
+        answer
+    }
+
+    /// Applies the outcomes of a renewal to its holds, and schedules the holds that are still live.
+    fn apply(&self, holds: &[Arc<Hold>], terms: &[Term], outcomes: Vec<Renewed>, answer: &Answer) {
+        let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
+        for ((hold, term), outcome) in holds.iter().zip(terms).zip(outcomes) {
+            let state = self.apply_one(hold, *term, outcome, answer);
+            debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");
+            match state {
+                HoldState::Held => held.push(hold),
+                HoldState::Suspect => suspect.push(hold),
+                _ => self.forget(hold),
+            }
         }
-        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_crossed) {
-            let slot = connection.slot(holds[0].record());
-            return match holds.iter().all(|hold| connection.slot(hold.record()) == slot) {
-                // The server counts slots in a way of its own.
-                true => holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], &connection)),
-                false => self.start_by_slot(renewal, holds, &connection),
-            };
-        }
-        let outcome = match answer {
-            Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {
-                Ok(outcome) => Ok((outcome, answer.sent, answer.life)),
-                Err(_) => Err(connection.strange(Phase::Renew)),
-            },
-            Err(failure) => Err(connection.error(failure, Phase::Renew)),
-        };
+        // In reverse order, because the last item of a list is the cheapest to remove.
+        self.plan(held.into_iter().rev(), |hold, standing| self.next(hold, standing));
+        self.retry_soon(suspect);
+    }
+
+    fn apply_one(&self, hold: &Arc<Hold>, term: Term, outcome: Renewed, answer: &Answer) -> HoldState {
         match outcome {
-            Ok((outcome, sent, life)) => {
-                let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
-                let terms = renewed.iter().zip(leases);
-                for ((hold, (&renewed, asked)), outcome) in holds.iter().zip(terms).zip(outcome) {
-                    let state = match outcome {
-                        Renewed::Held(left) => {
-                            if let Some(left) = left {
-                                hold.found_left(left, asked);
-                            }
-                            hold.confirm(sent, life, if renewed { lease } else { Duration::ZERO })
-                        }
-                        Renewed::Gone => hold.lose(hold.gone_in(life)),
-                        Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
-                        Renewed::Refused => hold.doubt(LossReason::Expired),
-                    };
-                    debug!(lock = ?hold.record(), owner = %hold.text, ?state, "renewed");
-                    match state {
-                        HoldState::Held => held.push(hold),
-                        HoldState::Suspect => suspect.push(hold),
-                        _ => self.forget(hold),
-                    }
+            Renewed::Held(left) => {
+                if let Some(left) = left {
+                    hold.found_left(left, term.lease(self.0.lease));
                 }
-                // Backwards: the last one put in is the cheapest to take out.
-                self.plan(held.into_iter().rev(), |hold, standing| self.next(hold, standing));
-                self.ask_again(suspect);
+                hold.confirm(answer.sent, answer.data_epoch, term.extension(self.0.lease))
             }
-            Err(error) => {
-                warn!(holds = holds.len(), %error, "renewal failed");
-                let refused = matches!(error, Error::Refused { .. });
-                let why = if refused { LossReason::Expired } else { LossReason::Unreachable };
-                // A hold that ended meanwhile is past doubting.
-                self.ask_again(holds.iter().filter(|hold| hold.doubt(why).is_live()));
-            }
+            Renewed::Gone => hold.lose(hold.gone_in(answer.data_epoch)),
+            Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
+            Renewed::Refused => hold.doubt(LossReason::Expired),
         }
     }
 
-    fn ask_again<'a>(&self, holds: impl IntoIterator<Item = &'a Arc<Hold>>) {
+    /// Doubts the holds of a failed renewal, and schedules another one.
+    fn fail(&self, holds: &[Arc<Hold>], error: &Error) {
+        warn!(holds = holds.len(), %error, "renewal failed");
+        let refused = matches!(error, Error::Refused { .. });
+        let reason = if refused { LossReason::Expired } else { LossReason::Unreachable };
+        // A hold that ended meanwhile stays ended.
+        self.retry_soon(holds.iter().filter(|hold| hold.doubt(reason).is_live()));
+    }
+
+    /// Schedules holds that are in doubt for an early renewal.
+    fn retry_soon<'a>(&self, holds: impl IntoIterator<Item = &'a Arc<Hold>>) {
         let now = Moment::now();
         self.plan(holds, |_, standing| now + (self.lease(standing) / 10).min(LOOK));
     }
 
     fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.0.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.watched.lock()
     }
 }
 
-/// A share of 1 for each number, such that those of any numbers in a row are spread evenly: multiples of the golden ratio
-/// (Knuth, The Art of Computer Programming, volume 3, 6.4).
+/// Maps `number` to a fraction of 1, so that consecutive numbers are spread evenly. This is Fibonacci hashing (Knuth, The Art
+/// of Computer Programming, volume 3, 6.4).
 fn share(number: u64) -> f64 {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -1,7 +1,7 @@
-//! Every key and channel name, and nothing else builds one.
+//! The names of all keys and channels. No other module builds one; scripts only append an owner id.
 //!
-//! The rules are Redisson's: a name that contains `{` is used as it is, any other is put in braces, so that all
-//! keys of one lock share a cluster slot.
+//! The rules are Redisson's. A lock's name that contains `{` is used unchanged. Any other name is put in braces, so that
+//! all keys of one lock share a cluster slot.
 
 use crate::error::{Error, Result};
 use base64::Engine;
@@ -10,16 +10,16 @@ use highway::{HighwayHash, HighwayHasher, Key};
 use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
-/// Redis refuses keys and values longer than this (`proto-max-bulk-len`, by default 512 MB).
+/// The longest key or value that Redis accepts (`proto-max-bulk-len`, 512 MB by default).
 const MAX_BYTES: usize = 512 * 1024 * 1024;
 
-/// The names of one reentrant lock.
+/// The names of a reentrant lock.
 #[derive(Debug)]
 pub(crate) struct LockKeys {
     record: Arc<str>,
-    /// All that there is of a lock has to be in the slot of its record.
+    /// All keys and channels of the lock must be in the slot of its record.
     clustered: bool,
-    /// Made when it is needed: a lock that is only held has no use for it.
+    /// Built on first use, because an uncontended lock needs no channel.
     channel: OnceLock<Arc<str>>,
 }
 
@@ -29,60 +29,60 @@ const READ_WRITE: &str = "redisson_rwlock";
 const READ_TIMEOUT: &str = ":rwlock_timeout:";
 const SEMAPHORE: &str = "redisson_sc";
 const LATCH: &str = "redisson_countdownlatch__channel__";
-/// No name of Redisson's.
-const MARK: &str = "redisson-lock";
+/// Part of the keys that only this library uses.
+const OWN_PREFIX: &str = "redisson-lock";
 const QUEUE: &str = "redisson_lock_queue";
 const TIMEOUTS: &str = "redisson_lock_timeout";
-/// The longest of what is put before a name, and behind it.
+/// More bytes than any prefix and suffix add to a name.
 const ROOM: usize = 1024;
 
 impl LockKeys {
-    /// `name` is the lock's name after the name mapper.
+    /// Names for the lock `name`, which the name mapper has already been applied to.
     pub(crate) fn new(name: String) -> Result<Self> {
         if name.is_empty() {
             return Err(Error::misuse("a lock's name must not be empty"));
         }
         if name.len() + ROOM > MAX_BYTES {
             return Err(Error::misuse(format!(
-                "a lock's name of {} bytes is over Redis' 512 MB",
+                "a lock's name has {} bytes, more than the 512 MB that Redis accepts: use a shorter name",
                 name.len()
             )));
         }
         Ok(Self { record: name.into(), clustered: false, channel: OnceLock::new() })
     }
 
-    /// The same in a cluster, where a name can be one that Redisson's rules lead into several slots.
+    /// The same names for a cluster. Fails if Redisson's rules put the keys of this lock into several slots.
     pub(crate) fn in_cluster(self) -> Result<Self> {
-        let beside = [prefix("", &self.record), suffix(&self.record, "")];
-        one_slot(&self.record, &beside)?;
+        let derived = [prefix("", &self.record), suffix(&self.record, "")];
+        require_one_slot(&self.record, &derived)?;
         Ok(Self { clustered: true, ..self })
     }
 
-    /// The key of the record: the lock's name itself.
+    /// The key of the record, which is the lock's name.
     pub(crate) fn record(&self) -> &Arc<str> {
         &self.record
     }
 
-    /// The channel on which a release is published.
+    /// The channel on which releases are published.
     pub(crate) fn channel(&self) -> &Arc<str> {
         self.channel.get_or_init(|| prefix(CHANNEL, &self.record).into())
     }
 }
 
 impl LockKeys {
-    /// The key of a fenced lock's last token.
+    /// The key that holds the last token of a fenced lock.
     pub(crate) fn token(&self) -> Arc<str> {
         prefix(TOKEN, &self.record).into()
     }
 }
 
-/// The names of a lock with a queue of waiters.
+/// The names of a fair lock.
 #[derive(Debug)]
 pub(crate) struct QueueKeys {
     pub lock: LockKeys,
-    /// A list of owners.
+    /// The list of the waiters' owner ids.
     pub queue: Arc<str>,
-    /// Until when each counts.
+    /// The sorted set of the times at which waiters are evicted.
     pub timeouts: Arc<str>,
 }
 
@@ -92,9 +92,9 @@ impl QueueKeys {
         Self { lock, queue, timeouts }
     }
 
-    /// The channel on which the waiter of that text is told.
-    pub(crate) fn channel_of(&self, text: &str) -> Arc<str> {
-        format!("{}:{text}", self.lock.channel()).into()
+    /// The channel of the waiter with this owner id.
+    pub(crate) fn channel_of(&self, owner_id: &str) -> Arc<str> {
+        format!("{}:{owner_id}", self.lock.channel()).into()
     }
 }
 
@@ -110,12 +110,12 @@ impl ReadWriteKeys {
         Self { channel: prefix(READ_WRITE, &record).into(), record }
     }
 
-    /// The string that lives as long as the read hold of that text.
-    pub(crate) fn timeout(&self, text: &str) -> Arc<str> {
-        format!("{}{READ_TIMEOUT}1", suffix(&self.record, text)).into()
+    /// The string that expires with the read hold of this owner id.
+    pub(crate) fn timeout(&self, owner_id: &str) -> Arc<str> {
+        format!("{}{READ_TIMEOUT}1", suffix(&self.record, owner_id)).into()
     }
 
-    /// What stands before an owner in the names of the strings, and what between it and the number of the hold.
+    /// The parts of a timeout's name before the owner id, and between the owner id and the number of the hold.
     pub(crate) fn around_reader(&self) -> [Arc<str>; 2] {
         [suffix(&self.record, "").into(), READ_TIMEOUT.into()]
     }
@@ -126,31 +126,31 @@ impl ReadWriteKeys {
 pub(crate) struct PermitKeys {
     pub record: Arc<str>,
     pub channel: Arc<str>,
-    /// When each permit that has an id ends.
+    /// The sorted set of permit ids and the ends of their leases.
     pub timeouts: Arc<str>,
-    /// What tells a repeated request of this client from a new one; of no use to others.
-    pub mark: Arc<str>,
+    /// The number of this client's last request that took effect, by which scripts recognise a repeat.
+    pub last_request: Arc<str>,
 }
 
 impl PermitKeys {
-    /// `client` is of one client alone.
+    /// The names of a semaphore, used by the client with the unique id `client`.
     pub(crate) fn semaphore(LockKeys { record, .. }: LockKeys, client: Uuid) -> Self {
-        Self::told_by(prefix(SEMAPHORE, &record), record, client)
+        Self::with_channel(prefix(SEMAPHORE, &record), record, client)
     }
 
-    /// A latch's channel has braces round any name.
+    /// The names of a latch. Redisson puts braces around any name in a latch's channel.
     pub(crate) fn latch(LockKeys { record, clustered, .. }: LockKeys, client: Uuid) -> Result<Self> {
         let channel = format!("{LATCH}{{{record}}}");
         if clustered {
-            one_slot(&record, &[channel.as_str()])?;
+            require_one_slot(&record, &[channel.as_str()])?;
         }
-        Ok(Self::told_by(channel, record, client))
+        Ok(Self::with_channel(channel, record, client))
     }
 
-    fn told_by(channel: String, record: Arc<str>, client: Uuid) -> Self {
-        let [timeouts, mark] =
-            ["timeout".to_owned(), format!("{MARK}:{client}")].map(|key| suffix(&record, &key).into());
-        Self { channel: channel.into(), timeouts, mark, record }
+    fn with_channel(channel: String, record: Arc<str>, client: Uuid) -> Self {
+        let [timeouts, last_request] =
+            ["timeout".to_owned(), format!("{OWN_PREFIX}:{client}")].map(|key| suffix(&record, &key).into());
+        Self { channel: channel.into(), timeouts, last_request, record }
     }
 }
 
@@ -159,30 +159,33 @@ impl PermitKeys {
 pub(crate) struct GroupKeys {
     pub record: Arc<str>,
     pub channel: Arc<str>,
-    /// Their hashes, one behind the other, in order.
+    /// The hashes of the values, sorted and concatenated.
     pub values: Arc<str>,
     client: Uuid,
 }
 
 impl GroupKeys {
-    /// `client` is of one client alone.
+    /// The names of the hashed `values`, used by the client with the unique id `client`.
     pub(crate) fn new(lock: LockKeys, values: String, client: Uuid) -> Self {
         Self { channel: lock.channel().clone(), record: lock.record, values: values.into(), client }
     }
 
-    /// What tells a repeated request of that owner from a new one; of no use to others.
-    pub(crate) fn mark(&self, owner: &str) -> Arc<str> {
-        suffix(&self.record, &format!("{MARK}:{}:{owner}", self.client)).into()
+    /// The number of the owner's last request that took effect, by which scripts recognise a repeat.
+    pub(crate) fn last_request(&self, owner: &str) -> Arc<str> {
+        suffix(&self.record, &format!("{OWN_PREFIX}:{}:{owner}", self.client)).into()
     }
 }
 
-/// The name of what belongs to a key of a map.
+/// The name of an object that belongs to a key of a map.
 pub(crate) fn of_entry(map: &str, hash: &str, kind: &str) -> String {
     suffix(map, &format!("{hash}:{kind}"))
 }
 
-/// A value as Redisson has it in a name: its HighwayHash of 128 bits, with Redisson's key, in base64 without padding: 22
-/// characters.
+/// The length of a [`hash`].
+pub(crate) const HASH: usize = 22;
+
+/// The hash that Redisson puts into a name for `value`: a 128-bit HighwayHash with Redisson's key, as 22 characters of
+/// base64 without padding.
 pub(crate) fn hash(value: &[u8]) -> String {
     const KEY: Key =
         Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
@@ -190,42 +193,42 @@ pub(crate) fn hash(value: &[u8]) -> String {
     STANDARD_NO_PAD.encode(hash.map(u64::to_be_bytes).concat())
 }
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: u16 = 16384;
 
-/// The slot of a key or channel, as Redis' cluster specification has it: the checksum of what stands between the first `{` and
-/// the next `}`, if anything does, else of all of it.
+/// The slot of a key or channel, as the Redis cluster specification defines it: the checksum of the text between the first
+/// `{` and the next `}`, or of the whole key if there is no such text.
 pub(crate) fn slot(key: &str) -> u16 {
     const CHECKSUM: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
     let tag = key.split_once('{').and_then(|(_, rest)| Some(rest.split_once('}')?.0));
-    let counted = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
-    CHECKSUM.checksum(counted.as_bytes()) % SLOTS
+    let hashed = tag.filter(|tag| !tag.is_empty()).unwrap_or(key);
+    CHECKSUM.checksum(hashed.as_bytes()) % SLOTS
 }
 
-fn one_slot(record: &str, names: &[impl AsRef<str>]) -> Result<()> {
+fn require_one_slot(record: &str, names: &[impl AsRef<str>]) -> Result<()> {
     match names.iter().all(|name| slot(name.as_ref()) == slot(record)) {
         true => Ok(()),
         false => Err(Error::misuse(format!(
-            "in a cluster, what belongs to `{}` would be in another slot than the record: choose a name without braces, or, \
-             but for a latch, with a `{{tag}}`",
+            "the keys and channels of `{}` would be in different slots of the cluster: use a name without braces, or, \
+             except for a latch, a name with a `{{tag}}`",
             record.escape_debug()
         ))),
     }
 }
 
-/// A key beside `record` that is of no use to anybody.
-pub(crate) fn written(record: &str) -> Arc<str> {
-    suffix(record, &format!("{MARK}:written")).into()
+/// The key that the check of replicas writes before it waits for them, in the slot of `record`. Nobody reads the key.
+pub(crate) fn wait_marker_key(record: &str) -> Arc<str> {
+    suffix(record, &format!("{OWN_PREFIX}:written")).into()
 }
 
-/// A key in that slot that is of no use to anybody.
+/// The same kind of key in the slot `wanted`.
 pub(crate) fn of_slot(wanted: u16) -> Arc<str> {
-    let of = |n: u32| format!("{MARK}:written:{n}");
-    (0..).map(of).find(|key| slot(key) == wanted).unwrap_or_default().into()
+    let key = |n: u32| format!("{OWN_PREFIX}:written:{n}");
+    (0..).map(key).find(|key| slot(key) == wanted).unwrap_or_default().into()
 }
 
-/// The name of a lock that nobody has, to try out what a user may do.
-pub(crate) fn nobodys() -> String {
+/// The name of a lock that nobody uses, for probing what the user and the server permit.
+pub(crate) fn probe_key() -> String {
     format!("redisson-lock:nobody:{}", Uuid::new_v4())
 }
 
@@ -243,9 +246,9 @@ fn suffix(name: &str, suffix: &str) -> String {
 mod tests {
     use super::*;
 
-    /// By `CLUSTER KEYSLOT` of Redis 7.0.
+    /// The expected slots come from `CLUSTER KEYSLOT` of Redis 7.0.
     #[test]
-    fn slots_are_redis() {
+    fn slots_are_those_of_redis() {
         let slots = [
             ("orders", 105),
             ("redisson_lock__channel:{orders}", 105),
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_into_several_slots_are_refused_in_a_cluster() {
+    fn names_whose_keys_are_in_several_slots_are_refused_in_a_cluster() {
         let latch = |name: &str| {
             let keys = LockKeys::new(name.into()).and_then(LockKeys::in_cluster)?;
             PermitKeys::latch(keys, Uuid::nil())

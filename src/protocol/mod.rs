@@ -1,4 +1,5 @@
-//! What goes over the wire: names of keys and channels, scripts and their replies, the payload of `RESTORE`. No I/O.
+//! The data that is sent to Redis and received from it: names of keys and channels, requests, replies, and the payload of
+//! `RESTORE`. This layer does no I/O.
 
 pub mod keys;
 pub mod restore_payload;

@@ -1,8 +1,8 @@
-//! The serialized form of a record that one owner holds once, as `RESTORE` reads it.
+//! The serialized record of an owner that holds a lock once, in the format that `RESTORE` reads.
 //!
-//! It is the plain old form of a hash in an RDB file (type 4: the number of fields, then each field and its value as
-//! strings), followed by the version of that format and a CRC-64 of all before, as `DUMP` of Redis writes it
-//! (`createDumpPayload` in its `cluster.c`). Version 6 is understood by every Redis from 2.6 on, and by Valkey.
+//! The payload is a hash in the original RDB encoding (type 4: the number of fields, then each field and its value as
+//! strings), the RDB version, and a CRC-64 of all preceding bytes. `createDumpPayload` in Redis's `cluster.c` writes this
+//! format. Redis 2.6 and later and Valkey read version 6.
 
 use crc::{CRC_64_REDIS, Crc};
 
@@ -10,7 +10,7 @@ const CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 const HASH: u8 = 4;
 const RDB_VERSION: u16 = 6;
 
-/// The record of `owner`, with a count of 1.
+/// The record of `owner`, with a hold count of 1.
 pub(crate) fn held_once(owner: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(owner.len() + 20);
     bytes.extend([HASH, 1]);
@@ -22,7 +22,7 @@ pub(crate) fn held_once(owner: &str) -> Vec<u8> {
     bytes
 }
 
-/// In one, two or five bytes, the first of which says so.
+/// Appends a length in one, two or five bytes. The first byte says how many.
 fn put_length(bytes: &mut Vec<u8>, length: usize) {
     match u32::try_from(length) {
         Ok(short @ 0..0x40) => bytes.push(short as u8),
@@ -31,6 +31,6 @@ fn put_length(bytes: &mut Vec<u8>, length: usize) {
             bytes.push(0x80);
             bytes.extend(long.to_be_bytes());
         }
-        Err(_) => unreachable!("a text of an owner is shorter than Redis' 512 MB"),
+        Err(_) => unreachable!("an owner id is shorter than the 512 MB that Redis accepts"),
     }
 }

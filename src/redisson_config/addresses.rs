@@ -1,27 +1,27 @@
-//! The addresses of servers as Redisson reads them, and what this crate's URLs make of them.
+//! Server addresses as Redisson reads them, converted to the form of this crate's URLs.
 
 use super::file::Section;
 use crate::error::{Error, Result};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What would end the path of a URL, or mean something else there.
+/// The characters that would end the path of a URL or have another meaning in it.
 const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
-/// Where servers are, and who the client is to them.
+/// The addresses of the servers, and the client's credentials for them.
 #[cfg_attr(test, derive(Debug))]
 #[derive(Default)]
 pub(super) struct Servers {
-    pub way: Way,
-    /// `host:port,host:port`, or the path of a socket as URLs have it.
-    pub place: String,
+    pub transport: Transport,
+    /// `host:port,host:port`, or the path of a socket as URLs encode it.
+    pub location: String,
     pub user: Option<String>,
     pub password: Option<String>,
-    /// Something stands behind the port of one.
-    pub more: bool,
+    /// Whether anything follows the port of an address.
+    pub has_suffix: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Transport {
     #[default]
     Plain,
     Tls,
@@ -29,7 +29,7 @@ pub(super) enum Way {
 }
 
 impl Servers {
-    /// All of `addresses`, which stand in `section` under `key`.
+    /// Reads all of `addresses`, the value of `key` in `section`.
     pub(super) fn read(section: &Section<'_>, key: &str, addresses: &[String]) -> Result<Self> {
         let bad = |why: &str| section.bad(key, why);
         let mut servers: Option<Self> = None;
@@ -39,18 +39,18 @@ impl Servers {
                 servers = Some(one);
                 continue;
             };
-            if all.way != one.way {
-                return Err(bad("some addresses are by TLS, and some are not"));
+            if all.transport != one.transport {
+                return Err(bad("use TLS for all addresses or for none"));
             }
-            if one.way == Way::Unix {
-                return Err(bad("there is one server at a unix socket"));
+            if one.transport == Transport::Unix {
+                return Err(bad("a unix socket takes a single address"));
             }
-            all.place.push(',');
-            all.place.push_str(&one.place);
-            all.more |= one.more;
+            all.location.push(',');
+            all.location.push_str(&one.location);
+            all.has_suffix |= one.has_suffix;
             if one.password.is_some() && all.password.is_some() {
                 if (&one.user, &one.password) != (&all.user, &all.password) {
-                    return Err(bad("all servers have the same user and password here"));
+                    return Err(bad("all addresses must have the same user and password"));
                 }
             } else if one.password.is_some() {
                 (all.user, all.password) = (one.user, one.password);
@@ -61,54 +61,54 @@ impl Servers {
 
     fn one(address: &str, bad: &impl Fn(&str) -> Error) -> Result<Self> {
         let (scheme, rest) = address.split_once("://").unwrap_or(("redis", address));
-        let way = match scheme {
-            "redis" | "valkey" => Way::Plain,
-            "rediss" | "valkeys" => Way::Tls,
-            "redis+uds" | "valkey+uds" => Way::Unix,
-            _ => return Err(bad("an address begins with redis:// or rediss://, or with redis+uds://")),
+        let transport = match scheme {
+            "redis" | "valkey" => Transport::Plain,
+            "rediss" | "valkeys" => Transport::Tls,
+            "redis+uds" | "valkey+uds" => Transport::Unix,
+            _ => return Err(bad("an address must begin with redis://, rediss:// or redis+uds://")),
         };
-        if way == Way::Unix {
-            // For Redisson all of it is the path, so that it would look for a file with a password for its name.
+        if transport == Transport::Unix {
+            // Redisson takes all of it as the path. It would look for a file whose name contains the password.
             if !rest.starts_with('/') {
                 return Err(bad(
-                    "the path of a unix socket begins with /; user and password are `username` and `password`",
+                    "the path of a unix socket must begin with `/`; set user and password with `username` and `password`",
                 ));
             }
-            let place = utf8_percent_encode(rest, IN_PATH).to_string();
-            return Ok(Self { way, place, ..Self::default() });
+            let location = utf8_percent_encode(rest, IN_PATH).to_string();
+            return Ok(Self { transport, location, ..Self::default() });
         }
         let (authority, behind) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if behind.contains('@') {
-            return Err(bad("in a user or password / ? # and @ are written %2F %3F %23 and %40"));
+            return Err(bad("write / ? # and @ in a user or password as %2F %3F %23 and %40"));
         }
-        let (known, host) = match authority.rsplit_once('@') {
-            Some((known, host)) => (Some(known), host),
+        let (credentials, host) = match authority.rsplit_once('@') {
+            Some((credentials, host)) => (Some(credentials), host),
             None => (None, authority),
         };
-        let (user, password) = match known.map(|known| known.split_once(':').unwrap_or(("", known))) {
+        let (user, password) = match credentials.map(|both| both.split_once(':').unwrap_or(("", both))) {
             Some((user, password)) => (Some(decoded(user, bad)?), Some(decoded(password, bad)?)),
             None => (None, None),
         };
-        // The last colon begins the port, whatever stands before it.
-        let place = match host.rsplit_once(':') {
+        // The port follows the last colon, as in Redisson.
+        let location = match host.rsplit_once(':') {
             Some((ip, port)) if ip.contains(':') && !ip.starts_with('[') => format!("[{ip}]:{port}"),
             _ => host.to_owned(),
         };
-        if place.is_empty() || place.contains(',') {
-            return Err(bad("has to be one host and its port"));
+        if location.is_empty() || location.contains(',') {
+            return Err(bad("must be one host and its port"));
         }
-        let more = !behind.trim_end_matches('/').is_empty();
-        Ok(Self { way, place, user: user.filter(|user| !user.is_empty()), password, more })
+        let has_suffix = !behind.trim_end_matches('/').is_empty();
+        Ok(Self { transport, location, user: user.filter(|user| !user.is_empty()), password, has_suffix })
     }
 }
 
-/// As `java.net.URLDecoder` does it.
+/// Decodes like `java.net.URLDecoder`.
 fn decoded(text: &str, bad: &impl Fn(&str) -> Error) -> Result<String> {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|sign| sign.is_ascii_hexdigit());
     let text = text.replace('+', " ");
     match percent_decode_str(&text).decode_utf8() {
         Ok(decoded) if text.split('%').skip(1).all(is_escape) => Ok(decoded.into_owned()),
-        _ => Err(bad("in a user or password % is written %25, and + is a space")),
+        _ => Err(bad("write % in a user or password as %25; + means a space")),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_address_is_read_as_redisson_does() {
-        for (address, place, user, password, more) in [
+        for (address, location, user, password, has_suffix) in [
             ("redis://h:6379", "h:6379", None, None, false),
             ("valkey://h:6379/", "h:6379", None, None, false),
             ("h:6379", "h:6379", None, None, false),
@@ -140,22 +140,28 @@ mod tests {
         ] {
             let servers = read(&[address]).unwrap();
             let known = (servers.user.as_deref(), servers.password.as_deref());
-            assert_eq!((servers.place.as_str(), known, servers.more), (place, (user, password), more));
-            assert_eq!(servers.way, Way::Plain);
+            assert_eq!(
+                (servers.location.as_str(), known, servers.has_suffix),
+                (location, (user, password), has_suffix)
+            );
+            assert_eq!(servers.transport, Transport::Plain);
         }
-        assert_eq!(read(&["rediss://h:1"]).unwrap().way, Way::Tls);
+        assert_eq!(read(&["rediss://h:1"]).unwrap().transport, Transport::Tls);
         for scheme in ["redis+uds", "valkey+uds"] {
             let socket = read(&[&format!("{scheme}:///tmp/a b?%#.sock")]).unwrap();
-            assert_eq!((socket.way, socket.place.as_str()), (Way::Unix, "/tmp/a%20b%3F%25%23.sock"));
+            assert_eq!(
+                (socket.transport, socket.location.as_str()),
+                (Transport::Unix, "/tmp/a%20b%3F%25%23.sock")
+            );
         }
         let several = read(&["redis://a:1", "redis://pw@b:2", "redis://pw@c:3"]).unwrap();
-        assert_eq!((several.place.as_str(), several.password.as_deref()), ("a:1,b:2,c:3", Some("pw")));
+        assert_eq!((several.location.as_str(), several.password.as_deref()), ("a:1,b:2,c:3", Some("pw")));
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_misuse() {
+    fn an_ambiguous_address_is_misuse() {
         for (addresses, what) in [
-            (&["http://h:1"][..], "begins with"),
+            (&["http://h:1"][..], "must begin with"),
             (&[], "missing"),
             (&["redis://"], "one host"),
             (&["redis://a:1,b:2"], "one host"),

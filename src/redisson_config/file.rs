@@ -1,5 +1,4 @@
-//! The parts of a configuration file: texts, numbers, lists and classes, each taken once, so that what is left is what nobody
-//! has asked for.
+//! The sections of a configuration file. Each value is taken once, so the values that remain are those that nothing uses.
 
 use super::value::{Content, MOST_BYTES, Value};
 use crate::error::{Error, Result};
@@ -8,8 +7,8 @@ use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
-/// What is of no meaning for locks here, whatever it says.
-pub(super) const OF_NO_MEANING: &[&str] = &[
+/// The settings that have no effect here, whatever their value.
+pub(super) const IGNORED: &[&str] = &[
     "addressResolverGroupFactory",
     "checkMasterLinkStatus",
     "checkSentinelsList",
@@ -86,25 +85,25 @@ pub(super) const OF_NO_MEANING: &[&str] = &[
     "valkeyCapabilities",
 ];
 
-/// A part of the file, and what of it is left.
+/// A section of the file, and the entries that are still unused.
 pub(super) struct Section<'a> {
     of: &'static str,
-    pub left: Vec<(&'a str, &'a Value)>,
+    pub unused: Vec<(&'a str, &'a Value)>,
 }
 
-/// What Java makes an object of.
+/// A Java class that a setting names.
 pub(super) struct Class<'a> {
     name: &'a str,
     pub properties: &'a [(String, Value)],
 }
 
 impl Class<'_> {
-    /// For messages.
+    /// The name as shown in messages.
     pub(super) fn shown(&self) -> impl fmt::Display {
         self.name.escape_debug()
     }
 
-    /// Whether it is Redisson's own of that name, in whichever of its packages.
+    /// Whether this is Redisson's own class of that name, in any of its packages.
     pub(super) fn is_redissons(&self, name: &str) -> bool {
         self.name.starts_with("org.redisson.") && self.name.rsplit('.').next() == Some(name)
     }
@@ -112,14 +111,14 @@ impl Class<'_> {
 
 impl<'a> Section<'a> {
     pub(super) fn new(of: &'static str, value: &'a Value) -> Result<Self> {
-        let what = if of.is_empty() { "it" } else { of };
         let Content::Map(map) = &value.content else {
-            return Err(bad(&format!("`{what}`: has to be names with values")));
+            let what = if of.is_empty() { "the file".to_owned() } else { format!("`{of}`:") };
+            return Err(bad(&format!("{what} must be a map")));
         };
-        Ok(Self { of, left: map.iter().map(|(name, value)| (name.as_str(), value)).collect() })
+        Ok(Self { of, unused: map.iter().map(|(name, value)| (name.as_str(), value)).collect() })
     }
 
-    /// The whole file.
+    /// Whether this section is the whole file.
     pub(super) fn is_outer(&self) -> bool {
         self.of.is_empty()
     }
@@ -133,10 +132,10 @@ impl<'a> Section<'a> {
         bad(&format!("{}: {why}", self.name(key)))
     }
 
-    /// What is null is not there.
+    /// Takes a value. A null counts as absent.
     pub(super) fn take(&mut self, key: &str) -> Option<&'a Value> {
-        let at = self.left.iter().position(|(name, _)| *name == key)?;
-        Some(self.left.remove(at).1).filter(|value| !value.is_null())
+        let at = self.unused.iter().position(|(name, _)| *name == key)?;
+        Some(self.unused.remove(at).1).filter(|value| !value.is_null())
     }
 
     pub(super) fn text(&mut self, key: &str) -> Result<Option<String>> {
@@ -147,28 +146,28 @@ impl<'a> Section<'a> {
         match self.take(key).map(|value| &value.content) {
             None => Ok(Vec::new()),
             Some(Content::List(list)) => list.iter().map(|item| self.text_of(key, item)).collect(),
-            Some(_) => Err(self.bad(key, "has to be a list of texts")),
+            Some(_) => Err(self.bad(key, "must be a list of strings")),
         }
     }
 
-    /// A list of at least one text.
-    pub(super) fn some_texts(&mut self, key: &str) -> Result<Option<Vec<String>>> {
-        let is_there = self.left.iter().any(|(name, value)| *name == key && !value.is_null());
+    /// Takes a list with at least one string.
+    pub(super) fn non_empty_texts(&mut self, key: &str) -> Result<Option<Vec<String>>> {
+        let is_set = self.unused.iter().any(|(name, value)| *name == key && !value.is_null());
         let texts = self.texts(key)?;
-        match is_there && texts.is_empty() {
-            true => Err(self.bad(key, "has to name at least one")),
-            false => Ok(is_there.then_some(texts)),
+        match is_set && texts.is_empty() {
+            true => Err(self.bad(key, "must contain at least one entry")),
+            false => Ok(is_set.then_some(texts)),
         }
     }
 
-    /// That of `key`, which is used.
+    /// Returns the string of a value that is in use.
     pub(super) fn text_of(&self, key: &str, value: &Value) -> Result<String> {
-        let text = value.text().ok_or_else(|| self.bad(key, "has to be a text"))?;
-        // Which one is not said: a password may look like one.
+        let text = value.text().ok_or_else(|| self.bad(key, "must be a string"))?;
+        // The message does not name the variable, because a password may look like one.
         if variables(text).next().is_some() {
             return Err(self.bad(
                 key,
-                "has a `${..}` of a variable that is not set (Java's system properties are not known here)",
+                "contains a `${..}` variable that is not set (Java system properties are not available)",
             ));
         }
         Ok(text.to_owned())
@@ -176,7 +175,7 @@ impl<'a> Section<'a> {
 
     pub(super) fn number(&mut self, key: &str) -> Result<Option<u64>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| self.bad(key, "has to be a number, 0 or greater"))
+        text.parse().map(Some).map_err(|_| self.bad(key, "must be a number of 0 or more"))
     }
 
     pub(super) fn milliseconds(&mut self, key: &str) -> Result<Option<Duration>> {
@@ -188,30 +187,30 @@ impl<'a> Section<'a> {
             None => Ok(None),
             Some("true") => Ok(Some(true)),
             Some("false") => Ok(Some(false)),
-            Some(_) => Err(self.bad(key, "has to be true or false")),
+            Some(_) => Err(self.bad(key, "must be true or false")),
         }
     }
 
-    /// The class that stands there, but for Redisson's own of the name `default`.
+    /// Takes the class that a setting names, unless it is Redisson's own class `default`.
     pub(super) fn class(&mut self, key: &str, default: &str) -> Option<Class<'a>> {
         let value = self.take(key)?;
         let properties = match &value.content {
             Content::Map(map) => map.as_slice(),
             _ => &[],
         };
-        let name = value.class.as_deref().or(value.text()).unwrap_or("some class");
+        let name = value.class.as_deref().or(value.text()).unwrap_or("an unnamed class");
         Some(Class { name, properties }).filter(|class| !class.is_redissons(default))
     }
 
-    /// Where servers call each other by other addresses than their clients do.
-    pub(super) fn no_nat(&mut self) -> Result<()> {
+    /// Refuses settings that map the addresses of servers.
+    pub(super) fn refuse_nat(&mut self) -> Result<()> {
         let mapper = self.class("natMapper", "DefaultNatMapper").map(|_| "natMapper");
         let map = self.take("natMap").filter(|map| map.content != Content::Map(Vec::new())).map(|_| "natMap");
         match mapper.or(map) {
             None => Ok(()),
             Some(key) => Err(self.bad(
                 key,
-                "addresses are not mapped here: let the servers announce those that clients reach",
+                "address mapping is not supported: configure the servers to announce addresses that clients can reach",
             )),
         }
     }
@@ -221,15 +220,15 @@ pub(super) fn bad(what: &str) -> Error {
     Error::misuse(format!("Redisson's configuration: {what}"))
 }
 
-/// `${NAME}` or `${NAME:-default}`.
+/// A `${NAME}` or `${NAME:-default}`.
 struct Variable<'a> {
     name: &'a str,
     default: Option<&'a str>,
-    /// Where it stands in the text.
+    /// The position in the text.
     at: Range<usize>,
 }
 
-/// All in `text`, in one pass.
+/// Returns all variables in `text`, in one pass.
 fn variables(text: &str) -> impl Iterator<Item = Variable<'_>> {
     let (mut from, mut end) = (0, 0);
     iter::from_fn(move || {
@@ -238,7 +237,7 @@ fn variables(text: &str) -> impl Iterator<Item = Variable<'_>> {
             let name = start + 2;
             from = name;
             let behind = name + text[name..].find(|sign| !is_of_name(sign)).unwrap_or(text.len() - name);
-            // What ends one variable ends all that begin before it: it is looked for once.
+            // The end of one variable also ends all that began before it, so it is searched for only once.
             if end < behind {
                 end = text[behind..].find(['}', '\n']).map_or(text.len(), |more| behind + more);
             }
@@ -260,8 +259,8 @@ fn is_of_name(sign: char) -> bool {
     sign.is_ascii_alphanumeric() || ['_', '.'].contains(&sign)
 }
 
-/// With the variables replaced whose values are known. The others stay, as for Redisson: where one stands they may not matter.
-/// `None` if that becomes longer than a file may be.
+/// Replaces the variables with known values. The others stay, as in Redisson, because the settings that contain them may be unused.
+/// Returns `None` if the result is longer than a file may be.
 pub(super) fn with_variables(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
     let (mut done, mut from) = (String::with_capacity(text.len()), 0);
     for Variable { name, default, at } in variables(text) {
@@ -283,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_replaced_where_they_are_known() {
+    fn variables_with_known_values_are_replaced() {
         let value = |name: &str| (name == "HOST").then(|| "h:1".to_owned());
         for (text, expected) in [
             ("a ${HOST} ${PORT:-6379} $x", "a h:1 6379 $x"),
@@ -295,9 +294,9 @@ mod tests {
         }
     }
 
-    /// With a search for the end of each, this would take minutes.
+    /// A separate search for the end of each variable would take minutes.
     #[test]
-    fn variables_without_an_end_take_no_longer() {
+    fn unterminated_variables_take_linear_time() {
         for unit in ["${", "${A:-", "${A:-${"] {
             let text = unit.repeat((1 << 20) / unit.len());
             assert_eq!(with_variables(&text, |_| None).as_deref(), Some(&*text));
@@ -306,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_cannot_blow_the_file_up() {
+    fn variables_cannot_inflate_the_file() {
         let text = "${A}".repeat(1000);
         assert_eq!(with_variables(&text, |_| Some("x".repeat(100_000))), None);
     }

@@ -1,5 +1,5 @@
-//! The values of a configuration file, YAML or JSON: as they are written there, because it is the setting that says whether
-//! `0123` is a number, and with the class by which Java would make something of them.
+//! The values of a configuration file, YAML or JSON. Values stay as written, because only the setting decides whether `0123`
+//! is a number. A value also carries the class that Java would instantiate from it.
 
 use std::collections::{HashMap, HashSet};
 use yaml_rust2::parser::{Event, Parser, Tag};
@@ -18,7 +18,7 @@ pub(super) enum Content {
     Null,
     Text(String),
     List(Vec<Value>),
-    /// In the order of the file. No name is there twice.
+    /// In the order of the file, without duplicate names.
     Map(Vec<(String, Value)>),
 }
 
@@ -37,21 +37,21 @@ impl Value {
     }
 }
 
-/// The longest file, in bytes, before and after its variables are replaced; and the most that its texts take after its
-/// aliases are. A file of Redisson's has a few kilobytes.
+/// The largest size of a file in bytes, before and after its variables are replaced, and the largest total size of its strings after
+/// its aliases are replaced. A typical Redisson file has a few kilobytes.
 pub(super) const MOST_BYTES: usize = 1 << 20;
 
-/// The most values of a file. An alias counts as all that it stands for.
+/// The largest number of values in a file. An alias counts as all the values that it stands for.
 const MOST_VALUES: usize = 10_000;
 
-/// How many lists and maps may be within each other. Redisson's own are so in three levels.
+/// The deepest nesting of lists and maps. Redisson's own files need three levels.
 const DEEPEST: usize = 32;
 
-/// The first document in `text`, or what is wrong with it.
+/// Reads the first document in `text`, or returns the problem.
 pub(super) fn read(text: &str) -> Result<Value, String> {
     let mut reader = Reader::default();
     let mut parser = Parser::new(text.chars());
-    // One event at a time: the parser's own way through a document is recursive, and goes on after a problem.
+    // Reads one event at a time. The parser's own loop over a document is recursive, and continues after a problem.
     loop {
         match parser.next_token().map_err(|error| not_yaml(&error))?.0 {
             Event::DocumentEnd | Event::StreamEnd => return Ok(reader.whole.unwrap_or(Value::NULL)),
@@ -60,13 +60,13 @@ pub(super) fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The scanner's text may end in the character that it stopped at, which may be one of a password.
+/// Describes the problem. Cuts off the offending character at the end of the scanner's message, which may belong to a password.
 fn not_yaml(error: &ScanError) -> String {
     let what = error.info().split(": `").next().unwrap_or_default();
-    format!("is not YAML: {what}, at line {}", error.marker().line())
+    format!("the file is not YAML: {what}, at line {}", error.marker().line())
 }
 
-/// What a value takes.
+/// The size of a value.
 #[derive(Clone, Copy, Default)]
 struct Size {
     values: usize,
@@ -98,11 +98,11 @@ impl Size {
 
 #[derive(Default)]
 struct Reader {
-    /// Lists and maps that are not at their end, the inmost last.
+    /// The lists and maps that have not ended, innermost last.
     open: Vec<Open>,
     anchored: HashMap<usize, (Value, Size)>,
     whole: Option<Value>,
-    /// What was made until now, with the copies for aliases.
+    /// The size of everything read so far, including the copies for aliases.
     made: Size,
 }
 
@@ -134,9 +134,9 @@ impl Reader {
             },
             Event::Alias(anchor) => {
                 let Some(&(_, size)) = self.anchored.get(&anchor) else {
-                    return Err("has an alias for what it is a part of".into());
+                    return Err("the file has an alias inside its own anchor".into());
                 };
-                // Before the copy is made.
+                // Counted before the copy is made.
                 self.spend(size)?;
                 let value = self.anchored[&anchor].0.clone();
                 self.add(value, 0)
@@ -153,15 +153,15 @@ impl Reader {
         self.made.values += size.values;
         self.made.bytes += size.bytes;
         if self.made.values > MOST_VALUES {
-            return Err(format!("has more than {MOST_VALUES} values, counting what its aliases stand for"));
+            return Err(format!("the file has more than {MOST_VALUES} values, counting those of each alias"));
         }
         if self.made.bytes > MOST_BYTES {
             return Err(format!(
-                "has more than {MOST_BYTES} bytes of texts, counting what its aliases stand for"
+                "the file has more than {MOST_BYTES} bytes of strings, counting those of each alias"
             ));
         }
         if self.open.len() + size.depth > DEEPEST {
-            return Err(format!("is more than {DEEPEST} lists and maps deep"));
+            return Err(format!("the file nests lists and maps more than {DEEPEST} levels deep"));
         }
         Ok(())
     }
@@ -188,8 +188,8 @@ impl Reader {
             (Content::Map(map), Some(name)) => map.push((name, value)),
             (_, None) => match value.content {
                 Content::Text(text) if names.insert(text.clone()) => *name = Some(text),
-                Content::Text(text) => return Err(format!("`{}` is there twice", text.escape_debug())),
-                _ => return Err("has a name that is no text".into()),
+                Content::Text(text) => return Err(format!("the file sets `{}` twice", text.escape_debug())),
+                _ => return Err("the file has a key that is not a string".into()),
             },
             (Content::Null | Content::Text(_), Some(_)) => {}
         }
@@ -197,7 +197,7 @@ impl Reader {
     }
 }
 
-/// `!<org.example.Class>`, and the same without the brackets. YAML's own types are none of Java's.
+/// Returns the class of the tag `!<org.example.Class>` or `!org.example.Class`. YAML's own types are not Java classes.
 fn class(tag: Option<Tag>) -> Option<String> {
     let Tag { handle, suffix } = tag?;
     let whole = handle + &suffix;
@@ -206,7 +206,7 @@ fn class(tag: Option<Tag>) -> Option<String> {
     (!of_yaml).then(|| name.to_owned())
 }
 
-/// Which says it in a property.
+/// Takes the class from the property that names it in JSON.
 fn with_class_of_json(mut value: Value) -> Value {
     let Content::Map(map) = &mut value.content else { return value };
     let named = |(name, value): &(String, Value)| {
@@ -229,16 +229,18 @@ mod tests {
         Value { class: None, content: Content::Text(text.into()) }
     }
 
-    /// The value of `a`.
+    /// Returns the value of `a`.
     fn a(file: &str) -> Value {
         match read(file).unwrap().content {
-            Content::Map(map) => map.into_iter().find(|(name, _)| name == "a").expect("it is there").1,
+            Content::Map(map) => {
+                map.into_iter().find(|(name, _)| name == "a").expect("the file has an `a`").1
+            }
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn what_is_written_stays_as_it_is_written() {
+    fn scalars_stay_as_written() {
         for written in ["0123456", "+12", "True", "1e3", "0x1F", "1.50", "yes", ".inf", "x"] {
             assert_eq!(a(&format!("a: {written}")), text(written));
             assert_eq!(a(&format!("a: '{written}'")), text(written));
@@ -272,12 +274,12 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_meant_in_two_ways_is_told() {
+    fn ambiguous_files_are_refused() {
         for (bad, what) in [
-            ("a: 1\nb: 2\na: 3", "`a` is there twice"),
-            ("x: {a: 1, a: 1}", "`a` is there twice"),
+            ("a: 1\nb: 2\na: 3", "sets `a` twice"),
+            ("x: {a: 1, a: 1}", "sets `a` twice"),
             ("&x a: &y {b: *y}", "alias"),
-            ("[a]: 1", "no text"),
+            ("[a]: 1", "not a string"),
             ("a: [", "YAML"),
         ] {
             let problem = read(bad).unwrap_err();
@@ -285,7 +287,7 @@ mod tests {
         }
     }
 
-    /// Each level has nine of the one below.
+    /// Each level contains nine references to the level below.
     fn nested_aliases(levels: u32) -> String {
         (1..=levels).fold("l0: &l0 [x]\n".to_owned(), |text, level| {
             let below = vec![format!("*l{}", level - 1); 9].join(",");
@@ -294,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_cannot_grow_by_its_aliases() {
+    fn aliases_cannot_inflate_the_file() {
         let file = nested_aliases(6);
         assert!(file.len() < 318, "{}", file.len());
         let long = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), vec!["*a"; 100].join(","));

@@ -1,7 +1,7 @@
-//! The clock that every deadline is measured by, and nothing else.
+//! The clock of all deadlines.
 //!
-//! On Linux it is `CLOCK_BOOTTIME`, which goes on while the host sleeps: a lease on the server does too.
-//! Elsewhere it is [`Instant`], which may stand still in sleep.
+//! On Linux it is `CLOCK_BOOTTIME`, which advances while the host sleeps, as the lease on the server does. Elsewhere it is
+//! [`Instant`], which may stop during sleep.
 
 #[cfg(all(test, shuttle))]
 use crate::runtime::sync::time::since_boot;
@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A point of the boot-time clock, in nanoseconds: eight bytes, also where there may be none.
+/// A point in time, in nanoseconds of the boot-time clock. An `Option<Moment>` takes eight bytes, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(NonZeroU64);
 
@@ -48,17 +48,17 @@ impl Moment {
         Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 
-    /// The last moment, not after this one, that is a whole number of `step`s away from the clock's zero.
+    /// The last moment that is a whole number of `step`s after the clock's zero and not after this moment.
     pub(crate) fn rounded_down(self, step: Duration) -> Self {
         Self::at(self.0.get() - self.0.get() % nanos(step).max(1))
     }
 
-    /// The first such moment, not before this one.
+    /// The first moment that is a whole number of `step`s after the clock's zero and not before this moment.
     pub(crate) fn rounded_up(self, step: Duration) -> Self {
         (self + step - Duration::from_nanos(1)).rounded_down(step)
     }
 
-    /// The same moment on the standard clock. The same one each time, unless the host slept in between.
+    /// This moment on the standard clock. The result is the same each time, unless the host slept in between.
     pub(crate) fn to_instant(self) -> Instant {
         let (moment, instant) = anchor();
         let then = match self >= moment {
@@ -87,12 +87,12 @@ impl std::ops::Sub<Duration> for Moment {
     }
 }
 
-/// A point of both clocks, kept until one of them has stood still.
+/// A reading of both clocks at one time. It is kept until one of the clocks has stopped for a while.
 fn anchor() -> (Moment, Instant) {
     const READING: Duration = Duration::from_millis(1);
     static ANCHOR: Mutex<Option<(Moment, Instant)>> = Mutex::new(None);
     let mut anchor = ANCHOR.lock().unwrap_or_else(PoisonError::into_inner);
-    // The reading in the middle may be any time after the first one and before the last.
+    // `now` was read at some time between `before` and `after`.
     let (before, now, after) = (Instant::now(), Moment::now(), Instant::now());
     let holds = |&(moment, instant): &(Moment, Instant)| {
         let expected = instant + now.since(moment);

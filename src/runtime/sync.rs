@@ -1,7 +1,7 @@
-//! What the crate shares, waits and runs by: the locks of std, the timers and tasks of tokio.
+//! The mutexes and atomics of std, and the timers and tasks of tokio, that the crate uses.
 //!
-//! In the tests under `cfg(shuttle)` these are others, of the same names, which are scheduled at random and keep a
-//! time of their own (see `tests/shuttle`).
+//! In tests with `cfg(shuttle)` these names stand for the types of `tests/shuttle`, which are scheduled at random and have a clock
+//! of their own.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use {
@@ -18,7 +18,7 @@ pub(crate) use crate::shuttled::sync::{
 
 #[cfg(not(all(test, shuttle)))]
 mod real {
-    /// A number that nobody can foresee.
+    /// A random number.
     pub(crate) fn random() -> u64 {
         uuid::Uuid::new_v4().as_u64_pair().1
     }

@@ -1,13 +1,12 @@
-//! How the one who drives a lane is woken: by a message, a confirmed subscription, or new work. No I/O.
+//! Wakes the actor of a key queue: on a message, a confirmed subscription, or new work. No I/O.
 //!
-//! Invariants:
-//! 5. A wake-up is never lost. Each bump of the epoch leaves a permit behind, so that a driver that was busy when it
-//!    came sees it before it waits, and the epoch tells it whether what it learned before is still true.
+//! Invariant: no wake-up is lost. Each wake-up leaves a permit, so an actor that was busy sees it before it waits. By the epoch the
+//! actor knows whether an earlier reply may be out of date.
 
 use crate::runtime::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
-/// What a lane listens to. One driver waits on it at a time.
+/// The signal of a key queue. At most one actor waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     epoch: AtomicU64,
@@ -15,12 +14,12 @@ pub(crate) struct Signal {
     notify: Notify,
 }
 
-/// How far a signal has come.
+/// A reading of a signal's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// Changes whenever what Redis last told may be out of date.
+    /// Changes whenever the last reply of Redis may be out of date.
     pub epoch: u64,
-    /// Messages heard.
+    /// The number of messages heard.
     pub messages: u64,
 }
 
@@ -29,24 +28,24 @@ impl Signal {
         Mark { epoch: self.epoch.load(Ordering::Acquire), messages: self.messages.load(Ordering::Acquire) }
     }
 
-    /// A message came.
+    /// Counts a message, and wakes the actor.
     pub(crate) fn hear(&self) {
         self.messages.fetch_add(1, Ordering::AcqRel);
         self.look_again();
     }
 
-    /// A message may have been missed, or a hold of ours is not certain any more: look again.
+    /// Wakes the actor and makes it look at the lock again, because a message may have been missed or a hold is in doubt.
     pub(crate) fn look_again(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.notify.notify_one();
     }
 
-    /// There is something new to do that Redis has no part in.
+    /// Wakes the actor for new work. Earlier replies stay valid.
     pub(crate) fn nudge(&self) {
         self.notify.notify_one();
     }
 
-    /// Ends after any of the above, also one that came before the call.
+    /// Completes after any of these wake-ups, including one that came before the call.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
     }

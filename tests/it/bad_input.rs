@@ -1,5 +1,6 @@
-//! What is wrong from the start: names, times, URLs, passwords, servers, records of another type, the wrong executor.
-//! Each is told by a typed error, in time, without a panic, and without a secret in its text.
+//! Input that is wrong from the start: names, times, URLs, passwords, servers, records of another type, a foreign executor.
+//!
+//! Each case returns a typed error in time, without a panic and without a secret in its message.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -16,12 +17,12 @@ use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, 
 
 use crate::support::kind::keys;
 use crate::support::worker::Worker;
-use crate::support::{CANARY, Server, Stopwatch, eventually, shows_no_canary};
+use crate::support::{CANARY, Server, Stopwatch, assert_no_canary, eventually};
 
 #[tokio::test]
 async fn a_bad_argument_is_misuse_and_nothing_is_sent() {
     let server = Server::start();
-    // The mapper makes the long name, so that there is only one copy of it.
+    // The mapper builds the long name, so that only one copy of it exists.
     let client = Client::builder()
         .name_mapper(|name| match name {
             "too long" => "x".repeat(512 * 1024 * 1024 + 1),
@@ -35,47 +36,47 @@ async fn a_bad_argument_is_misuse_and_nothing_is_sent() {
 
     for name in ["", "too long", "mapped to nothing"] {
         let lock = client.lock(name);
-        misuse(lock.lock().await);
-        misuse(lock.try_lock().await);
-        misuse(lock.try_lock_for(Duration::from_secs(1)).await);
-        misuse(lock.run(async |_| ()).await);
-        misuse(lock.is_locked().await);
-        misuse(lock.is_held().await);
-        misuse(lock.hold_count().await);
-        misuse(lock.remaining_lease().await);
-        misuse(lock.holder().await);
-        misuse(lock.force_unlock().await);
+        assert_misuse(lock.lock().await);
+        assert_misuse(lock.try_lock().await);
+        assert_misuse(lock.try_lock_for(Duration::from_secs(1)).await);
+        assert_misuse(lock.run(async |_| ()).await);
+        assert_misuse(lock.is_locked().await);
+        assert_misuse(lock.is_held().await);
+        assert_misuse(lock.hold_count().await);
+        assert_misuse(lock.remaining_lease().await);
+        assert_misuse(lock.holder().await);
+        assert_misuse(lock.force_unlock().await);
     }
 
     let lock = client.lock("orders");
     for lease in bad_leases() {
         let lock = lock.with_lease(lease);
-        misuse(lock.lock().await);
-        misuse(lock.try_lock().await);
-        misuse(lock.try_lock_for(Duration::from_secs(1)).await);
+        assert_misuse(lock.lock().await);
+        assert_misuse(lock.try_lock().await);
+        assert_misuse(lock.try_lock_for(Duration::from_secs(1)).await);
     }
     for wait in [Duration::from_millis(u64::MAX), Duration::MAX] {
-        misuse(lock.try_lock_for(wait).await);
+        assert_misuse(lock.try_lock_for(wait).await);
     }
     for owner in ["", "a:b", "a~b"] {
-        misuse(Owner::new(owner));
+        assert_misuse(Owner::new(owner));
     }
 
-    // The rest is what every idle client does, and what this test does.
+    // Idle clients and this test itself send these commands.
     let idle = ["config|resetstat", "config", "info", "ping", "client|setinfo", "client"];
     let idle = BTreeSet::from(idle.map(str::to_owned));
-    let called: BTreeSet<_> = called(&server).difference(&idle).cloned().collect();
+    let called: BTreeSet<_> = received_commands(&server).difference(&idle).cloned().collect();
     assert_eq!(called, BTreeSet::new());
 }
 
 #[tokio::test]
-async fn a_bad_setting_or_url_is_misuse_and_nothing_is_connected_to() {
+async fn a_bad_setting_or_url_is_misuse_and_opens_no_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let url = format!("redis://{address}");
     let (zero, day) = (Duration::ZERO, Duration::from_secs(25 * 3600));
     for lease in bad_leases() {
-        misuse(Client::builder().watchdog_timeout(lease).connect(&url).await);
+        assert_misuse(Client::builder().watchdog_timeout(lease).connect(&url).await);
     }
     for bad in [
         Client::builder().response_timeout(zero),
@@ -85,7 +86,7 @@ async fn a_bad_setting_or_url_is_misuse_and_nothing_is_connected_to() {
         Client::builder().reconnect_backoff(zero, Duration::from_secs(1)),
         Client::builder().reconnect_backoff(Duration::from_secs(2), Duration::from_secs(1)),
     ] {
-        misuse(bad.connect(&url).await);
+        assert_misuse(bad.connect(&url).await);
     }
     for bad in [
         String::new(),
@@ -98,14 +99,14 @@ async fn a_bad_setting_or_url_is_misuse_and_nothing_is_connected_to() {
         // Must not fall back to a plain connection.
         format!("rediss://user:{CANARY}@{address}#insecure"),
     ] {
-        misuse(Client::connect(&bad).await);
+        assert_misuse(Client::connect(&bad).await);
     }
 
     listener.set_nonblocking(true).unwrap();
-    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "somebody connected");
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "a client connected");
 }
 
-/// The limits themselves are allowed, and work.
+/// The limits themselves are valid.
 #[tokio::test]
 async fn the_longest_lease_and_the_longest_wait_work() {
     let server = Server::start();
@@ -136,22 +137,22 @@ async fn a_name_in_use_for_another_type_is_refused_and_its_value_stays() {
     redis::cmd("SET").arg("orders").arg("precious").exec(&mut cli).unwrap();
     let lock = client.lock("orders");
 
-    wrong_type(lock.lock().await, Phase::Acquire);
-    wrong_type(lock.try_lock().await, Phase::Acquire);
-    wrong_type(lock.try_lock_for(Duration::from_secs(60)).await, Phase::Acquire);
-    wrong_type(lock.run(async |_| ()).await, Phase::Acquire);
-    wrong_type(lock.holder().await, Phase::Inspect);
-    wrong_type(lock.hold_count().await, Phase::Inspect);
-    wrong_type(lock.is_held().await, Phase::Inspect);
-    wrong_type(lock.force_unlock().await, Phase::ForceUnlock);
+    assert_wrong_type(lock.lock().await, Phase::Acquire);
+    assert_wrong_type(lock.try_lock().await, Phase::Acquire);
+    assert_wrong_type(lock.try_lock_for(Duration::from_secs(60)).await, Phase::Acquire);
+    assert_wrong_type(lock.run(async |_| ()).await, Phase::Acquire);
+    assert_wrong_type(lock.holder().await, Phase::Inspect);
+    assert_wrong_type(lock.hold_count().await, Phase::Inspect);
+    assert_wrong_type(lock.is_held().await, Phase::Inspect);
+    assert_wrong_type(lock.force_unlock().await, Phase::ForceUnlock);
 
     let value: String = redis::cmd("GET").arg("orders").query(&mut cli).unwrap();
     assert_eq!(value, "precious");
     assert_eq!(redis::cmd("PTTL").arg("orders").query::<i64>(&mut cli).unwrap(), -1);
 }
 
-/// The client keeps what it does for a reader, and for an owner of a group's values, apart from all that it does for other
-/// names: also for those with a zero byte.
+/// The client keeps separate state for a reader, for an owner of a group lock and for every other name. A zero byte in a name
+/// must not make two of them collide.
 #[tokio::test]
 async fn a_name_with_a_zero_byte_shares_nothing_with_a_reader_or_a_group() {
     let server = Server::start();
@@ -177,7 +178,7 @@ async fn a_name_with_a_zero_byte_shares_nothing_with_a_reader_or_a_group() {
 }
 
 #[tokio::test]
-async fn a_record_that_became_another_type_is_told_by_the_release_and_by_the_watchdog() {
+async fn release_and_watchdog_report_a_record_of_another_type() {
     let server = Server::start();
     let client =
         Client::builder().watchdog_timeout(Duration::from_secs(1)).connect(server.url()).await.unwrap();
@@ -187,7 +188,7 @@ async fn a_record_that_became_another_type_is_told_by_the_release_and_by_the_wat
     for key in ["a", "b"] {
         redis::cmd("SET").arg(key).arg("precious").exec(&mut cli).unwrap();
     }
-    wrong_type(released.unlock().await, Phase::Release);
+    assert_wrong_type(released.unlock().await, Phase::Release);
     assert_eq!(watched.lost().await, HoldState::Lost(LossReason::Taken));
     drop(watched);
     client.close().await;
@@ -204,40 +205,40 @@ async fn a_wrong_password_is_refused_and_never_shown() {
         (format!("redis://:{CANARY}@{at}"), "WRONGPASS"),
         (format!("redis://default:{CANARY}@{at}"), "WRONGPASS"),
         (format!("redis://{CANARY}-user:{CANARY}@{at}"), "WRONGPASS"),
-        // None where one is needed.
+        // No password, although the server requires one.
         (format!("redis://{at}"), "NOAUTH"),
     ] {
         let error = Client::connect(&url).await.expect_err(code);
         assert!(matches!(&error, Error::Refused { phase: Phase::Connect, .. }), "{error:?}");
         assert_eq!(error.code(), Some(code), "{error:?}");
-        shows_no_canary(&error);
+        assert_no_canary(&error);
         assert!(error.to_string().contains(&at), "{error}");
     }
 }
 
-/// With a database to choose, the first refusal is that of another command.
+/// With a database in the URL, the server refuses another command first.
 #[tokio::test]
-async fn a_missing_password_is_told_by_its_code_where_a_database_is_chosen() {
+async fn a_missing_password_keeps_its_code_with_a_database_in_the_url() {
     let server = Server::with_args(&["--requirepass", CANARY]);
     let error = Client::connect(format!("{}/3", server.url())).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
 }
 
 #[tokio::test]
-async fn the_right_password_is_shown_by_nothing() {
+async fn debug_output_never_shows_the_password() {
     let server = Server::with_args(&["--requirepass", CANARY]);
     let builder = Client::builder();
     let client = builder.clone().connect(format!("redis://:{CANARY}@{}", server.address())).await.unwrap();
     let lock = client.lock("orders");
     let guard = lock.lock().await.unwrap();
-    let texts = format!("{builder:?} {client:?} {lock:?} {guard:?} {:?}", *guard);
-    assert!(!texts.contains(CANARY), "{texts}");
+    let shown = format!("{builder:?} {client:?} {lock:?} {guard:?} {:?}", *guard);
+    assert!(!shown.contains(CANARY), "{shown}");
     guard.unlock().await.unwrap();
 }
 
-/// The client is refused when it reconnects. It says so, and not only that nobody answers.
+/// The server refuses the client when it reconnects. The error gives that reason, not only that the server is unreachable.
 #[tokio::test]
-async fn a_password_that_was_changed_is_told_by_every_call() {
+async fn every_call_reports_a_changed_password() {
     let server = Server::with_args(&["--requirepass", CANARY]);
     let url = format!("redis://:{CANARY}@{}", server.address());
     let builder = Client::builder().response_timeout(Duration::from_millis(500));
@@ -253,13 +254,13 @@ async fn a_password_that_was_changed_is_told_by_every_call() {
         lock.force_unlock().await.unwrap_err(),
         lock.try_lock().await.unwrap_err(),
     ] {
-        shows_no_canary(&error);
+        assert_no_canary(&error);
         assert!(error.to_string().contains("WRONGPASS"), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn no_server_is_told_within_the_connect_timeout() {
+async fn an_absent_server_is_reported_within_the_connect_timeout() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let limit = Duration::from_secs(2);
     for url in [format!("redis://127.0.0.1:{port}"), "redis+unix:///nowhere/at/all.sock".to_owned()] {
@@ -270,26 +271,26 @@ async fn no_server_is_told_within_the_connect_timeout() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_told_within_the_connect_timeout() {
-    // Accepts, by its backlog, and says nothing.
+async fn a_silent_server_is_reported_within_the_connect_timeout() {
+    // The backlog accepts connections, but no reply ever comes.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let limit = Duration::from_millis(500);
     let at = listener.local_addr().unwrap();
-    // With the last two it is already the handshake that is not answered.
+    // With the last two URLs the handshake itself gets no answer.
     for url in [format!("redis://{at}"), format!("redis://{at}/1"), format!("redis://:{CANARY}@{at}")] {
         let (error, took) = connect(Client::builder().connect_timeout(limit), &url).await;
         assert!(
             matches!(&error, Error::TimedOut { phase: Phase::Connect, waited, .. } if *waited >= limit),
             "{error:?}"
         );
-        shows_no_canary(&error);
+        assert_no_canary(&error);
         assert!(took.is_within(limit..limit * 2), "{url}: {took:?}");
     }
 }
 
-/// The connect timeout is for all of the connecting, not for each of its steps.
+/// The connect timeout covers the whole connection attempt, not each of its steps.
 #[tokio::test]
-async fn a_server_that_answers_only_the_handshake_is_told_within_the_connect_timeout() {
+async fn the_connect_timeout_covers_all_steps_of_connecting() {
     let limit = Duration::from_secs(1);
     let slow = Stub::start(move |words| match words[0].as_str() {
         "SELECT" => {
@@ -304,7 +305,7 @@ async fn a_server_that_answers_only_the_handshake_is_told_within_the_connect_tim
 }
 
 #[tokio::test]
-async fn a_server_that_is_too_old_is_refused_and_told_what_is_needed() {
+async fn a_server_that_is_too_old_is_refused_with_the_required_version() {
     for version in ["2.8.24", "3.2.13", "4.0.14"] {
         let error = Client::connect(Stub::of_version(version).url()).await.unwrap_err();
         assert!(matches!(&error, Error::Refused { phase: Phase::Connect, .. }), "{error:?}");
@@ -318,7 +319,7 @@ async fn a_server_that_is_too_old_is_refused_and_told_what_is_needed() {
 }
 
 #[tokio::test]
-async fn an_unlock_of_what_is_lost_names_who_holds_it_now() {
+async fn unlocking_a_lost_hold_names_the_current_holder() {
     let server = Server::start();
     let ours = Client::connect(server.url()).await.unwrap();
     let theirs = Client::connect(server.url()).await.unwrap();
@@ -329,25 +330,27 @@ async fn an_unlock_of_what_is_lost_names_who_holds_it_now() {
     let holder = their_lock.lock().await.unwrap();
     match guard.unlock().await.unwrap_err() {
         error @ Error::Lost { reason: LossReason::Taken, .. } => {
-            names(&error, holder.owner(), &theirs.id().to_string())
+            assert_names_holder(&error, holder.owner(), &theirs.id().to_string())
         }
         error => panic!("{error:?}"),
     }
     assert_eq!(holder.state(), HoldState::Held);
     holder.unlock().await.unwrap();
 
-    // Nobody has taken it since.
+    // No client has acquired the lock since.
     let guard = our_lock.lock().await.unwrap();
     assert!(their_lock.force_unlock().await.unwrap());
     let error = guard.unlock().await.unwrap_err();
     assert!(matches!(&error, Error::Lost { reason: LossReason::Gone, holder: None, .. }), "{error:?}");
 
-    // Known to be lost before the unlock.
+    // The client knows of the loss before the unlock.
     let guard = our_lock.with_lease(Duration::from_millis(20)).lock().await.unwrap();
     assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired));
     let holder = their_lock.lock().await.unwrap();
     match guard.unlock().await.unwrap_err() {
-        error @ Error::NotHeld { .. } => names(&error, holder.owner(), &theirs.id().to_string()),
+        error @ Error::NotHeld { .. } => {
+            assert_names_holder(&error, holder.owner(), &theirs.id().to_string())
+        }
         error => panic!("{error:?}"),
     }
     assert_eq!(holder.state(), HoldState::Held);
@@ -355,24 +358,24 @@ async fn an_unlock_of_what_is_lost_names_who_holds_it_now() {
     assert_eq!(count, 1);
 }
 
-/// On another executor two tasks may share a thread, so a thread is nobody there.
+/// On another executor two tasks may share a thread, so a thread does not identify an owner.
 #[tokio::test(flavor = "multi_thread")]
-async fn outside_tokio_a_call_is_misuse_that_points_at_with_owner() {
+async fn a_call_outside_tokio_is_misuse_that_points_at_with_owner() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     server.commandstats_reset();
     let calls = move || {
         let lock = client.lock("orders");
         for lock in [lock.clone(), lock.with_owner(&Owner::unique())] {
-            for told in [
-                misuse(block_on(lock.lock())),
-                misuse(block_on(lock.try_lock())),
-                misuse(block_on(lock.try_lock_for(Duration::from_secs(1)))),
-                misuse(block_on(lock.run(async |_| ()))),
-                misuse(block_on(lock.is_held())),
-                misuse(block_on(lock.hold_count())),
+            for message in [
+                assert_misuse(block_on(lock.lock())),
+                assert_misuse(block_on(lock.try_lock())),
+                assert_misuse(block_on(lock.try_lock_for(Duration::from_secs(1)))),
+                assert_misuse(block_on(lock.run(async |_| ()))),
+                assert_misuse(block_on(lock.is_held())),
+                assert_misuse(block_on(lock.hold_count())),
             ] {
-                assert!(told.contains("with_owner"), "{told}");
+                assert!(message.contains("with_owner"), "{message}");
             }
         }
     };
@@ -380,21 +383,21 @@ async fn outside_tokio_a_call_is_misuse_that_points_at_with_owner() {
     assert_eq!(server.scripts(), 0);
 }
 
-/// What needs no owner needs tokio's clock all the same: that is an error, too, and no panic.
+/// Calls without an owner still need tokio's clock. Outside tokio they may return an error, but they do not panic.
 #[tokio::test(flavor = "multi_thread")]
-async fn outside_tokio_the_calls_without_an_owner_do_not_panic() {
+async fn calls_without_an_owner_do_not_panic_outside_tokio() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.lock("orders");
     let guard = lock.lock().await.unwrap();
     let url = server.url();
     let calls = move || {
-        let no_panic = |what: &'static str, call: &mut dyn FnMut() -> Option<Error>| match catch_unwind(
+        let no_panic = |method: &'static str, call: &mut dyn FnMut() -> Option<Error>| match catch_unwind(
             AssertUnwindSafe(call),
         ) {
             Ok(None | Some(Error::Misuse { .. })) => None,
-            Ok(Some(error)) => Some(format!("{what}: {error:?}")),
-            Err(_) => Some(format!("{what} panics")),
+            Ok(Some(error)) => Some(format!("{method}: {error:?}")),
+            Err(_) => Some(format!("{method} panics")),
         };
         let mut guard = Some(guard);
         [
@@ -410,8 +413,8 @@ async fn outside_tokio_the_calls_without_an_owner_do_not_panic() {
             no_panic("connect", &mut || block_on(Client::connect(&url)).err()),
         ]
     };
-    let wrong: Vec<_> = thread::spawn(calls).join().unwrap().into_iter().flatten().collect();
-    assert_eq!(wrong, [""; 0]);
+    let failures: Vec<_> = thread::spawn(calls).join().unwrap().into_iter().flatten().collect();
+    assert_eq!(failures, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -433,7 +436,7 @@ async fn another_executor_works_with_an_owner_and_an_entered_runtime() {
             assert!(poll_once(waiting.as_mut()).is_pending());
             again.unlock().await.unwrap();
             guard.unlock().await.unwrap();
-            let guard = waiting.await.unwrap().expect("it was given back");
+            let guard = waiting.await.unwrap().expect("the lock was released");
             assert!(guard.owner().ends_with(":owner-b"), "{}", guard.owner());
             guard.unlock().await.unwrap();
         });
@@ -442,7 +445,7 @@ async fn another_executor_works_with_an_owner_and_an_entered_runtime() {
     assert!(!redis::cmd("EXISTS").arg("orders").query::<bool>(&mut server.cli()).unwrap());
 }
 
-/// No lease at all, less than Redis can count, and more.
+/// A zero lease, leases too short for Redis to represent, and leases too long.
 fn bad_leases() -> [Duration; 5] {
     [
         Duration::ZERO,
@@ -453,27 +456,27 @@ fn bad_leases() -> [Duration; 5] {
     ]
 }
 
-/// The text of the misuse that came of a call.
-fn misuse<T>(outcome: Result<T, Error>) -> String {
+/// The message of the `Error::Misuse` that a call must have returned.
+fn assert_misuse<T>(outcome: Result<T, Error>) -> String {
     match outcome {
-        Ok(_) => panic!("that was let through"),
+        Ok(_) => panic!("the call was accepted"),
         Err(error @ Error::Misuse { .. }) => {
-            shows_no_canary(&error);
+            assert_no_canary(&error);
             error.to_string()
         }
         Err(error) => panic!("{error:?}"),
     }
 }
 
-fn wrong_type<T: Debug>(outcome: Result<T, Error>, expected: Phase) {
+fn assert_wrong_type<T: Debug>(outcome: Result<T, Error>, expected: Phase) {
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), Some("WRONGTYPE"), "{error:?}");
     assert!(matches!(&error, Error::Refused { phase, .. } if *phase == expected), "{error:?}");
 }
 
-fn names(error: &Error, owner: &str, client: &str) {
+fn assert_names_holder(error: &Error, owner: &str, client: &str) {
     let (Error::Lost { name, holder, .. } | Error::NotHeld { name, holder }) = error else { unreachable!() };
-    let holder = holder.as_ref().expect("somebody holds it");
+    let holder = holder.as_ref().expect("the error names the holder");
     assert_eq!((name.as_str(), holder.owner(), holder.count()), ("orders", owner, 1));
     assert_eq!(holder.client_id(), client);
     assert!(error.is_lost() && error.to_string().contains(owner), "{error}");
@@ -484,24 +487,24 @@ async fn connect(builder: ClientBuilder, url: &str) -> (Error, Stopwatch) {
     (builder.connect(url).await.unwrap_err(), started)
 }
 
-/// The commands that the server was sent since its counts were reset.
-fn called(server: &Server) -> BTreeSet<String> {
+/// The commands that the server has received since its counters were reset.
+fn received_commands(server: &Server) -> BTreeSet<String> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut server.cli()).unwrap();
     let name = |line: &str| Some(line.strip_prefix("cmdstat_")?.split(':').next()?.to_owned());
     stats.lines().filter_map(name).collect()
 }
 
-/// A server of a few words, for what no real one says.
+/// A minimal server for replies that no real server sends.
 struct Stub {
     address: String,
 }
 
 impl Stub {
-    /// `answer` is asked for the reply to each request; without one the connection stays silent.
+    /// `answer` returns the reply to each request; `None` leaves the request unanswered.
     fn start(answer: impl Fn(&[String]) -> Option<String> + Clone + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        // The threads end with the process: they wait for connections and for requests, and hold nothing.
+        // These threads only wait for connections and requests. They hold no resources and end with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (stream, answer) = (stream.unwrap(), answer.clone());
@@ -525,7 +528,7 @@ impl Stub {
     }
 }
 
-/// Ends when the client hangs up.
+/// Returns when the client disconnects.
 fn serve(mut stream: TcpStream, answer: impl Fn(&[String]) -> Option<String>) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let number = |reader: &mut BufReader<TcpStream>| -> Option<usize> {
@@ -550,16 +553,16 @@ fn serve(mut stream: TcpStream, answer: impl Fn(&[String]) -> Option<String>) ->
 async fn a_forked_child_is_refused_and_frees_nothing() {
     let server = Server::start();
     let mut worker = Worker::start(&["fork", &server.url(), "n"]);
-    for call in ["lock", "look", "unlock"] {
-        let told = worker.line().await;
-        assert!(told.starts_with("Some(Misuse") && told.contains("fork"), "{call}: {told}");
+    for call in ["try_lock", "is_locked", "unlock"] {
+        let line = worker.line().await;
+        assert!(line.starts_with("Some(Misuse") && line.contains("fork"), "{call}: {line}");
     }
-    // The child is at its end, and the parent still holds.
+    // The child has exited, and the parent still holds the lock.
     let held: u64 = redis::cmd("HLEN").arg("n").query(&mut server.cli()).unwrap();
     assert_eq!(held, 1);
 }
 
-/// The smallest executor that is not tokio.
+/// A minimal executor other than tokio.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(Thread);
     impl Wake for Unpark {

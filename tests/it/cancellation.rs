@@ -1,9 +1,9 @@
-//! Futures that want the lock, have it, or give it back, each dropped at every point at which it can stand: after each
-//! poll, after each wake-up, and around each frame that its work sends or gets. Whatever the point: what it won is
-//! given back at once, the next is served at once, and nothing of it is left behind.
+//! Futures that acquire, use or release the lock, each dropped at every point that it can reach: after each poll, after each
+//! wake-up, and before and after each frame that is sent or received for it.
 //!
-//! See `support::crossing` for how that is done, `cancelled_calls` for the other futures, and `cancelled_tasks` for
-//! drops at any time.
+//! At every point, a lock that the future acquired is released at once, the next waiter is served at once, and no state is left
+//! behind. `support::drop_point` drops the futures, `cancelled_calls` covers the other futures, and `cancelled_tasks` drops
+//! futures at arbitrary times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,31 +12,33 @@ use std::time::Duration;
 use redisson_lock::{Error, HoldState, LossReason};
 use tokio::sync::Notify;
 
-use crate::support::contender::{Contender, Held};
-use crate::support::crossing::{
-    Bench, Crossing, Cut, Tally, cross, not_a_heartbeat, of_the_lock, series, shut,
+use crate::support::any_lock::{AnyLock, Held};
+use crate::support::drop_point::{
+    CutAt, DropBench, DropPoint, Tally, drop_at, for_each_cut, has_fixed_order, not_a_heartbeat, shut_gate,
 };
 
-/// Longer than any of these tests, so that no lease does what a release should.
+/// Longer than any of these tests, so that an expiring lease cannot stand in for a missing release.
 const FIXED: Duration = Duration::from_secs(60);
 const LEASES: [Option<Duration>; 2] = [None, Some(FIXED)];
 
-/// Where a future that wants the lock stands.
+/// The situation in which a future tries to acquire the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     Free,
-    /// The same client holds the lock, and hands it on once the call waits, or frees it for a much longer lease.
+    /// The same client holds the lock. Once the call waits, the client hands the lock over, or frees it if the new lease is much
+    /// longer.
     Queued,
-    /// Another client does, and releases it before the call's client has subscribed.
+    /// Another client holds the lock, and releases it before the call's client has subscribed.
     Subscribing,
-    /// Another client does, and releases it when the subscription is confirmed and the lock was found busy again.
+    /// Another client holds the lock. It releases it after the subscription is confirmed and the lock was found busy again.
     Subscribed,
     /// The same client holds the lock until the call is over.
     BusyHere,
-    /// Another client does.
+    /// Another client holds the lock until the call is over.
     BusyThere,
-    /// As before, and nobody else waits: the client has nothing left to do once the call has left.
+    /// As `BusyHere`, without another waiter: the client is idle once the call has ended.
     AloneHere,
+    /// As `BusyThere`, without another waiter.
     AloneThere,
     /// The owner of the call holds the lock already.
     Reentry,
@@ -72,20 +74,20 @@ impl Position {
         matches!(self, Self::AloneHere | Self::AloneThere)
     }
 
-    /// After how many frames the lock is released to which the call waits.
+    /// The number of frames after which the holder releases the lock.
     fn freed_at(self) -> usize {
         match self {
-            // The attempt, and "busy".
+            // The attempt and the reply "busy".
             Self::Subscribing => 2,
-            // The same, SUBSCRIBE and its confirmation, and the same again.
+            // The attempt and its reply, SUBSCRIBE and its confirmation, the second attempt and its reply.
             Self::Subscribed => 6,
             _ => usize::MAX,
         }
     }
 }
 
-/// How often at least a future that waits is dropped. A frame is cut twice, and the polls before the last of them add
-/// three. A glance that finds the lock free on a slow machine makes a message or a confirmation not count.
+/// The minimum number of drops of a waiting future. Each frame is cut twice, and the polls before the last of them add three.
+/// On a slow machine a holder probe may find the lock free first, and a message or a confirmation then does not count.
 const LEAST: [(&str, usize); 10] = [
     ("free", 7),
     ("free, fixed lease", 7),
@@ -99,43 +101,44 @@ const LEAST: [(&str, usize); 10] = [
     ("re-entry, fixed lease", 7),
 ];
 
-/// Drops the futures that `call` makes to get the lock, in `positions`.
+/// Drops the futures with which `call` acquires the lock, in each of `positions`.
 async fn cross_acquires(
     tally: &Tally,
-    bench: &Bench,
+    bench: &DropBench,
     function: &'static str,
     positions: &[Position],
-    call: impl AsyncFn(&Contender) -> Option<Held>,
+    call: impl AsyncFn(&AnyLock) -> Option<Held>,
 ) {
     for &position in positions {
         for lease in LEASES {
             let name = (function, position.name(lease));
-            series(tally, name, &Cut::SERIES, async |crossing| {
-                acquire_once(bench, &crossing, position, lease, &call).await
+            for_each_cut(tally, name, &CutAt::SERIES, async |drop_point| {
+                acquire_once(bench, &drop_point, position, lease, &call).await
             })
             .await;
         }
     }
 }
 
-/// Nobody was served for the only reason that he looked: a message, or a turn, came first. But for the moment between
-/// a release and its message, which is long on a busy machine: there one in ten is found so. Where a wake-up is lost,
-/// there is a glance or more for each crossing.
-fn assert_all_were_woken(tally: &Tally, bench: &Bench) {
-    let (glances, crossings) = (bench.found_by_glances(), tally.total());
-    println!("{glances} times a free lock was found by a glance");
-    assert!(glances * 2 < crossings, "{glances} glances found the lock free in {crossings} crossings");
+/// Checks that messages and hand-overs wake the waiters, and that holder probes do not replace them.
+///
+/// A few probes find the lock free between a release and its message: about one in ten crossings on a busy machine. If a wake-up
+/// is lost, each crossing has at least one such probe.
+fn assert_all_were_woken(tally: &Tally, bench: &DropBench) {
+    let (probes, crossings) = (bench.found_by_probes(), tally.total());
+    println!("{probes} holder probes found the lock free");
+    assert!(probes * 2 < crossings, "{probes} holder probes found the lock free in {crossings} crossings");
 }
 
-/// True if the call was dropped before it ended.
+/// Returns true if the call was dropped before it ended.
 pub async fn acquire_once(
-    bench: &Bench,
-    crossing: &Crossing,
+    bench: &DropBench,
+    drop_point: &DropPoint,
     position: Position,
     lease: Option<Duration>,
-    call: &impl AsyncFn(&Contender) -> Option<Held>,
+    call: &impl AsyncFn(&AnyLock) -> Option<Held>,
 ) -> bool {
-    let lock = bench.contender(lease);
+    let lock = bench.any_lock(lease);
     let holder = match position {
         Position::Free | Position::Reentry => None,
         Position::Queued | Position::BusyHere | Position::AloneHere => Some(bench.rival(&bench.near)),
@@ -147,7 +150,7 @@ pub async fn acquire_once(
     };
     let outer = if position == Position::Reentry { Some(lock.lock().await.unwrap()) } else { None };
 
-    shut(&bench.proxy, crossing.cut, of_the_lock);
+    shut_gate(&bench.proxy, drop_point.cut, has_fixed_order);
     let go = Arc::new(Notify::new());
     let releasing = tokio::spawn({
         let (passed, go) = (bench.proxy.passed(position.freed_at()), go.clone());
@@ -163,7 +166,7 @@ pub async fn acquire_once(
         }
     });
     let mut next_here = None;
-    let outcome = cross(&bench.proxy, crossing.cut, call(&lock), || {
+    let outcome = drop_at(&bench.proxy, drop_point.cut, call(&lock), || {
         if !position.is_alone() {
             next_here = Some(bench.next_here());
         }
@@ -175,7 +178,7 @@ pub async fn acquire_once(
 
     if position.is_alone() {
         bench.proxy.open_gate();
-        bench.idle(crossing, usize::from(position == Position::AloneHere)).await;
+        bench.idle(drop_point, usize::from(position == Position::AloneHere)).await;
     }
     let next_here = next_here.unwrap_or_else(|| bench.next_here());
     let next_there = bench.next_there(1).await;
@@ -183,38 +186,38 @@ pub async fn acquire_once(
     bench.proxy.open_gate();
     let dropped = outcome.is_none();
     if let Some(guard) = outcome.flatten() {
-        assert_eq!(guard.state(), HoldState::Held, "{crossing}");
+        assert_eq!(guard.state(), HoldState::Held, "{drop_point}");
         guard.unlock().await.unwrap();
     }
     if let Some(outer) = outer {
-        // Its turn comes after what the lane has to undo.
+        // This attempt runs after the key queue has undone the dropped call.
         lock.lock().await.unwrap().unlock().await.unwrap();
-        bench.held_alone(crossing, &outer).await;
+        bench.assert_held_alone(drop_point, &outer).await;
         outer.unlock().await.unwrap();
     }
-    bench.served(crossing, [next_here, next_there]).await;
-    releasing.await.unwrap().unwrap_or_else(|error| panic!("{crossing}: {error}"));
-    bench.at_rest(crossing).await;
+    bench.served(drop_point, [next_here, next_there]).await;
+    releasing.await.unwrap().unwrap_or_else(|error| panic!("{drop_point}: {error}"));
+    bench.at_rest(drop_point).await;
     dropped
 }
 
 #[tokio::test]
 async fn lock() {
-    let (tally, bench) = (Tally::default(), Bench::start().await);
+    let (tally, bench) = (Tally::default(), DropBench::start().await);
     cross_acquires(&tally, &bench, "lock", &Position::WAITING, async |lock| Some(lock.lock().await.unwrap()))
         .await;
     assert_all_were_woken(&tally, &bench);
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     tally.at_least(LEAST.map(|(position, least)| ("lock", position, least)));
 }
 
 #[tokio::test]
 async fn try_lock() {
-    let (tally, bench) = (Tally::default(), Bench::start().await);
+    let (tally, bench) = (Tally::default(), DropBench::start().await);
     let positions = [Position::Free, Position::BusyHere, Position::BusyThere, Position::Reentry];
     cross_acquires(&tally, &bench, "try_lock", &positions, async |lock| lock.try_lock().await.unwrap()).await;
     assert_all_were_woken(&tally, &bench);
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     let names = ["free", "held here", "held there", "re-entry"];
     let fixed =
         ["free, fixed lease", "held here, fixed lease", "held there, fixed lease", "re-entry, fixed lease"];
@@ -223,20 +226,20 @@ async fn try_lock() {
 
 #[tokio::test]
 async fn try_lock_for() {
-    let (tally, bench) = (Tally::default(), Bench::start().await);
+    let (tally, bench) = (Tally::default(), DropBench::start().await);
     cross_acquires(&tally, &bench, "try_lock_for", &Position::WAITING, async |lock| {
-        Some(lock.try_lock_for(FIXED).await.unwrap().expect("it is freed in time"))
+        Some(lock.try_lock_for(FIXED).await.unwrap().expect("the lock is released in time"))
     })
     .await;
     let positions = [Position::BusyHere, Position::BusyThere, Position::AloneHere, Position::AloneThere];
-    cross_acquires(&tally, &bench, "try_lock_for, in vain", &positions, async |lock| {
+    cross_acquires(&tally, &bench, "try_lock_for, timed out", &positions, async |lock| {
         lock.try_lock_for(Duration::from_millis(150)).await.unwrap()
     })
     .await;
     assert_all_were_woken(&tally, &bench);
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     let waiting = LEAST.map(|(position, least)| ("try_lock_for", position, least));
-    let in_vain = [
+    let timed_out = [
         ("held here", 3),
         ("held here, fixed lease", 3),
         ("held there", 11),
@@ -246,21 +249,21 @@ async fn try_lock_for() {
         ("alone behind another", 11),
         ("alone behind another, fixed lease", 11),
     ];
-    let in_vain = in_vain.map(|(position, least)| ("try_lock_for, in vain", position, least));
-    tally.at_least(waiting.into_iter().chain(in_vain));
+    let timed_out = timed_out.map(|(position, least)| ("try_lock_for, timed out", position, least));
+    tally.at_least(waiting.into_iter().chain(timed_out));
 }
 
-/// Counts the bodies that live.
-struct Body(Arc<AtomicUsize>);
+/// Counts a running body until it is dropped.
+struct BodyCount(Arc<AtomicUsize>);
 
-impl Body {
-    fn begin(living: &Arc<AtomicUsize>) -> Self {
-        living.fetch_add(1, Ordering::SeqCst);
-        Self(living.clone())
+impl BodyCount {
+    fn begin(running: &Arc<AtomicUsize>) -> Self {
+        running.fetch_add(1, Ordering::SeqCst);
+        Self(running.clone())
     }
 }
 
-impl Drop for Body {
+impl Drop for BodyCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
@@ -268,14 +271,14 @@ impl Drop for Body {
 
 #[tokio::test]
 async fn run() {
-    let (tally, bench) = (Tally::default(), Bench::start().await);
-    let living = Arc::new(AtomicUsize::new(0));
+    let (tally, bench) = (Tally::default(), DropBench::start().await);
+    let running = Arc::new(AtomicUsize::new(0));
     cross_acquires(&tally, &bench, "run", &Position::WAITING, async |lock| {
-        // Of the call before, which is over.
-        assert_eq!(living.load(Ordering::SeqCst), 0, "a body outlives its call");
-        let living = living.clone();
+        // The body of the previous call, which is over.
+        assert_eq!(running.load(Ordering::SeqCst), 0, "a body outlives its call");
+        let running = running.clone();
         let body = async |_| {
-            let _body = Body::begin(&living);
+            let _body = BodyCount::begin(&running);
             tokio::task::yield_now().await;
             tokio::task::yield_now().await;
         };
@@ -284,12 +287,12 @@ async fn run() {
     })
     .await;
     assert_all_were_woken(&tally, &bench);
-    // The lease ends under the body.
+    // The lease expires while the body runs.
     cross_acquires(&tally, &bench, "run, lost", &[Position::Free], async |lock| {
-        assert_eq!(living.load(Ordering::SeqCst), 0, "a body outlives its call");
-        let living = living.clone();
+        assert_eq!(running.load(Ordering::SeqCst), 0, "a body outlives its call");
+        let running = running.clone();
         let body = async |_| {
-            let _body = Body::begin(&living);
+            let _body = BodyCount::begin(&running);
             std::future::pending::<()>().await
         };
         let outcome = lock.with_lease(Duration::from_millis(50)).as_lock().run(body).await;
@@ -297,9 +300,9 @@ async fn run() {
         None
     })
     .await;
-    assert_eq!(living.load(Ordering::SeqCst), 0);
-    bench.no_renewal_follows().await;
-    // The body, and the release, add ten.
+    assert_eq!(running.load(Ordering::SeqCst), 0);
+    bench.assert_no_renewal().await;
+    // The body and the release add ten drops.
     let waiting = LEAST.map(|(position, least)| ("run", position, least + 10));
     let lost = ["free", "free, fixed lease"].map(|position| ("run, lost", position, 13));
     tally.at_least(waiting.into_iter().chain(lost));
@@ -308,49 +311,49 @@ async fn run() {
 #[tokio::test]
 async fn unlock() {
     let tally = Tally::default();
-    let bench = Bench::start().await;
-    // Who waits: a task of the same client, one of another, both.
+    let bench = DropBench::start().await;
+    // The waiters: none, a task of the same client, a task of another client, or both.
     for (position, here, there) in [
-        ("nobody waits", false, false),
-        ("a task here waits", true, false),
-        ("a task there waits", false, true),
-        ("both wait", true, true),
+        ("no waiter", false, false),
+        ("a waiter here", true, false),
+        ("a waiter there", false, true),
+        ("waiters here and there", true, true),
     ] {
         for lease in LEASES {
-            series(&tally, ("unlock", position), &Cut::SERIES, async |crossing| {
-                unlock_once(&bench, &crossing, lease, here, there).await
+            for_each_cut(&tally, ("unlock", position), &CutAt::SERIES, async |drop_point| {
+                unlock_once(&bench, &drop_point, lease, here, there).await
             })
             .await;
         }
     }
-    series(&tally, ("unlock", "of one level"), &Cut::SERIES, async |crossing| {
-        unlock_level_once(&bench, &crossing).await
+    for_each_cut(&tally, ("unlock", "of one level"), &CutAt::SERIES, async |drop_point| {
+        unlock_level_once(&bench, &drop_point).await
     })
     .await;
-    series(&tally, ("unlock", "lost"), &Cut::SERIES, async |crossing| {
-        unlock_lost_once(&bench, &crossing).await
+    for_each_cut(&tally, ("unlock", "lost"), &CutAt::SERIES, async |drop_point| {
+        unlock_lost_once(&bench, &drop_point).await
     })
     .await;
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     tally.at_least([
-        ("unlock", "nobody waits", 14),
-        ("unlock", "a task here waits", 14),
-        ("unlock", "a task there waits", 14),
-        ("unlock", "both wait", 14),
+        ("unlock", "no waiter", 14),
+        ("unlock", "a waiter here", 14),
+        ("unlock", "a waiter there", 14),
+        ("unlock", "waiters here and there", 14),
         ("unlock", "of one level", 7),
         ("unlock", "lost", 13),
     ]);
 }
 
-/// Each of these is true if the call was dropped before it ended.
+/// Each of the functions below returns true if the call was dropped before it ended.
 pub async fn unlock_once(
-    bench: &Bench,
-    crossing: &Crossing,
+    bench: &DropBench,
+    drop_point: &DropPoint,
     lease: Option<Duration>,
     here: bool,
     there: bool,
 ) -> bool {
-    let guard = bench.contender(lease).lock().await.unwrap();
+    let guard = bench.any_lock(lease).lock().await.unwrap();
     let mut next = Vec::new();
     if there {
         next.push(bench.next_there(2).await);
@@ -359,39 +362,39 @@ pub async fn unlock_once(
         next.push(bench.next_here());
         tokio::task::yield_now().await;
     }
-    shut(&bench.proxy, crossing.cut, of_the_lock);
-    let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
+    shut_gate(&bench.proxy, drop_point.cut, has_fixed_order);
+    let outcome = drop_at(&bench.proxy, drop_point.cut, guard.unlock(), || ()).await;
     bench.proxy.open_gate();
-    bench.served(crossing, next).await;
-    bench.at_rest(crossing).await;
+    bench.served(drop_point, next).await;
+    bench.at_rest(drop_point).await;
     outcome.map(|outcome| outcome.unwrap()).is_none()
 }
 
-pub async fn unlock_level_once(bench: &Bench, crossing: &Crossing) -> bool {
-    let lock = bench.contender(None);
+pub async fn unlock_level_once(bench: &DropBench, drop_point: &DropPoint) -> bool {
+    let lock = bench.any_lock(None);
     let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
-    shut(&bench.proxy, crossing.cut, of_the_lock);
-    let outcome = cross(&bench.proxy, crossing.cut, inner.unlock(), || ()).await;
+    shut_gate(&bench.proxy, drop_point.cut, has_fixed_order);
+    let outcome = drop_at(&bench.proxy, drop_point.cut, inner.unlock(), || ()).await;
     bench.proxy.open_gate();
     lock.lock().await.unwrap().unlock().await.unwrap();
-    bench.held_alone(crossing, &outer).await;
+    bench.assert_held_alone(drop_point, &outer).await;
     outer.unlock().await.unwrap();
-    bench.at_rest(crossing).await;
+    bench.at_rest(drop_point).await;
     outcome.map(|outcome| outcome.unwrap()).is_none()
 }
 
-/// Somebody else has the lock by then.
-pub async fn unlock_lost_once(bench: &Bench, crossing: &Crossing) -> bool {
-    let guard = bench.contender(None).lock().await.unwrap();
+/// Another client holds the lock by the time of the unlock.
+pub async fn unlock_lost_once(bench: &DropBench, drop_point: &DropPoint) -> bool {
+    let guard = bench.any_lock(None).lock().await.unwrap();
     bench.delete_record();
     let others = bench.rival(&bench.other).lock().await.unwrap();
-    shut(&bench.proxy, crossing.cut, not_a_heartbeat);
-    let outcome = cross(&bench.proxy, crossing.cut, guard.unlock(), || ()).await;
+    shut_gate(&bench.proxy, drop_point.cut, not_a_heartbeat);
+    let outcome = drop_at(&bench.proxy, drop_point.cut, guard.unlock(), || ()).await;
     bench.proxy.open_gate();
     let next = [bench.next_here(), bench.next_there(1).await];
-    bench.held_alone(crossing, &others).await;
+    bench.assert_held_alone(drop_point, &others).await;
     others.unlock().await.unwrap();
-    bench.served(crossing, next).await;
-    bench.at_rest(crossing).await;
+    bench.served(drop_point, next).await;
+    bench.at_rest(drop_point).await;
     outcome.map(|outcome| assert!(outcome.unwrap_err().is_lost())).is_none()
 }

@@ -1,6 +1,5 @@
-//! Futures and tasks that are dropped at any time, many at once: branches of `select!`, aborted tasks, and runtimes
-//! that end. What `cancellation` does at each point apart, this does in
-//! a crowd.
+//! Many futures and tasks dropped at arbitrary times: branches of `select!`, aborted tasks, and runtimes that end.
+//! `cancellation` drops one future at a time, at each of its points.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,11 +10,12 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::Proxy;
-use crate::support::crossing::{
-    Aside, Bench, Crossing, Cut, NAME, PATIENCE, PROMPT, Tally, at_frame, of_the_lock, shut, soon,
+use crate::support::drop_point::{
+    ClientRuntime, CutAt, DropBench, DropPoint, NAME, PATIENCE, PROMPT, Tally, at_frame, has_fixed_order,
+    shut_gate, soon,
 };
 
-/// Ticks every few hundred microseconds, which timers of a runtime don't.
+/// Ticks every few hundred microseconds; the timers of a runtime are coarser.
 #[derive(Clone)]
 struct Ticks(watch::Receiver<u64>);
 
@@ -35,20 +35,20 @@ impl Ticks {
 
     async fn wait(&mut self, count: usize) {
         for _ in 0..count {
-            self.0.changed().await.expect("it ticks for as long as it is heard");
+            self.0.changed().await.expect("the ticking thread runs while a receiver exists");
         }
     }
 }
 
-fn crossing(function: &'static str, position: &'static str, n: usize) -> Crossing {
-    Crossing { function, position, cut: Cut::Polls(n) }
+fn drop_point(function: &'static str, position: &'static str, n: usize) -> DropPoint {
+    DropPoint { function, position, cut: CutAt::Polls(n) }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn select_loops_of_two_clients() {
+async fn select_loops_of_two_clients_leave_nothing_behind() {
     const TASKS: usize = 8;
     const ROUNDS: usize = 150;
-    let bench = Bench::start().await;
+    let bench = DropBench::start().await;
     let ticks = Ticks::start();
     let inside = Arc::new(AtomicBool::new(false));
     let (waits, releases) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -67,7 +67,7 @@ async fn select_loops_of_two_clients() {
                         continue;
                     }
                 };
-                assert!(!inside.swap(true, Ordering::SeqCst), "two are inside");
+                assert!(!inside.swap(true, Ordering::SeqCst), "two tasks hold the lock");
                 tokio::task::yield_now().await;
                 assert_eq!(guard.state(), HoldState::Held);
                 assert!(inside.swap(false, Ordering::SeqCst));
@@ -85,46 +85,46 @@ async fn select_loops_of_two_clients() {
     let served: usize = tasks.join_all().await.iter().sum();
     let (waits, releases) = (waits.load(Ordering::Relaxed), releases.load(Ordering::Relaxed));
     println!("select!: {waits} waits and {releases} releases dropped, {served} served");
-    let end = crossing("lock", "select!", waits);
+    let end = drop_point("lock", "select!", waits);
     bench.served(&end, [bench.next_here(), bench.next_there(1).await]).await;
     bench.at_rest(&end).await;
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     assert_eq!(waits + served, TASKS * ROUNDS);
     assert!(waits > 100 && served > 50 && releases > 0, "{waits} {served} {releases}");
 }
 
-/// Takes the lock twice and lets go of it, again and again.
-async fn take_for_ever(lock: Lock, taken: watch::Sender<usize>) {
+/// Acquires the lock twice and releases it, in an endless loop.
+async fn lock_for_ever(lock: Lock, taken: watch::Sender<usize>) {
     loop {
         let guard = lock.lock().await.unwrap();
-        let again = lock.try_lock().await.unwrap().expect("ours already");
+        let again = lock.try_lock().await.unwrap().expect("the task holds the lock");
         taken.send_modify(|taken| *taken += 1);
         again.unlock().await.unwrap();
         drop(guard);
     }
 }
 
-/// In every second round, waits until the lock was taken in it. In the others it need not have come that far.
-async fn taken_since(taken: &watch::Sender<usize>, before: usize, round: usize) {
+/// In every second round, waits until a task has acquired the lock in that round. The other rounds do not wait.
+async fn wait_until_taken(taken: &watch::Sender<usize>, before: usize, round: usize) {
     if round.is_multiple_of(2) {
         let mut taken = taken.subscribe();
         let taken = tokio::time::timeout(PATIENCE, taken.wait_for(|&taken| taken > before)).await;
-        drop(taken.expect("nobody takes the lock"));
+        drop(taken.expect("no task acquires the lock"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn aborted_tasks() {
+async fn aborted_tasks_leave_nothing_behind() {
     const ROUNDS: usize = 60;
-    let bench = Bench::start().await;
+    let bench = DropBench::start().await;
     let mut ticks = Ticks::start();
     let (taken, mut aborted) = (watch::Sender::new(0), 0);
     for round in 0..ROUNDS {
         let before = *taken.borrow();
         let clients = [&bench.near, &bench.near, &bench.near, &bench.far, &bench.far];
         let takers: Vec<JoinHandle<()>> =
-            clients.map(|client| tokio::spawn(take_for_ever(client.lock(NAME), taken.clone()))).into();
-        taken_since(&taken, before, round).await;
+            clients.map(|client| tokio::spawn(lock_for_ever(client.lock(NAME), taken.clone()))).into();
+        wait_until_taken(&taken, before, round).await;
         for taker in &takers {
             ticks.wait(round % 7).await;
             taker.abort();
@@ -133,57 +133,57 @@ async fn aborted_tasks() {
             assert!(taker.await.unwrap_err().is_cancelled());
             aborted += 1;
         }
-        let end = crossing("lock", "aborted", round);
+        let end = drop_point("lock", "aborted", round);
         bench.served(&end, [bench.next_here(), bench.next_there(1).await]).await;
         bench.at_rest(&end).await;
     }
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     let taken = *taken.borrow();
-    println!("abort: {aborted} tasks, which had taken the lock {taken} times");
+    println!("abort: {aborted} tasks, which had acquired the lock {taken} times");
     assert!(aborted == ROUNDS * 5 && taken >= ROUNDS / 2, "{aborted} {taken}");
 }
 
-/// The runtime of the callers ends, and not that of their client.
+/// The runtime of the callers ends, but not the runtime of their client.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_runtime_of_callers_that_ends() {
+async fn the_end_of_the_callers_runtime_leaves_nothing_behind() {
     const ROUNDS: usize = 30;
-    let bench = Bench::start().await;
+    let bench = DropBench::start().await;
     let mut ticks = Ticks::start();
     let taken = watch::Sender::new(0);
     for round in 0..ROUNDS {
-        let (callers, before) = (Aside::new(), *taken.borrow());
+        let (callers, before) = (ClientRuntime::new(), *taken.borrow());
         for _ in 0..4 {
-            callers.handle().spawn(take_for_ever(bench.near.lock(NAME), taken.clone()));
+            callers.handle().spawn(lock_for_ever(bench.near.lock(NAME), taken.clone()));
         }
-        taken_since(&taken, before, round).await;
+        wait_until_taken(&taken, before, round).await;
         ticks.wait(round % 7).await;
         callers.end().await;
-        let end = crossing("lock", "its runtime ends", round);
+        let end = drop_point("lock", "its runtime ends", round);
         bench.served(&end, [bench.next_here(), bench.next_there(1).await]).await;
         bench.at_rest(&end).await;
     }
-    bench.no_renewal_follows().await;
+    bench.assert_no_renewal().await;
     let taken = *taken.borrow();
-    println!("runtimes of callers: {ROUNDS} ended, whose tasks had taken the lock {taken} times");
+    println!("runtimes of callers: {ROUNDS} ended, whose tasks had acquired the lock {taken} times");
     assert!(taken >= ROUNDS / 2, "{taken}");
 }
 
-/// The client's own runtime ends around each frame. The caller is told, and what it had won is freed by its lease.
+/// The client's own runtime ends before or after each frame. The caller gets an error, and the lease frees a lock that it had acquired.
 #[tokio::test]
-async fn a_clients_runtime_that_ends() {
+async fn the_end_of_the_clients_runtime_leaves_nothing_behind() {
     const LEASE: Duration = Duration::from_millis(150);
     let tally = Tally::default();
-    let bench = Bench::start().await;
+    let bench = DropBench::start().await;
     let connections = bench.connections();
     for (position, busy) in [("free", false), ("freed once subscribed", true)] {
-        for series in Cut::FRAMES {
+        for series in CutAt::FRAMES {
             for n in 0.. {
-                let crossing = Crossing { function: "lock", position, cut: series(n) };
+                let drop_point = DropPoint { function: "lock", position, cut: series(n) };
                 let held = if busy { Some(bench.other.lock(NAME).lock().await.unwrap()) } else { None };
-                let (aside, proxy) = (Aside::new(), Proxy::start(bench.server.port()).await);
-                let client = aside.connect(Client::builder(), &proxy).await;
+                let (client_runtime, proxy) = (ClientRuntime::new(), Proxy::start(bench.server.port()).await);
+                let client = client_runtime.connect(Client::builder(), &proxy).await;
                 let lock = client.lock(NAME).with_lease(LEASE);
-                shut(&proxy, crossing.cut, of_the_lock);
+                shut_gate(&proxy, drop_point.cut, has_fixed_order);
                 let go = Arc::new(Notify::new());
                 let releasing = tokio::spawn({
                     let (passed, go) = (proxy.passed(6), go.clone());
@@ -199,12 +199,12 @@ async fn a_clients_runtime_that_ends() {
                     let lock = lock.clone();
                     async move { lock.lock().await }
                 });
-                let mut cut = std::pin::pin!(at_frame(&proxy, crossing.cut));
+                let mut cut = std::pin::pin!(at_frame(&proxy, drop_point.cut));
                 let ended = tokio::select! {
                     biased;
                     () = &mut cut => None,
                     outcome = &mut call => Some(outcome),
-                    () = tokio::time::sleep(PATIENCE) => panic!("{crossing}: neither comes"),
+                    () = tokio::time::sleep(PATIENCE) => panic!("{drop_point}: neither the cut nor the end of the call"),
                 };
                 let crossed = ended.is_none();
                 match ended {
@@ -213,32 +213,30 @@ async fn a_clients_runtime_that_ends() {
                         outcome.unwrap().unlock().await.unwrap();
                     }
                     None => {
-                        aside.end().await;
+                        client_runtime.end().await;
                         let outcome = tokio::time::timeout(PROMPT, call).await;
                         let outcome =
-                            outcome.unwrap_or_else(|_| panic!("{crossing}: the caller is not told"));
-                        // What arrived just before may have been told, but not as certain any more.
-                        let told = outcome.as_ref().is_ok_and(|guard| guard.state() != HoldState::Held);
+                            outcome.unwrap_or_else(|_| panic!("{drop_point}: the call does not return"));
+                        // A lock acquired just before may still be returned, but its state is no longer `Held`.
+                        let doubted = outcome.as_ref().is_ok_and(|guard| guard.state() != HoldState::Held);
                         assert!(
-                            told || matches!(outcome, Err(Error::Unavailable { .. })),
-                            "{crossing}: {outcome:?}"
+                            doubted || matches!(outcome, Err(Error::Unavailable { .. })),
+                            "{drop_point}: {outcome:?}"
                         );
                     }
                 }
                 proxy.open_gate();
                 go.notify_one();
                 releasing.await.unwrap();
-                bench.served(&crossing, [bench.next_there(1).await, bench.next_here()]).await;
+                bench.served(&drop_point, [bench.next_there(1).await, bench.next_here()]).await;
                 drop((lock, client));
-                soon(&format!("{crossing}: an end of the connections"), || {
-                    bench.connections() == connections
-                })
-                .await;
-                bench.at_rest(&crossing).await;
+                soon(&format!("{drop_point}: the connections to end"), || bench.connections() == connections)
+                    .await;
+                bench.at_rest(&drop_point).await;
                 if !crossed {
                     break;
                 }
-                tally.add(&crossing);
+                tally.add(&drop_point);
             }
         }
     }

@@ -1,16 +1,16 @@
-//! A cluster: each lock is at the master of its name's slot, wherever that is by now. Messages are sharded or not.
+//! Redis Cluster: each lock is at the master that currently serves the slot of its name, with and without sharded messages.
 
+use crate::support::any_lock::ClientSet;
 use crate::support::cluster::{Cluster, modes, say, slot};
-use crate::support::contender::Party;
 use crate::support::kind::{Kind, in_time};
 use crate::support::{Server, Stopwatch, eventually, median};
 use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LockGuard, LossReason, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// A wake-up by message is well below this, and one by a look after so much waiting well above.
+/// A message wakes a waiter well within this time. A holder probe takes much longer after a wait of [`SETTLED`].
 const WOKEN: Duration = Duration::from_millis(20);
-const LOOKED: Duration = Duration::from_millis(85);
+const SETTLED: Duration = Duration::from_millis(85);
 const LEASE: Duration = Duration::from_secs(10);
 
 fn builder(sharded: bool) -> ClientBuilder {
@@ -25,8 +25,8 @@ fn channel(name: &str) -> String {
     format!("redisson_lock__channel:{{{name}}}")
 }
 
-/// Who waits for that lock, and tells when it had it.
-fn waiter(client: &Client, name: &str) -> JoinHandle<Instant> {
+/// Spawns a waiter for the lock, which returns the time at which it acquired it.
+fn spawn_waiter(client: &Client, name: &str) -> JoinHandle<Instant> {
     let lock = client.lock(name);
     tokio::spawn(async move {
         let guard = lock.lock().await.unwrap();
@@ -36,14 +36,14 @@ fn waiter(client: &Client, name: &str) -> JoinHandle<Instant> {
     })
 }
 
-/// Ends when one waits for that lock by its message.
-async fn waited_for(cluster: &Cluster, name: &str) {
+/// Waits until one client waits for the message of the lock.
+async fn wait_for_waiter(cluster: &Cluster, name: &str) {
     eventually(|| cluster.subscriptions(&channel(name)) == 1).await;
-    tokio::time::sleep(LOOKED).await;
+    tokio::time::sleep(SETTLED).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_are_at_their_masters_and_exclude() {
+async fn each_lock_is_at_the_master_of_its_slot_and_excludes() {
     let cluster = Cluster::start(3, 0);
     for &sharded in modes() {
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
@@ -56,11 +56,11 @@ async fn locks_are_at_their_masters_and_exclude() {
             let there: bool = redis::cmd("EXISTS").arg(&name).query(&mut cluster.masters[at].cli()).unwrap();
             assert!(there, "{name}");
             assert!(other.lock(&name).try_lock().await.unwrap().is_none());
-            let waiting = waiter(&other, &name);
-            waited_for(&cluster, &name).await;
+            let waiting = spawn_waiter(&other, &name);
+            wait_for_waiter(&cluster, &name).await;
             let released = Instant::now();
             guard.unlock().await.unwrap();
-            let had = in_time("a turn", waiting).await.unwrap();
+            let had = in_time("the waiter's hold", waiting).await.unwrap();
             took.push(u64::try_from(had.saturating_duration_since(released).as_nanos()).unwrap());
         }
         assert_eq!(used, [true; 3]);
@@ -70,13 +70,13 @@ async fn locks_are_at_their_masters_and_exclude() {
     }
 }
 
-/// All but the red lock, whose servers are to be independent.
+/// All kinds but the red lock, which needs independent servers.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_kind_works_on_a_cluster() {
     let cluster = Cluster::start(3, 0);
     for &sharded in modes() {
-        let client = Party::from(connect(&cluster, sharded).await);
-        let other = Party::from(connect(&cluster, sharded).await);
+        let client = ClientSet::from(connect(&cluster, sharded).await);
+        let other = ClientSet::from(connect(&cluster, sharded).await);
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Red) {
             let name = format!("{kind}:{sharded}");
             kind.make(cluster.at(&name), &name);
@@ -89,24 +89,24 @@ async fn each_kind_works_on_a_cluster() {
                 let rival = rival.clone();
                 tokio::spawn(async move { rival.lock().await })
             };
-            tokio::time::sleep(LOOKED).await;
+            tokio::time::sleep(SETTLED).await;
             assert!(!waiting.is_finished(), "{name}");
             if let Some(again) = again {
                 again.unlock().await.unwrap();
             }
             assert_eq!(held.state(), HoldState::Held);
             held.unlock().await.unwrap();
-            let theirs = in_time("a turn", waiting).await.unwrap().unwrap();
+            let theirs = in_time("the waiter's hold", waiting).await.unwrap().unwrap();
             assert!(kind.rival().of(&client, &name).try_lock().await.unwrap().is_none(), "{name}");
             theirs.unlock().await.unwrap();
         }
-        // What stays is a semaphore's own, a fenced lock's number, and marks that expire.
-        let made = |key: &String| {
+        // A semaphore's keys, a fenced lock's last token and marks that expire may stay.
+        let may_stay = |key: &String| {
             ["semaphore", "permit", "redisson_lock_token", "redisson-lock:"]
                 .iter()
                 .any(|stays| key.contains(stays))
         };
-        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !made(key)).collect();
+        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !may_stay(key)).collect();
         assert!(left.is_empty(), "{left:?}");
 
         let latch = client.count_down_latch(format!("latch:{sharded}"));
@@ -115,7 +115,7 @@ async fn each_kind_works_on_a_cluster() {
             let latch = other.count_down_latch(format!("latch:{sharded}"));
             tokio::spawn(async move { latch.wait().await })
         };
-        tokio::time::sleep(LOOKED).await;
+        tokio::time::sleep(SETTLED).await;
         assert!(!waiting.is_finished());
         latch.count_down().await.unwrap();
         in_time("an open latch", waiting).await.unwrap().unwrap();
@@ -123,7 +123,7 @@ async fn each_kind_works_on_a_cluster() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holds_at_all_masters_are_renewed_and_losses_told() {
+async fn holds_at_all_masters_are_renewed_and_losses_reported() {
     const SHORT: Duration = Duration::from_millis(1500);
     let cluster = Cluster::start(3, 0);
     let client = Client::builder().watchdog_timeout(SHORT).connect(cluster.url()).await.unwrap();
@@ -145,25 +145,25 @@ async fn holds_at_all_masters_are_renewed_and_losses_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_has_moved_is_followed() {
+async fn holds_and_waiters_follow_a_slot_that_has_moved() {
     let cluster = Cluster::start(3, 0);
     for (&sharded, name) in modes().iter().zip(["orders", "payments"]) {
         let (client, other) = (connect(&cluster, sharded).await, connect(&cluster, sharded).await);
         let guard = client.lock(name).lock().await.unwrap();
-        let waiting = waiter(&other, name);
-        waited_for(&cluster, name).await;
+        let waiting = spawn_waiter(&other, name);
+        wait_for_waiter(&cluster, name).await;
         let migration = cluster.migrate(name, &[name]);
         let to = migration.to.port();
         migration.finish();
         assert!(connect(&cluster, sharded).await.lock(name).try_lock().await.unwrap().is_none());
-        // Heard where the slot is by now.
-        waited_for(&cluster, name).await;
+        // The subscription follows the slot to its new master.
+        wait_for_waiter(&cluster, name).await;
         let released = Instant::now();
         guard.unlock().await.unwrap();
-        let had = in_time("a turn", waiting).await.unwrap();
+        let had = in_time("the waiter's hold", waiting).await.unwrap();
         let took = had.saturating_duration_since(released);
         println!("sharded {sharded}: {took:?}");
-        // Not by the end of its lease.
+        // The message wakes the waiter, not the end of the lease.
         assert!(took < Duration::from_secs(1), "sharded {sharded}: {took:?}");
         let guard = client.lock(name).lock().await.unwrap();
         let at = cluster.masters.iter().find(|master| master.port() == to).unwrap();
@@ -173,9 +173,9 @@ async fn a_slot_that_has_moved_is_followed() {
     }
 }
 
-/// What is there yet, and what is gone already; and what is neither, because its keys are here and there.
+/// Covers keys that have not moved yet, keys that have moved, and a lock whose keys are split between both masters.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slot_that_is_moving_is_asked_for_at_both_its_masters() {
+async fn a_moving_slot_is_looked_up_at_both_masters() {
     let cluster = Cluster::start(3, 0);
     for &sharded in modes() {
         let client = connect(&cluster, sharded).await;
@@ -200,33 +200,33 @@ async fn a_slot_that_is_moving_is_asked_for_at_both_its_masters() {
             .arg(&["COUNTKEYSINSLOT", &migration.slot])
             .query(&mut migration.to.cli())
             .unwrap();
-        assert_eq!(there, 2, "the queue, and the fresh one");
+        assert_eq!(there, 2, "the queue and the new lock");
         let again = client.lock(&gone).lock().await.unwrap();
         again.unlock().await.unwrap();
 
         let releasing = tokio::spawn(async move { queued.unlock().await });
-        // It is told to try again, until the rest is there.
-        tokio::time::sleep(LOOKED).await;
+        // The server answers TRYAGAIN until the remaining keys have moved.
+        tokio::time::sleep(SETTLED).await;
         assert!(!releasing.is_finished());
         migration.finish();
         in_time("a release", releasing).await.unwrap().unwrap();
-        in_time("a turn", waiting).await.unwrap().unwrap();
+        in_time("the waiter's hold", waiting).await.unwrap().unwrap();
         fresh.unlock().await.unwrap();
-        // What replicas are asked by may be there for a millisecond yet.
-        let written = |key: &String| key.ends_with(":redisson-lock:written");
-        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !written(key)).collect();
+        // The wait marker key may exist for another millisecond.
+        let is_wait_marker = |key: &String| key.ends_with(":redisson-lock:written");
+        let left: Vec<_> = cluster.keys().into_iter().filter(|key| !is_wait_marker(key)).collect();
         assert!(left.is_empty(), "{left:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_down_is_waited_for_within_a_calls_limit() {
+async fn calls_wait_for_a_cluster_that_is_down_within_their_limit() {
     let cluster = Cluster::start(3, 0);
     let limit = Duration::from_secs(1);
     let client = Client::builder().response_timeout(limit).connect(cluster.url()).await.unwrap();
     let patient = connect(&cluster, modes()[0]).await;
     let of = |key: &str| slot(key).to_string();
-    // One slot that nobody has.
+    // No master serves this slot.
     let (lost, name) = ("payments", "orders");
     assert_ne!(of(lost), of(name));
     for master in &cluster.masters {
@@ -239,16 +239,16 @@ async fn a_cluster_that_is_down_is_waited_for_within_a_calls_limit() {
     .await;
     let started = Stopwatch::start();
     match client.lock(name).try_lock().await {
-        // Whichever comes first: the last answer, or the end of the wait.
+        // Either the last reply or the end of the wait comes first.
         Err(Error::Refused { code, .. }) if code == "CLUSTERDOWN" => {}
         Err(Error::TimedOut { .. }) => {}
         other => panic!("{other:?}"),
     }
     assert!(started.is_within(limit / 2..limit * 2), "{started:?}");
 
-    let waiting = waiter(&patient, name);
-    let unserved = waiter(&patient, lost);
-    tokio::time::sleep(LOOKED).await;
+    let waiting = spawn_waiter(&patient, name);
+    let unserved = spawn_waiter(&patient, lost);
+    tokio::time::sleep(SETTLED).await;
     assert!(!waiting.is_finished() && !unserved.is_finished());
     say(cluster.at(lost), &["ADDSLOTS", &of(lost)]);
     in_time("a cluster", waiting).await.unwrap();
@@ -265,23 +265,23 @@ async fn a_hold_and_its_waiters_outlive_a_failover() {
         let mut guards = Vec::new();
         for name in &names {
             let guard = client.lock(name).lock().await.unwrap();
-            guards.push((name, guard, waiter(&other, name)));
-            waited_for(&cluster, name).await;
+            guards.push((name, guard, spawn_waiter(&other, name)));
+            wait_for_waiter(&cluster, name).await;
         }
         let moved: Vec<_> = names.iter().map(|name| cluster.master_of(name) == 1).collect();
         assert!(moved.contains(&true));
         cluster.masters[1].kill();
         let killed = Instant::now();
-        cluster.promoted(1).await;
+        cluster.wait_for_promotion(1).await;
         for ((name, guard, waiting), moved) in guards.into_iter().zip(moved) {
-            // Renewed at the new master: no other has confirmed what was sent since.
+            // The new master has renewed the hold: no other server can have confirmed a renewal since the kill.
             eventually(|| !moved || guard.deadline() > killed + LEASE * 2).await;
             eventually(|| guard.state() == HoldState::Held).await;
-            // Its message is heard again.
-            waited_for(&cluster, name).await;
+            // The waiter is subscribed again.
+            wait_for_waiter(&cluster, name).await;
             let released = Instant::now();
             guard.unlock().await.unwrap();
-            let had = in_time("a turn", waiting).await.unwrap();
+            let had = in_time("the waiter's hold", waiting).await.unwrap();
             let took = had.saturating_duration_since(released);
             assert!(took < Duration::from_secs(1), "sharded {sharded}, {name}: {took:?}");
         }
@@ -291,18 +291,18 @@ async fn a_hold_and_its_waiters_outlive_a_failover() {
     }
 }
 
-/// What was freed without a message is found by a look, once those who wait listen at another node, or the lock has another
-/// master. It is of a kind that is not looked at otherwise, and its lease is long.
+/// A holder probe finds a lock that was freed without a message, once its waiters subscribe at another node or the lock has another
+/// master. The lock is of a kind that is not probed otherwise, and its lease is long.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_look_again_when_the_node_that_they_listen_at_or_the_locks_is_another() {
+async fn waiters_probe_again_when_their_node_or_the_locks_master_changes() {
     let cases = modes().iter().map(|&sharded| (sharded, true));
-    for (sharded, where_they_listen) in cases.chain([(false, false)]) {
+    for (sharded, subscribed_node_dies) in cases.chain([(false, false)]) {
         let mut cluster = Cluster::start(3, 1);
         let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
         let values = [Kryo5.encode("x")];
         let (builder, url) = (builder(sharded), cluster.url());
         let (lock, wanted) = (name.clone(), values.clone());
-        // Who holds it ends, and tells nobody.
+        // The holder ends without a release.
         let holder = std::thread::spawn(move || {
             let runtime = tokio::runtime::Runtime::new().unwrap();
             runtime.block_on(async {
@@ -317,31 +317,31 @@ async fn waiters_look_again_when_the_node_that_they_listen_at_or_the_locks_is_an
             let lock = other.group_lock(&name, &values);
             tokio::spawn(async move { lock.lock().await.unwrap().unlock().await })
         };
-        waited_for(&cluster, &name).await;
-        let hears = |node: &Server| {
+        wait_for_waiter(&cluster, &name).await;
+        let is_subscribed = |node: &Server| {
             ["NUMSUB", "SHARDNUMSUB"].iter().any(|how| {
                 let (_, count): (String, u64) =
                     redis::cmd("PUBSUB").arg(how).arg(channel(&name)).query(&mut node.cli()).unwrap();
                 count == 1
             })
         };
-        let heard_at = cluster.masters.iter().position(hears).unwrap();
-        assert_eq!(sharded, heard_at == cluster.master_of(&name));
+        let subscribed_at = cluster.masters.iter().position(is_subscribed).unwrap();
+        assert_eq!(sharded, subscribed_at == cluster.master_of(&name));
         let mut cli = cluster.at(&name).cli();
         redis::cmd("DEL").arg(&name).exec(&mut cli).unwrap();
         let replicas: u64 = redis::cmd("WAIT").arg(&[1, 10_000]).query(&mut cli).unwrap();
         assert_eq!(replicas, 1);
-        tokio::time::sleep(LOOKED).await;
+        tokio::time::sleep(SETTLED).await;
         assert!(!waiting.is_finished());
-        let lost = if where_they_listen { heard_at } else { cluster.master_of(&name) };
+        let lost = if subscribed_node_dies { subscribed_at } else { cluster.master_of(&name) };
         cluster.masters[lost].kill();
-        in_time("a turn", waiting).await.unwrap().unwrap();
+        in_time("the waiter's hold", waiting).await.unwrap().unwrap();
     }
 }
 
-/// It knows of no slots, and that says nothing of those that the others have.
+/// A reset node knows no slots. Its answer says nothing about the slots of the other nodes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_reset_has_no_say() {
+async fn a_reset_node_does_not_change_the_slot_map() {
     let cluster = Cluster::start(3, 0);
     let name_at = |master: usize| {
         (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == master).unwrap()
@@ -359,7 +359,7 @@ async fn a_node_that_was_reset_has_no_say() {
     say(&cluster.masters[0], &["RESET", "HARD"]);
     let unserved = client.lock(name_at(0));
     for _ in 0..5 {
-        // Each has the nodes be asked, one after the other, several times.
+        // Each attempt asks the nodes for their slots, one after the other, several times.
         unserved.try_lock().await.unwrap_err();
         assert!(guards.iter().all(|guard| guard.state() == HoldState::Held));
     }
@@ -370,7 +370,7 @@ async fn a_node_that_was_reset_has_no_say() {
     }
 }
 
-/// Where names are preferred and there is none, a node is known by its address. (Before Redis 7 there was no such preference.)
+/// If a cluster prefers host names and a node has none, the client uses its address. (Redis before 7 has no such setting.)
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_without_a_name_is_reached_by_its_address() {
     let cluster = Cluster::start(3, 0);
@@ -383,12 +383,12 @@ async fn a_node_without_a_name_is_reached_by_its_address() {
         for n in 0..12 {
             let name = format!("orders:{n}");
             let guard = client.lock(&name).lock().await.unwrap();
-            let waiting = waiter(&other, &name);
+            let waiting = spawn_waiter(&other, &name);
             eventually(|| cluster.subscriptions(&channel(&name)) == 1).await;
             guard.unlock().await.unwrap();
-            in_time("a turn", waiting).await.unwrap();
+            in_time("the waiter's hold", waiting).await.unwrap();
         }
-        // Sent on by a redirect that names nobody.
+        // The redirect names no host.
         let guard = client.lock("moving").lock().await.unwrap();
         let migration = cluster.migrate("moving", &["moving"]);
         migration.finish();
@@ -399,7 +399,7 @@ async fn a_node_without_a_name_is_reached_by_its_address() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_a_cluster_cannot_have_are_refused_before_anything_is_sent() {
+async fn invalid_cluster_names_are_refused_before_anything_is_sent() {
     let cluster = Cluster::start(3, 0);
     let client = connect(&cluster, modes()[0]).await;
     cluster.masters.iter().for_each(|master| master.commandstats_reset());
@@ -416,16 +416,16 @@ async fn names_that_a_cluster_cannot_have_are_refused_before_anything_is_sent() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster_is_no_server_of_its_own() {
+async fn a_cluster_node_is_refused_as_a_single_server() {
     let cluster = Cluster::start(3, 0);
     let node = &cluster.masters[0];
     let elsewhere = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) != 0).unwrap();
-    // To probe what the user may do, it uses names that may be another's too.
-    let told = match Client::connect(node.url()).await {
+    // The permission probe of `connect` uses names whose slots may belong to another node.
+    let outcome = match Client::connect(node.url()).await {
         Ok(client) => client.lock(elsewhere).try_lock().await.map(drop),
         Err(error) => Err(error),
     };
-    match told {
+    match outcome {
         Err(Error::Refused { code, message, .. }) => {
             assert_eq!(code, "MOVED");
             assert!(message.contains("redis-cluster://"), "{message}");
@@ -435,13 +435,13 @@ async fn a_node_of_a_cluster_is_no_server_of_its_own() {
     for bad in ["redis-cluster://", "redis-cluster://host:1/3", "redis-cluster://,a", "redis-cluster://a#b"] {
         assert!(matches!(Client::connect(bad).await, Err(Error::Misuse { .. })), "{bad}");
     }
-    // One that is there is enough.
+    // One reachable node is enough.
     let url = cluster.url().replace("://", "://127.0.0.1:1,");
     Client::connect(url).await.unwrap();
 }
 
-/// One address for all slots, as a proxy in front of shards has it: batches are of one slot each, and after the first refusal
-/// from the start.
+/// One endpoint serves all slots, as a proxy in front of shards does. After the first refused batch, the connection sends each
+/// batch for one slot only.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_at_one_endpoint_of_many_slots_are_renewed() {
     const HOLDS: usize = 40;
@@ -459,7 +459,7 @@ async fn holds_at_one_endpoint_of_many_slots_are_renewed() {
         let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_CROSSSLOT:count="));
         count.map_or(0, |count| count.trim().parse::<u64>().unwrap())
     };
-    // Twice: the second time nothing is refused any more.
+    // In the second round no batch is refused any more.
     let mut refused = 0;
     for round in 0..2 {
         let before: Vec<_> = guards.iter().map(|guard| guard.deadline()).collect();
@@ -473,21 +473,21 @@ async fn holds_at_one_endpoint_of_many_slots_are_renewed() {
         let lost: Vec<_> =
             guards.iter().map(|guard| guard.state()).filter(|state| *state != HoldState::Held).collect();
         assert!(lost.is_empty(), "{} of {HOLDS} holds: {:?}", lost.len(), lost[0]);
-        assert!(!doubted, "a batch that was refused was not sent by slot at once");
+        assert!(!doubted, "a refused batch was not resent by slot at once");
         if round == 0 {
             refused = crossed();
             assert!(refused > 0, "no batch was refused");
         }
     }
-    assert_eq!(crossed(), refused, "the connection forgets that batches are refused");
+    assert_eq!(crossed(), refused, "the connection forgot that batches are refused");
     for guard in guards {
         guard.unlock().await.unwrap();
     }
 }
 
-/// Locks whose slots other nodes have can't be had at one node: which scheme to use is said.
+/// A client of one node cannot acquire locks whose slots other nodes serve. The error names the URL scheme to use.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_node_of_several_tells_how_to_name_the_cluster() {
+async fn errors_from_one_node_name_the_cluster_url_scheme() {
     let cluster = Cluster::start(2, 0);
     let client = Client::connect(cluster.masters[0].url()).await.unwrap();
     let names = || (0..).map(|n| format!("n{n}"));

@@ -1,10 +1,10 @@
-//! Redisson's own configuration files, as each version writes them.
+//! Redisson's configuration files, as each version of Redisson writes them.
 
 use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::java::JavaClient;
-use crate::support::kind::of_kinds;
-use crate::support::topology::{Topology, Way};
+use crate::support::kind::versions_for_all_kinds;
+use crate::support::topology::{MasterDiscovery, Topology};
 use crate::support::{Java, Server};
 use redisson_lock::{Client, Credentials, Error, RedissonConfig};
 use std::sync::Arc;
@@ -13,39 +13,39 @@ use std::time::Duration;
 const WATCHDOG: u64 = 12_345;
 
 #[tokio::test]
-async fn a_file_that_redisson_wrote_leads_to_the_same_locks() {
+async fn a_redisson_file_leads_to_the_same_locks() {
     let server = Server::with_args(&["--requirepass", "s/canary-in-a-coal-mine@:1"]);
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let settings = ["password=s/canary-in-a-coal-mine@:1", "timeout=4321"];
         let java = Java::get(&version).client_with(&server, WATCHDOG, &settings).await.unwrap();
-        leads_to_the_same(&java, &version).await;
+        assert_same_locks(&java, &version).await;
     }
 }
 
 #[tokio::test]
-async fn also_one_of_each_other_kind_of_servers() {
+async fn a_redisson_file_of_each_topology_leads_to_the_same_locks() {
     let (group, cluster) = (Arc::new(Group::start(3)), Cluster::start(3, 1));
-    let ways = [Way::Sentinels, Way::Replicated, Way::MasterSlave];
+    let ways = [MasterDiscovery::Sentinels, MasterDiscovery::Replicated, MasterDiscovery::MasterSlave];
     let mut topologies: Vec<_> = ways.map(|way| Topology::Group(group.clone(), way)).into();
     topologies.push(Topology::Cluster(cluster));
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         for topology in &topologies {
             let java = Java::get(&version).client_at(&topology.for_java(), WATCHDOG).await;
-            leads_to_the_same(&java, &format!("{version}, {}", topology.for_java())).await;
+            assert_same_locks(&java, &format!("{version}, {}", topology.for_java())).await;
         }
     }
 }
 
-async fn leads_to_the_same(java: &JavaClient, what: &str) {
+async fn assert_same_locks(java: &JavaClient, what: &str) {
     let config = RedissonConfig::parse(&java.configuration().await).unwrap();
     let unknown: Vec<_> = config.warnings().iter().filter(|it| it.ends_with("unknown")).collect();
     assert!(unknown.is_empty(), "{what}: {unknown:?}");
-    excludes(&config.connect().await.unwrap(), java, what, WATCHDOG).await;
+    assert_excludes_java(&config.connect().await.unwrap(), java, what, WATCHDOG).await;
 }
 
-/// The sentinels' password is its own, or the master's where there is none.
+/// The sentinels have a password of their own, or the master's password if the caller shares it.
 #[tokio::test]
-async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
+async fn files_with_sentinel_passwords_or_replicated_servers_connect() {
     let group = Group::start(1);
     let acl = |server: &Server, rules: &[&str]| {
         redis::cmd("ACL").arg("SETUSER").arg(rules).exec(&mut server.cli()).unwrap();
@@ -70,27 +70,29 @@ async fn also_one_of_sentinels_with_passwords_and_one_of_replicated_servers() {
         group.replica.address(),
         group.master.address()
     );
-    for file in [
-        of("  sentinelPassword: canary-in-a-coal-mine-other\n"),
-        of("  sentinelUsername: app\n"),
-        of(""),
-        replicated,
+    for (file, shared) in [
+        (of("  sentinelPassword: canary-in-a-coal-mine-other\n"), false),
+        (of("  sentinelUsername: app\n"), true),
+        (of(""), true),
+        (replicated, false),
     ] {
-        let client = RedissonConfig::parse(&file).unwrap().connect().await.unwrap();
+        let config = RedissonConfig::parse(&file).unwrap();
+        let config = if shared { config.share_credentials_with_sentinels() } else { config };
+        let client = config.connect().await.unwrap();
         assert!(client.lock("n").try_lock().await.unwrap().is_none(), "{file}");
     }
     let given =
         RedissonConfig::parse(&of("").replace("s/canary-in-a-coal-mine@:1", "canary-in-a-coal-mine-wrong"))
             .unwrap();
-    let given =
-        given.credentials(|| Credentials::new("app", "s/canary-in-a-coal-mine@:1")).connect().await.unwrap();
+    let given = given.credentials(|| Credentials::new("app", "s/canary-in-a-coal-mine@:1"));
+    let given = given.share_credentials_with_sentinels().connect().await.unwrap();
     assert!(given.lock("n").try_lock().await.unwrap().is_none());
     guard.unlock().await.unwrap();
 }
 
-/// Redisson's own leaves a name alone that begins with the prefix; of others that is not known.
+/// Redisson's mapper leaves a name alone that begins with the prefix. For other classes the client always adds the prefix.
 #[tokio::test]
-async fn a_mapper_that_is_made_of_a_prefix_leads_to_its_keys() {
+async fn a_name_mapper_with_a_prefix_is_applied() {
     let server = Server::start();
     let keys = || {
         let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
@@ -113,26 +115,27 @@ async fn a_mapper_that_is_made_of_a_prefix_leads_to_its_keys() {
     }
 }
 
-/// As Java's classes for addresses read it.
+/// Java's address classes decode the user information in the same way.
 #[tokio::test]
-async fn who_the_client_is_may_stand_in_an_address() {
+async fn an_address_may_contain_encoded_credentials() {
     let server = Server::with_args(&["--requirepass", "s/canary-in-a-coal-mine c+@1"]);
-    let file =
-        |known: &str| format!("singleServerConfig: {{address: 'redis://{known}@{}'}}", server.address());
-    for known in [
+    let file = |userinfo: &str| {
+        format!("singleServerConfig: {{address: 'redis://{userinfo}@{}'}}", server.address())
+    };
+    for userinfo in [
         "s%2Fcanary-in-a-coal-mine+c%2B%401",
         ":s%2Fcanary-in-a-coal-mine%20c%2B%401",
         "default:s%2Fcanary-in-a-coal-mine+c%2B%401",
     ] {
-        RedissonConfig::parse(&file(known)).unwrap().connect().await.unwrap();
+        RedissonConfig::parse(&file(userinfo)).unwrap().connect().await.unwrap();
     }
     let wrong = RedissonConfig::parse(&file("s%2Fcanary-in-a-coal-mine+c+%401")).unwrap().connect().await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
 }
 
-/// A word that is not known must not mean less safety than the default.
+/// An unknown mode must not be weaker than the default.
 #[test]
-fn a_verification_mode_is_strict_or_said_to_be_another() {
+fn a_weak_verification_mode_warns_and_an_unknown_one_fails() {
     let file = |mode: &str| {
         let file = format!("singleServerConfig: {{address: 'rediss://h:1', sslVerificationMode: {mode}}}");
         RedissonConfig::parse(&file)
@@ -150,7 +153,7 @@ fn a_verification_mode_is_strict_or_said_to_be_another() {
 }
 
 #[test]
-fn the_aliases_of_a_file_are_counted_before_they_are_replaced() {
+fn the_aliases_of_a_file_are_counted_before_expansion() {
     let file = (1..=5).fold("l0: &l0 [x]\n".to_owned(), |text, level| {
         text + &format!("l{level}: &l{level} [{}]\n", vec![format!("*l{}", level - 1); 9].join(","))
     });
@@ -160,7 +163,7 @@ fn the_aliases_of_a_file_are_counted_before_they_are_replaced() {
     assert!(matches!(&long, Error::Misuse { message, .. } if message.contains("1048576 bytes")), "{long}");
 }
 
-async fn excludes(client: &Client, java: &JavaClient, what: &str, watchdog: u64) {
+async fn assert_excludes_java(client: &Client, java: &JavaClient, what: &str, watchdog: u64) {
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();
     let left = lock.remaining_lease().await.unwrap().expect("it is held");

@@ -1,10 +1,11 @@
-//! What users hand over to connect, and what they are told where that is of no use: each time a typed error that says what to
-//! do about it, in time.
+//! Connection settings and credentials, and the errors for those that do not work.
+//!
+//! Each failure returns a typed error in time, and the error says what to do about it.
 
 use crate::support::cluster::Cluster;
 use crate::support::group::Group;
-use crate::support::kind::{Kind, nothing_is_left};
-use crate::support::{CANARY, Log, Server, Stopwatch, eventually, shows_no_canary, subscribers};
+use crate::support::kind::{Kind, assert_nothing_left};
+use crate::support::{CANARY, Server, Stopwatch, WarningLog, assert_no_canary, eventually, subscribers};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,7 +29,7 @@ impl Password {
         move || Credentials::new("app", *this.0.lock().unwrap())
     }
 
-    /// For the server, and for those who connect from now on; nobody stays connected.
+    /// Changes the password at the server and for later connections, and kills the user's connections.
     fn change(&self, server: &Server, to: &'static str) {
         run(server, &format!("ACL SETUSER app resetpass >{to}"));
         *self.0.lock().unwrap() = to;
@@ -45,36 +46,36 @@ fn builder() -> ClientBuilder {
     Client::builder().response_timeout(TIMEOUT).connect_timeout(TIMEOUT)
 }
 
-/// A user with these rules, and the URL for it.
-fn user(server: &Server, rules: &str) -> String {
+/// Creates a user with these ACL rules and returns a URL for it.
+fn create_user(server: &Server, rules: &str) -> String {
     run(server, &format!("ACL SETUSER app reset on >canary-in-a-coal-mine {rules}"));
     format!("redis://app:canary-in-a-coal-mine@{}", server.address())
 }
 
-/// The error, which came in time.
-async fn refused<T: std::fmt::Debug>(
+/// Checks that the call fails within `limit` with this code and this advice, and returns the error.
+async fn assert_refused<T: std::fmt::Debug>(
     limit: Duration,
     call: impl Future<Output = Result<T, Error>>,
     code: &str,
     advice: &str,
 ) -> Error {
     let began = Instant::now();
-    let error = tokio::time::timeout(limit, call).await.expect("in time").unwrap_err();
+    let error = tokio::time::timeout(limit, call).await.expect("timed out").unwrap_err();
     assert_eq!(error.code(), Some(code), "{error:?} in {:?} of {limit:?}", began.elapsed());
     assert!(error.to_string().contains(advice), "{error}");
-    shows_no_canary(&error);
+    assert_no_canary(&error);
     error
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
+async fn a_changed_password_is_picked_up_and_holds_are_kept() {
     let server = Server::start();
     let _replica = Server::replica_of(&server);
     run(&server, "ACL SETUSER app on >canary-in-a-coal-mine-first +@all ~* &*");
     let password = Password::new("canary-in-a-coal-mine-first");
     let client = builder()
         .watchdog_timeout(Duration::from_secs(6))
-        // By a connection of its own.
+        // Replication uses a connection of its own.
         .replication(Replication::at_least(1))
         .credentials(password.credentials())
         .connect(server.url())
@@ -93,7 +94,7 @@ async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
         eventually(|| subscribers(&server, CHANNEL) == 1).await;
         let deadline = guard.deadline();
         theirs.unlock().await.unwrap();
-        let served = tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap();
+        let served = tokio::time::timeout(WAIT, waiting).await.expect("timed out").unwrap().unwrap();
         served.unlock().await.unwrap();
         eventually(|| guard.deadline() > deadline).await;
         assert_eq!(guard.state(), HoldState::Held);
@@ -102,16 +103,17 @@ async fn a_password_that_changes_is_followed_and_what_is_held_stays_held() {
 }
 
 #[tokio::test]
-async fn a_password_that_nobody_changed_here_is_told_until_somebody_does() {
+async fn an_outdated_password_is_reported_until_the_callback_returns_a_new_one() {
     let server = Server::start();
     run(&server, "ACL SETUSER app on >canary-in-a-coal-mine-first +@all ~* &*");
     let password = Password::new("canary-in-a-coal-mine-first");
     let client = builder().credentials(password.credentials()).connect(server.url()).await.unwrap();
     password.change(&server, "canary-in-a-coal-mine-second");
     *password.0.lock().unwrap() = "canary-in-a-coal-mine-first";
-    let told = |error: Error| assert!(error.to_string().contains("ClientBuilder::credentials"), "{error}");
-    told(client.lock("n").try_lock().await.unwrap_err());
-    told(builder().credentials(password.credentials()).connect(server.url()).await.unwrap_err());
+    let assert_advice =
+        |error: Error| assert!(error.to_string().contains("ClientBuilder::credentials"), "{error}");
+    assert_advice(client.lock("n").try_lock().await.unwrap_err());
+    assert_advice(builder().credentials(password.credentials()).connect(server.url()).await.unwrap_err());
     *password.0.lock().unwrap() = "canary-in-a-coal-mine-second";
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
     let shown = format!(
@@ -122,14 +124,14 @@ async fn a_password_that_nobody_changed_here_is_told_until_somebody_does() {
     assert!(!shown.contains(CANARY), "{shown}");
 }
 
-/// It fails that one connection, which is tried again like any other.
+/// The panic fails one connection attempt, which is retried like any other.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_callback_for_credentials_that_panics_fails_an_attempt_and_no_more() {
+async fn a_panicking_credentials_callback_fails_one_attempt_only() {
     let server = Server::start();
     run(&server, &format!("ACL SETUSER app on >{CANARY} +@all ~* &*"));
     let panics = Arc::new(AtomicBool::new(true));
-    let asked = panics.clone();
-    let builder = builder().credentials(move || match asked.load(Ordering::SeqCst) {
+    let callback_panics = panics.clone();
+    let builder = builder().credentials(move || match callback_panics.load(Ordering::SeqCst) {
         true => panic!("no credentials, and not {CANARY}"),
         false => Credentials::new("app", CANARY),
     });
@@ -138,7 +140,7 @@ async fn a_callback_for_credentials_that_panics_fails_an_attempt_and_no_more() {
         matches!(&error, Error::Misuse { message } if message.contains("ClientBuilder::credentials")),
         "{error:?}"
     );
-    shows_no_canary(&error);
+    assert_no_canary(&error);
 
     panics.store(false, Ordering::SeqCst);
     let client = builder.connect(server.url()).await.unwrap();
@@ -151,14 +153,15 @@ async fn a_callback_for_credentials_that_panics_fails_an_attempt_and_no_more() {
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
     panics.store(true, Ordering::SeqCst);
     run(&server, "CLIENT KILL USER app");
-    // Whoever does not wait without a limit hears why.
+    // A call with a time limit returns the reason.
     let limit = TIMEOUT * 2;
-    let error = tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("in time").unwrap_err();
+    let error =
+        tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("timed out").unwrap_err();
     assert!(error.to_string().contains("ClientBuilder::credentials"), "{error:?}");
-    shows_no_canary(&error);
+    assert_no_canary(&error);
     panics.store(false, Ordering::SeqCst);
     held.unlock().await.unwrap();
-    let served = tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap();
+    let served = tokio::time::timeout(WAIT, waiting).await.expect("timed out").unwrap().unwrap();
     served.unlock().await.unwrap();
 }
 
@@ -169,69 +172,69 @@ async fn credentials_in_two_places_are_misuse() {
         .connect("redis://:canary-in-a-coal-mine@127.0.0.1:1")
         .await;
     assert!(
-        matches!(&both, Err(Error::Misuse { message }) if message.contains("leave one of them away")),
+        matches!(&both, Err(Error::Misuse { message }) if message.contains("omit one of them")),
         "{both:?}"
     );
 }
 
-/// It would stay locked until its lease ends.
+/// Without the error, the lock would silently stay held until its lease expires.
 #[tokio::test]
-async fn who_may_not_publish_is_told_by_the_unlock() {
+async fn unlock_reports_a_missing_publish_permission() {
     let server = Server::start();
     for rules in ["+@all ~* resetchannels", "+@all -publish ~* &*"] {
-        let client = builder().connect(user(&server, rules)).await.unwrap();
-        // A fair lock's release is for the first in line, and here is nobody.
+        let client = builder().connect(create_user(&server, rules)).await.unwrap();
+        // A fair lock's release publishes to the first waiter only, and this lock has no waiters.
         for kind in [Kind::Reentrant, Kind::Fenced, Kind::Read, Kind::Write] {
             let lock = kind.lock(&client, &format!("{kind:?}"));
             let guard = lock.lock().await.unwrap();
-            refused(TIMEOUT, guard.unlock(), "NOPERM", "docs/deployment.md").await;
+            assert_refused(TIMEOUT, guard.unlock(), "NOPERM", "docs/deployment.md").await;
         }
         run(&server, "FLUSHALL");
     }
 }
 
 #[tokio::test]
-async fn who_may_not_choose_the_database_is_told_what_is_missing() {
+async fn connect_reports_a_missing_select_permission() {
     let server = Server::start();
-    let url = format!("{}/3", user(&server, "+@all -select ~* &*"));
-    let error = refused(TIMEOUT, builder().connect(url), "NOPERM", "docs/deployment.md").await;
+    let url = format!("{}/3", create_user(&server, "+@all -select ~* &*"));
+    let error = assert_refused(TIMEOUT, builder().connect(url), "NOPERM", "docs/deployment.md").await;
     assert!(error.to_string().contains("select"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_not_subscribe_is_told_by_the_call_that_has_to_wait() {
+async fn waiting_calls_report_a_missing_subscribe_permission() {
     let server = Server::start();
     let other = Client::connect(server.url()).await.unwrap();
     for rules in ["+@all -subscribe ~* &*", "+@all ~* resetchannels"] {
-        let client = builder().connect(user(&server, rules)).await.unwrap();
+        let client = builder().connect(create_user(&server, rules)).await.unwrap();
         for kind in Kind::locks().filter(|kind| kind.listens()) {
             let theirs = if kind == Kind::Read { Kind::Write } else { kind };
             let held = theirs.lock(&other, "n").lock().await.unwrap();
             let lock = kind.lock(&client, "n");
-            // Who does not wait needs no messages.
+            // A call that does not wait needs no messages.
             assert!(lock.with_owner(&Owner::unique()).try_lock().await.unwrap().is_none(), "{kind:?}");
-            let error = refused(TIMEOUT, lock.lock(), "NOPERM", "docs/deployment.md").await;
+            let error = assert_refused(TIMEOUT, lock.lock(), "NOPERM", "docs/deployment.md").await;
             assert!(matches!(error, Error::Refused { phase: Phase::Acquire, .. }), "{kind:?}: {error:?}");
             assert!(error.to_string().contains("subscribe"), "{kind:?}: {error}");
-            refused(TIMEOUT, lock.try_lock_for(WAIT), "NOPERM", "docs/deployment.md").await;
+            assert_refused(TIMEOUT, lock.try_lock_for(WAIT), "NOPERM", "docs/deployment.md").await;
             held.unlock().await.unwrap();
-            // Its place in a queue of Redis' own is left, too.
-            nothing_is_left(kind, "n", &server, &[&client, &other]).await;
+            // The failed calls have also left the queue in Redis.
+            assert_nothing_left(kind, "n", &server, &[&client, &other]).await;
             run(&server, "FLUSHALL");
         }
         let held = other.semaphore("s");
         held.try_set_permits(1).await.unwrap();
         let held = held.acquire().await.unwrap();
-        refused(TIMEOUT, client.semaphore("s").acquire(), "NOPERM", "docs/deployment.md").await;
+        assert_refused(TIMEOUT, client.semaphore("s").acquire(), "NOPERM", "docs/deployment.md").await;
         held.release().await.unwrap();
         let latch = other.count_down_latch("l");
         latch.try_set_count(1).await.unwrap();
-        refused(TIMEOUT, client.count_down_latch("l").wait(), "NOPERM", "docs/deployment.md").await;
+        assert_refused(TIMEOUT, client.count_down_latch("l").wait(), "NOPERM", "docs/deployment.md").await;
         run(&server, "FLUSHALL");
 
-        // As soon as it may, it is asked again.
+        // Once the user has the permission, the client subscribes again.
         let held = other.lock("n").lock().await.unwrap();
-        user(&server, "+@all ~* &*");
+        create_user(&server, "+@all ~* &*");
         let waiting = tokio::spawn({
             let lock = client.lock("n");
             async move { lock.lock().await }
@@ -246,36 +249,39 @@ async fn who_may_not_subscribe_is_told_by_the_call_that_has_to_wait() {
 async fn a_replica_is_refused_with_its_masters_address() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
-    let error = refused(TIMEOUT, builder().connect(replica.url()), "READONLY", "name the master").await;
+    let error =
+        assert_refused(TIMEOUT, builder().connect(replica.url()), "READONLY", "name the master").await;
     assert!(error.to_string().contains(&master.address()), "{error}");
-    // To a user without INFO nobody says so before it is tried.
+    // Without INFO the client learns from its first write that the server is a replica.
     for server in [&master, &replica] {
-        user(server, "+@all -info ~* &*");
+        create_user(server, "+@all -info ~* &*");
     }
     let url = format!("redis://app:canary-in-a-coal-mine@{}", replica.address());
-    refused(TIMEOUT, builder().connect(url), "READONLY", "name the master").await;
+    assert_refused(TIMEOUT, builder().connect(url), "READONLY", "name the master").await;
 }
 
 #[tokio::test]
-async fn a_master_that_became_a_replica_is_told_by_the_call() {
+async fn calls_report_a_master_that_became_a_replica() {
     let (server, master) = (Server::start(), Server::start());
     let client = builder().connect(server.url()).await.unwrap();
     run(&server, &format!("REPLICAOF 127.0.0.1 {}", master.port()));
     let lock = client.lock("n");
-    refused(TIMEOUT * 2, lock.try_lock(), "READONLY", "name the master").await;
-    refused(TIMEOUT * 2, lock.try_lock_for(TIMEOUT), "READONLY", "name the master").await;
+    assert_refused(TIMEOUT * 2, lock.try_lock(), "READONLY", "name the master").await;
+    assert_refused(TIMEOUT * 2, lock.try_lock_for(TIMEOUT), "READONLY", "name the master").await;
     run(&server, "REPLICAOF NO ONE");
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// One key for each master.
+/// One key for each master of the cluster.
 fn keys(cluster: &Cluster) -> Vec<String> {
     let key = |master| (0..).map(|n| format!("key{n}")).find(|key| cluster.master_of(key) == master);
-    (0..cluster.masters.len()).map(|master| key(master).expect("there are many")).collect()
+    (0..cluster.masters.len())
+        .map(|master| key(master).expect("every master serves some of the keys"))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
+async fn errors_name_the_missing_master_of_a_cluster() {
     let mut cluster = Cluster::start(3, 0);
     let keys = keys(&cluster);
     let timeout = Duration::from_millis(700);
@@ -297,14 +303,14 @@ async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
     for client in [&before, &after] {
         for key in &keys[..2] {
             let advice = "cluster-require-full-coverage";
-            refused(TIMEOUT * 2, client.lock(key).try_lock(), "CLUSTERDOWN", advice).await;
-            refused(TIMEOUT * 2, client.lock(key).try_lock_for(timeout), "CLUSTERDOWN", advice).await;
+            assert_refused(TIMEOUT * 2, client.lock(key).try_lock(), "CLUSTERDOWN", advice).await;
+            assert_refused(TIMEOUT * 2, client.lock(key).try_lock_for(timeout), "CLUSTERDOWN", advice).await;
         }
         missing(client.lock(&keys[2]).try_lock().await.unwrap_err());
         missing(client.lock(&keys[2]).try_lock_for(timeout).await.unwrap_err());
     }
 
-    // The others go on alone.
+    // The other masters serve their slots alone.
     for server in &cluster.masters[..2] {
         run(server, "CONFIG SET cluster-require-full-coverage no");
     }
@@ -318,35 +324,35 @@ async fn a_cluster_without_one_of_its_masters_tells_whose_slot_that_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_is_mostly_down_is_told_within_the_connect_timeout() {
+async fn a_mostly_dead_cluster_is_reported_within_the_connect_timeout() {
     let mut cluster = Cluster::start(3, 0);
     let url = cluster.url();
-    let told = async || {
+    let connect_error = async || {
         let began = Stopwatch::start();
         let error = builder().connect(&url).await.unwrap_err();
         assert!(began.elapsed() < TIMEOUT * 3 / 2, "{error} after {:?}", began.elapsed());
         error.to_string()
     };
-    // Silent, and those that are asked first.
+    // The stopped masters are silent, and the client asks them first.
     cluster.masters[0].stop_signal();
     builder().connect(&url).await.unwrap();
     cluster.masters[1].stop_signal();
-    let text = told().await;
+    let text = connect_error().await;
     assert!(text.contains("of the 3 masters"), "{text}");
     for server in &mut cluster.masters[..2] {
         server.kill();
     }
-    let text = told().await;
+    let text = connect_error().await;
     assert!(text.contains("of the 3 masters"), "{text}");
     cluster.masters[2].kill();
-    told().await;
+    connect_error().await;
 }
 
-/// What a client of the redis crate connects to is handed over, and leads to the same locks.
+/// The connection settings of a redis-rs client lead to the same locks.
 #[tokio::test]
-async fn what_a_client_of_the_redis_crate_is_made_of_is_enough() {
+async fn redis_rs_connection_settings_can_be_reused() {
     let server = Server::start();
-    let url = format!("{}/3", user(&server, "+@all ~* &*"));
+    let url = format!("{}/3", create_user(&server, "+@all ~* &*"));
     let yours = redis::Client::open(url.as_str()).unwrap();
     let client = builder().connect_to(yours.get_connection_info().clone()).await.unwrap();
     let other = Client::connect(url).await.unwrap();
@@ -378,14 +384,14 @@ async fn what_a_client_of_the_redis_crate_is_made_of_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
+async fn sentinel_passwords_are_sent_and_changes_are_picked_up() {
     let group = Group::start(1);
     let sentinel = &group.sentinels[0];
     for server in [&group.master, &group.replica] {
-        user(server, "+@all ~* &*");
+        create_user(server, "+@all ~* &*");
     }
-    // As docs/deployment.md has it.
-    user(sentinel, "+sentinel|master");
+    // The rules that docs/deployment.md gives.
+    create_user(sentinel, "+sentinel|master");
     run(sentinel, "ACL SETUSER default resetpass >canary-in-a-coal-mine-first");
     let url = group.url();
     let error = builder().connect(&url).await.unwrap_err();
@@ -396,7 +402,7 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
         .connect(&url)
         .await;
     assert_eq!(wrong.unwrap_err().code(), Some("WRONGPASS"));
-    // In the place of their own, the master's, if their user says so.
+    // The sentinels get the master's credentials only if the builder shares them.
     let masters = url.replace("://", "://app:canary-in-a-coal-mine@");
     assert_eq!(builder().connect(&masters).await.unwrap_err().code(), Some("NOAUTH"));
     builder().share_credentials_with_sentinels().connect(&masters).await.unwrap();
@@ -413,9 +419,9 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
         .unwrap();
 
     let password = Password::new("canary-in-a-coal-mine-first");
-    let asked = password.clone();
+    let shared = password.clone();
     let client = builder()
-        .sentinel_credentials(move || Credentials::password(*asked.0.lock().unwrap()))
+        .sentinel_credentials(move || Credentials::password(*shared.0.lock().unwrap()))
         .connect(&masters)
         .await
         .unwrap();
@@ -429,9 +435,9 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
         .unwrap();
     *password.0.lock().unwrap() = "canary-in-a-coal-mine-second";
     let guard = client.lock("n").lock().await.unwrap();
-    // It has to know its replica well enough.
+    // The sentinel refuses a failover until it knows its replica well enough.
     eventually(|| redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut cli).is_ok()).await;
-    group.promoted().await;
+    group.wait_for_promotion().await;
     let owner =
         |server: &Server| redis::cmd("HKEYS").arg("m").query::<Vec<String>>(&mut server.cli()).unwrap();
     let limit = Instant::now() + Duration::from_secs(20);
@@ -450,7 +456,7 @@ async fn sentinels_with_a_password_are_told_it_and_a_new_one_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicated_servers_the_master_is_found_and_followed() {
+async fn the_master_of_replicated_servers_is_found_and_followed() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
     let url = format!("redis-replicated://{},{},127.0.0.1:1/0", replica.address(), master.address());
@@ -461,12 +467,12 @@ async fn of_replicated_servers_the_master_is_found_and_followed() {
     eventually(|| subscribers(&master, CHANNEL) == 1).await;
     run(&replica, "REPLICAOF NO ONE");
     run(&master, &format!("REPLICAOF 127.0.0.1 {}", replica.port()));
-    // Also what the messages come from.
+    // The subscription moves to the new master, too.
     eventually(|| subscribers(&replica, CHANNEL) == 1).await;
     let deadline = guard.deadline();
     eventually(|| guard.state() == HoldState::Held && guard.deadline() > deadline).await;
     guard.unlock().await.unwrap();
-    tokio::time::timeout(WAIT, waiting).await.expect("in time").unwrap().unwrap().unlock().await.unwrap();
+    tokio::time::timeout(WAIT, waiting).await.expect("timed out").unwrap().unwrap().unlock().await.unwrap();
 
     let alone = format!("redis-replicated://{}", master.address());
     let error = builder().connect(alone).await.unwrap_err().to_string();
@@ -485,9 +491,9 @@ async fn of_replicated_servers_the_master_is_found_and_followed() {
     }
 }
 
-/// Records have an expiry, so that every policy that evicts at all may evict them. Of one thread, because it reads the log.
+/// Records have an expiry, so every policy that evicts keys may evict them. The test runs on one thread because it reads the log.
 #[tokio::test]
-async fn every_policy_that_may_evict_a_lock_is_warned_of() {
+async fn every_policy_that_may_evict_a_lock_logs_a_warning() {
     let server = Server::start();
     for policy in [
         "noeviction",
@@ -500,7 +506,7 @@ async fn every_policy_that_may_evict_a_lock_is_warned_of() {
         "allkeys-random",
     ] {
         server.configure("maxmemory-policy", policy);
-        let log = Log::start();
+        let log = WarningLog::start();
         Client::connect(server.url()).await.unwrap();
         let warnings = log.lines("evict the records");
         assert_eq!(warnings.len(), usize::from(policy != "noeviction"), "{policy}: {warnings:?}");

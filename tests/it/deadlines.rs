@@ -1,19 +1,19 @@
-//! A hold's deadline beside the end of its lease by the server's clock: never the later one.
+//! A hold's deadline is never later than the end of its lease by the server's clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redisson_lock::{Client, Holding};
 
 use crate::support::kind::{Kind, each};
-use crate::support::proxy::{Link, Words};
+use crate::support::proxy::{ProxyLink, Words};
 use crate::support::{Proxy, Server, scripts};
 
 const NAME: &str = "n";
-/// Redis counts whole milliseconds.
+/// Not a whole number of milliseconds, which is the unit that Redis counts in.
 const LEASE: Duration = Duration::from_micros(2_000_900);
 const ROUNDS: usize = 12;
 const RENEWALS: usize = 5;
-/// How long a client behind a proxy waits for an answer.
+/// The response timeout of a client behind a proxy.
 const RESPONSE: Duration = Duration::from_millis(300);
 
 /// The kinds with a lease in one record.
@@ -21,8 +21,8 @@ fn kinds() -> impl Iterator<Item = Kind> {
     Kind::locks().chain([Kind::Permit])
 }
 
-/// When the server ends the hold, as time since the epoch.
-fn end(kind: Kind, cli: &mut redis::Connection) -> Duration {
+/// The end of the hold at the server, as time since the Unix epoch.
+fn server_end(kind: Kind, cli: &mut redis::Connection) -> Duration {
     let ends: u64 = match kind {
         Kind::Group => {
             let fields: Vec<(String, String)> = redis::cmd("HGETALL").arg(NAME).query(cli).unwrap();
@@ -35,13 +35,13 @@ fn end(kind: Kind, cli: &mut redis::Connection) -> Duration {
                 redis::cmd("ZRANGE").arg(key).arg(&["0", "0", "WITHSCORES"]).query(cli).unwrap();
             first[0].1
         }
-        // A key lives through its last millisecond.
+        // A key exists until its last millisecond is over.
         _ => redis::cmd("PEXPIRETIME").arg(NAME).query::<u64>(cli).unwrap() + 1,
     };
     Duration::from_millis(ends)
 }
 
-/// What was read first is never later than what it stands for.
+/// The hold's deadline as time since the Unix epoch. The wall clock is read first, so the result is never too late.
 fn deadline(holding: &Holding) -> Duration {
     let wall = SystemTime::now();
     let left = holding.deadline().saturating_duration_since(Instant::now());
@@ -69,7 +69,7 @@ async fn a_deadline_is_never_later_than_the_servers() {
         let mut cli = server.cli();
         for _ in 0..ROUNDS {
             let (holding, guard) = hold(kind, &client, Some(LEASE)).await;
-            let (ours, servers) = (deadline(&holding), end(kind, &mut cli));
+            let (ours, servers) = (deadline(&holding), server_end(kind, &mut cli));
             assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
             drop(guard);
         }
@@ -87,7 +87,7 @@ async fn a_renewed_deadline_is_never_later_than_the_servers() {
         let (holding, _guard) = hold(kind, &client, None).await;
         for _ in 0..RENEWALS {
             let before = holding.deadline();
-            let (ours, servers) = (deadline(&holding), end(kind, &mut cli));
+            let (ours, servers) = (deadline(&holding), server_end(kind, &mut cli));
             assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
             while holding.deadline() == before {
                 assert!(holding.state().is_live(), "{kind}: {:?}", holding.state());
@@ -98,8 +98,8 @@ async fn a_renewed_deadline_is_never_later_than_the_servers() {
     .await;
 }
 
-/// A client behind a proxy, the link that its commands take at first, and the proxy.
-async fn behind_a_proxy(server: &Server) -> (Client, Link, Proxy) {
+/// A client behind a proxy, the first link for its commands, and the proxy.
+async fn behind_a_proxy(server: &Server) -> (Client, ProxyLink, Proxy) {
     scripts::load(server);
     let proxy = Proxy::start(server.port()).await;
     let client = Client::builder().response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
@@ -108,11 +108,11 @@ async fn behind_a_proxy(server: &Server) -> (Client, Link, Proxy) {
 }
 
 fn acquires(words: &Words) -> bool {
-    const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"GET", b"HGET"];
-    words.iter().any(|word| word == NAME.as_bytes()) && !LOOKS.contains(&words[0].as_slice())
+    const QUERIES: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"GET", b"HGET"];
+    words.iter().any(|word| word == NAME.as_bytes()) && !QUERIES.contains(&words[0].as_slice())
 }
 
-/// The lease counts from the send that was answered, so the server must count it from there, too.
+/// The client counts the lease from the send that was answered. The server must count it from that send, too.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_after_a_lost_reply_is_never_later_than_the_servers() {
     each(kinds(), |kind| async move {
@@ -121,16 +121,16 @@ async fn a_deadline_after_a_lost_reply_is_never_later_than_the_servers() {
         link.lose_reply_to(acquires);
         let (holding, _guard) = hold(kind, &client, Some(LEASE)).await;
         link.lost_reply().await;
-        let (ours, servers) = (deadline(&holding), end(kind, &mut server.cli()));
+        let (ours, servers) = (deadline(&holding), server_end(kind, &mut server.cli()));
         assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
     })
     .await;
 }
 
-/// The first send of an acquire took effect, was not answered, and lapsed. Its repeat is no proof of a hold. (Readers are beside
-/// each other.)
+/// The first send of an acquire took effect, got no reply, and its lease expired. The retry does not prove a hold. (Readers are left
+/// out because they share the lock.)
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeat_of_an_acquire_that_lapsed_does_not_hold_what_another_has() {
+async fn a_retried_acquire_that_expired_does_not_share_the_lock() {
     each(kinds().filter(|kind| *kind != Kind::Read), |kind| async move {
         let server = kind.server(NAME);
         let (client, link, _proxy) = behind_a_proxy(&server).await;
@@ -141,7 +141,7 @@ async fn a_repeat_of_an_acquire_that_lapsed_does_not_hold_what_another_has() {
         link.lost_reply().await;
         let (theirs, guard) = hold(kind, &other, None).await;
         if let Ok(taken) = tokio::time::timeout(RESPONSE * 3, &mut taking).await {
-            // On a slow machine it may have had the lock before.
+            // On a slow machine the retry may have held the lock earlier.
             let (holding, _guard) = taken.unwrap();
             assert!(!holding.state().is_live(), "{kind}: both hold it");
         }

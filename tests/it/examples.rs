@@ -1,16 +1,25 @@
-//! Every example runs, and prints what it says it shows.
+//! Every example runs and prints the expected output.
 
 use crate::support::{Java, Server, eventually, program, subscribers, versions};
 use std::path::Path;
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// What each prints, in this order.
+/// Parts of the output of each example, in this order.
 const EXAMPLES: &[(&str, &[&str])] = &[
-    ("expirable_semaphore", &["free seats: 0", "the seat came back, and is Held as 32", "free seats: 1"]),
+    (
+        "expirable_semaphore",
+        &["free seats: 0", "acquired the seat again: Held, an id of 32 digits", "free seats: 1"],
+    ),
     (
         "fair",
-        &["four stand in line", "number 1 prints", "number 2 prints", "number 3 prints", "number 4 prints"],
+        &[
+            "four tasks wait in the queue",
+            "number 1 prints",
+            "number 2 prints",
+            "number 3 prints",
+            "number 4 prints",
+        ],
     ),
     (
         "fenced",
@@ -22,7 +31,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("fixed_lease", &["held for ", "then: Lost(Expired)", "`nightly` is not held by this guard"]),
-    ("group", &["bob and carol: false", "carol and dave: true", "bob and carol, then"]),
+    ("group", &["bob and carol: false", "carol and dave: true", "bob and carol, after the release"]),
     ("latch", &["worker 3 is ready", "all are ready"]),
     ("map_entry", &["holds {orders}:UAtNwcfhLzLiIyViPu3ySw:lock"]),
     (
@@ -39,7 +48,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "bert is held: false",
         ],
     ),
-    ("owner", &["the same owner gets in: true, another: false", "given back"]),
+    ("owner", &["the same owner re-enters: true, another acquires: false", "released"]),
     (
         "read_write",
         &[
@@ -53,9 +62,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "reentrant",
         &["withdrawing, held 2 times", "depositing, held 2 times", "transferred, still held 1 time(s)"],
     ),
-    ("run", &["imported 42 rows", "working on, Held", "stopped: the hold on `import` is lost"]),
+    ("run", &["imported 42 rows", "still working, Held", "stopped: the hold on `import` is lost"]),
     ("semaphore", &["six downloads, at most 2 at a time", "2 permits are free"]),
-    ("spin", &["has it", "has it", "has it", "all served"]),
+    ("spin", &["holds the lock", "holds the lock", "holds the lock", "all served"]),
     (
         "threads",
         &["holds the lock 2 times", "holds the lock 2 times", "holds the lock 2 times", "all served"],
@@ -63,13 +72,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("try_for", &["busy, held by ", "still busy after 100 ms"]),
     (
         "value",
-        &["another program has it: true", "ours, when its lease ended", "another program gets in: false"],
+        &[
+            "another program holds it: true",
+            "acquired after its lease expired",
+            "another program acquires it: false",
+        ],
     ),
     ("wait", &["holds the lock", "holds the lock", "holds the lock", "all served"]),
 ];
 
 #[tokio::test]
-async fn each_example_does_what_it_shows() {
+async fn each_example_prints_its_expected_output() {
     for (name, expected) in EXAMPLES {
         let server = Server::start();
         let output = example(name, &server).output().await.unwrap();
@@ -82,7 +95,7 @@ async fn each_example_does_what_it_shows() {
             rest = &rest[at + part.len()..];
         }
         let mut left: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
-        // What is meant to stay: objects that were made, the last token, and what tells a repeat from a new request.
+        // These keys stay: semaphores, the last fencing token, and the marks that distinguish a retry from a new request.
         left.retain(|key| !["downloads", "seats"].contains(&key.as_str()));
         left.retain(|key| !key.starts_with("redisson_lock_token:") && !key.contains("}:redisson-lock:"));
         assert!(left.is_empty(), "{name} left {left:?}");
@@ -90,7 +103,7 @@ async fn each_example_does_what_it_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_example_with_java_takes_over_from_java() {
+async fn the_java_interop_example_takes_over_from_java() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await;
@@ -103,14 +116,14 @@ async fn the_example_with_java_takes_over_from_java() {
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success());
         assert!(
-            printed.starts_with(&format!("held by client {}, 1 time(s)\nours after ", java.uuid())),
+            printed.starts_with(&format!("held by client {}, 1 time(s)\nacquired after ", java.uuid())),
             "{printed}"
         );
     }
 }
 
 #[tokio::test]
-async fn the_example_with_three_servers_holds_at_a_majority() {
+async fn the_red_lock_example_holds_at_a_majority() {
     let servers = [Server::start(), Server::start(), Server::start()];
     let urls = servers.each_ref().map(Server::url).join(",");
     let output = example("red_lock", &servers[0]).env("REDIS_URLS", urls).output().await.unwrap();
@@ -119,7 +132,7 @@ async fn the_example_with_three_servers_holds_at_a_majority() {
     let expected = [
         "Held at 3 servers",
         "Held, valid for at least 100 ms: true",
-        "given back",
+        "released",
         "then: Lost(Gone)",
         "`report` is not held by this guard",
     ];

@@ -1,4 +1,4 @@
-//! Permits with ids and leases, among Rust clients.
+//! Expirable semaphores among Rust clients: permits with ids and leases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, Error, ExpirableSemaphore, HoldState, Holding, LossReason};
 use tokio::task::JoinSet;
 
-use crate::support::wire::NAME;
+use crate::support::raw::NAME;
 use crate::support::worker::Worker;
-use crate::support::{Server, Stopwatch, Wire, eventually, subscribers};
+use crate::support::{RawRedis, Server, Stopwatch, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
 const TIMEOUTS: &str = "{n}:timeout";
@@ -21,43 +21,43 @@ const NEVER: f64 = 922_337_203_685_477.0;
 
 struct Bench {
     server: Server,
-    wire: Wire,
+    raw: RawRedis,
     semaphore: ExpirableSemaphore,
 }
 
 impl Bench {
-    /// With so many permits, and a watchdog of [`LEASE`].
+    /// Creates a semaphore with this number of permits and a watchdog timeout of [`LEASE`].
     async fn of(permits: u32) -> Self {
         let server = Server::start();
-        let semaphore = another(&server).await;
+        let semaphore = connect_semaphore(&server).await;
         assert!(semaphore.try_set_permits(permits).await.unwrap());
-        Self { wire: Wire::of(&server), semaphore, server }
+        Self { raw: RawRedis::of(&server), semaphore, server }
     }
 
-    /// The ids that are taken, and when they end, in ms since the epoch.
+    /// The ids of the acquired permits, each with the end of its lease in ms since the epoch.
     fn taken(&self) -> BTreeMap<Vec<u8>, f64> {
-        let taken: Vec<(Vec<u8>, f64)> = self.wire.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
+        let taken: Vec<(Vec<u8>, f64)> = self.raw.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
         taken.into_iter().collect()
     }
 
     fn now(&self) -> f64 {
-        let (seconds, micros): (f64, f64) = self.wire.run(&["TIME"]);
+        let (seconds, micros): (f64, f64) = self.raw.run(&["TIME"]);
         seconds * 1000.0 + micros / 1000.0
     }
 }
 
-async fn another(server: &Server) -> ExpirableSemaphore {
+async fn connect_semaphore(server: &Server) -> ExpirableSemaphore {
     let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
     client.expirable_semaphore(NAME)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_never_has_more_permits_than_there_are() {
+async fn a_crowd_never_holds_more_permits_than_exist() {
     const PERMITS: i64 = 5;
     let bench = Bench::of(PERMITS as u32).await;
     let (held, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
     let mut tasks = JoinSet::new();
-    for semaphore in [bench.semaphore.clone(), another(&bench.server).await] {
+    for semaphore in [bench.semaphore.clone(), connect_semaphore(&bench.server).await] {
         for task in 0..6 {
             let (semaphore, held, most) = (semaphore.clone(), held.clone(), most.clone());
             tasks.spawn(async move {
@@ -83,12 +83,12 @@ async fn a_crowd_never_has_more_permits_than_there_are() {
     }
     let most = most.load(SeqCst);
     assert!((2..=PERMITS).contains(&most), "{most} permits at once");
-    eventually(|| bench.wire.value() == Some(PERMITS)).await;
-    bench.wire.nothing_else_is_left(&[NAME]).await;
+    eventually(|| bench.raw.value() == Some(PERMITS)).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
 }
 
 #[tokio::test]
-async fn ids_are_what_the_record_has_in_hexadecimal() {
+async fn permit_ids_are_the_recorded_ids_in_hexadecimal() {
     let bench = Bench::of(1001).await;
     let permit = bench.semaphore.acquire_many(3).await.unwrap();
     let ids = permit.ids();
@@ -97,7 +97,7 @@ async fn ids_are_what_the_record_has_in_hexadecimal() {
         assert_eq!(id.len(), 16);
         assert!(id.iter().all(u8::is_ascii_graphic), "{id:?}");
         let left = ends - bench.now();
-        // The server's clock is rounded down, so its end of the lease is a millisecond later.
+        // The script rounds the server's clock down and adds a millisecond, so the end of the lease may be that much later.
         assert!((0.0..=LEASE.as_millis() as f64 + 1.0).contains(&left), "{left}");
         members.push(id.iter().map(|byte| format!("{byte:02x}")).collect());
     }
@@ -106,9 +106,9 @@ async fn ids_are_what_the_record_has_in_hexadecimal() {
     sorted.sort();
     assert_eq!(sorted, members);
     permit.release().await.unwrap();
-    // As many as may be taken at once have ids of their own.
+    // Each permit of the largest allowed request has an id of its own.
     let permit = bench.semaphore.without_lease().acquire_many(1000).await.unwrap();
-    assert_eq!((bench.taken().len(), bench.wire.value()), (1000, Some(1)));
+    assert_eq!((bench.taken().len(), bench.raw.value()), (1000, Some(1)));
     assert!(bench.taken().values().all(|&ends| ends == NEVER));
     permit.release().await.unwrap();
     for misuse in [
@@ -120,36 +120,36 @@ async fn ids_are_what_the_record_has_in_hexadecimal() {
     ] {
         assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
     }
-    bench.wire.nothing_else_is_left(&[NAME]).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
 }
 
-/// Nobody sends a message when a lease ends, so who waits goes by the earliest end.
+/// No message is published when a lease expires, so a waiter retries at the earliest expiry.
 #[tokio::test]
-async fn who_waits_has_the_permit_when_the_earliest_lease_of_the_dead_ends() {
+async fn a_waiter_gets_the_permit_when_the_earliest_lease_expires() {
     let watch = Stopwatch::start();
     let bench = Bench::of(2).await;
-    let other = another(&bench.server).await;
+    let other = connect_semaphore(&bench.server).await;
     let early = other.with_lease(Duration::from_millis(500)).acquire().await.unwrap();
     let ends = early.deadline();
     early.forget();
     other.with_lease(Duration::from_secs(60)).acquire().await.unwrap().forget();
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     let scripts = bench.server.scripts();
-    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("one has ended");
+    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("a lease has expired");
     assert!(Instant::now() >= ends);
     assert!(watch.since(ends) < PROMPT, "{:?}", watch.since(ends));
     let scripts = bench.server.scripts() - scripts;
     assert!(scripts <= 5, "{scripts} attempts");
     permit.release().await.unwrap();
-    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(1), 1));
-    // A look collects them, too, and tells those who wait.
-    bench.wire.run::<()>(&["ZADD", TIMEOUTS, "1", "somebody's id"]);
-    bench.wire.messages();
+    assert_eq!((bench.raw.value(), bench.taken().len()), (Some(1), 1));
+    // A query collects expired permits, too, and notifies the waiters.
+    bench.raw.run::<()>(&["ZADD", TIMEOUTS, "1", "a foreign id"]);
+    bench.raw.messages();
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 2);
-    assert_eq!((bench.wire.told(CHANNEL), bench.taken().len()), (vec!["2".to_owned()], 1));
+    assert_eq!((bench.raw.messages_on(CHANNEL), bench.taken().len()), (vec!["2".to_owned()], 1));
 }
 
-/// Also while somebody looks at how it stands.
+/// A copy of its status does not keep the renewal alive.
 #[tokio::test]
 async fn a_forgotten_permit_is_not_renewed() {
     let watch = Stopwatch::start();
@@ -157,34 +157,34 @@ async fn a_forgotten_permit_is_not_renewed() {
     let permit = bench.semaphore.acquire().await.unwrap();
     let (holding, ends) = (Holding::clone(&permit), permit.deadline());
     permit.forget();
-    let other = another(&bench.server).await;
-    let next = other.try_acquire_for(1, LEASE * 4).await.unwrap().expect("it is renewed");
+    let other = connect_semaphore(&bench.server).await;
+    let next = other.try_acquire_for(1, LEASE * 4).await.unwrap().expect("the permit was renewed");
     assert!(Instant::now() >= ends && watch.since(ends) < PROMPT, "{:?}", watch.since(ends));
     assert!(!holding.state().is_live());
     next.release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_permit_without_lease_never_ends() {
+async fn a_permit_without_a_lease_never_expires() {
     let bench = Bench::of(1).await;
     let permit = bench.semaphore.without_lease().acquire().await.unwrap();
     bench.server.commandstats_reset();
     tokio::time::sleep(LEASE * 2).await;
     assert_eq!(permit.state(), HoldState::Held);
     assert_eq!(bench.taken().into_values().collect::<Vec<_>>(), [NEVER]);
-    assert_eq!(bench.server.scripts(), 0, "something was renewed");
-    let other = another(&bench.server).await;
+    assert_eq!(bench.server.scripts(), 0, "a permit was renewed");
+    let other = connect_semaphore(&bench.server).await;
     assert!(other.try_acquire_for(1, Duration::from_millis(50)).await.unwrap().is_none());
     let waiting =
         tokio::spawn(async move { other.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it is free") });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     permit.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
-    bench.wire.nothing_else_is_left(&[NAME]).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
 }
 
 #[tokio::test]
-async fn the_permit_of_a_dead_process_comes_back() {
+async fn the_permit_of_a_dead_process_is_recovered() {
     let bench = Bench::of(1).await;
     let lease = LEASE.as_millis().to_string();
     let mut worker = Worker::start(&["permit", &bench.server.url(), NAME, &lease]);
@@ -194,51 +194,52 @@ async fn the_permit_of_a_dead_process_comes_back() {
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     worker.kill().await;
     let killed = Stopwatch::start();
-    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it comes back");
+    let permit =
+        bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("the permit was not recovered");
     assert!(killed.elapsed() < LEASE + PROMPT, "{:?}", killed.elapsed());
     permit.release().await.unwrap();
-    assert_eq!(bench.wire.value(), Some(1));
+    assert_eq!(bench.raw.value(), Some(1));
 }
 
-/// As somebody else gives it back by its id.
+/// Another client may release a permit by its id.
 #[tokio::test]
-async fn a_permit_that_is_taken_away_is_told_as_lost_and_the_rest_given_back() {
+async fn a_permit_released_elsewhere_is_lost_and_the_rest_is_released() {
     let bench = Bench::of(3).await;
     let take_away = |id: &str| {
         let bytes = (0..id.len()).step_by(2).map(|at| u8::from_str_radix(&id[at..at + 2], 16).unwrap());
         let raw = String::from_utf8(bytes.collect()).unwrap();
-        assert_eq!(bench.wire.run::<u64>(&["ZREM", TIMEOUTS, &raw]), 1);
-        bench.wire.run::<()>(&["INCR", NAME]);
+        assert_eq!(bench.raw.run::<u64>(&["ZREM", TIMEOUTS, &raw]), 1);
+        bench.raw.run::<()>(&["INCR", NAME]);
     };
-    // Found by the watchdog,
+    // The watchdog finds the loss.
     let permit = bench.semaphore.acquire_many(2).await.unwrap();
     take_away(&permit.ids()[1]);
     let state = tokio::time::timeout(LEASE / 3 + PROMPT, permit.lost()).await.unwrap();
     assert_eq!(state, HoldState::Lost(LossReason::Gone));
     assert!(matches!(permit.release().await, Err(Error::NotHeld { .. })));
-    eventually(|| bench.wire.value() == Some(3)).await;
-    // .. or when it is given back.
+    eventually(|| bench.raw.value() == Some(3)).await;
+    // The release finds the loss.
     let permit = bench.semaphore.with_lease(Duration::from_secs(60)).acquire_many(2).await.unwrap();
     take_away(&permit.ids()[0]);
     assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
-    assert_eq!((bench.wire.value(), bench.taken().len()), (Some(3), 0));
+    assert_eq!((bench.raw.value(), bench.taken().len()), (Some(3), 0));
 }
 
 #[tokio::test]
-async fn a_record_of_another_type_is_told_and_left_alone() {
+async fn a_record_of_another_type_is_reported_and_left_alone() {
     let bench = Bench::of(2).await;
-    let Bench { wire, semaphore, .. } = &bench;
+    let Bench { raw, semaphore, .. } = &bench;
     for (key, make) in
         [(NAME, ["RPUSH", NAME, "1"]), (NAME, ["SET", NAME, "many"]), (TIMEOUTS, ["SET", TIMEOUTS, "text"])]
     {
-        wire.run::<()>(&["DEL", NAME, TIMEOUTS]);
-        wire.run::<()>(&["SET", NAME, "2"]);
+        raw.run::<()>(&["DEL", NAME, TIMEOUTS]);
+        raw.run::<()>(&["SET", NAME, "2"]);
         let permit = semaphore.with_lease(Duration::from_secs(60)).acquire().await.unwrap();
         let renewed = semaphore.acquire().await.unwrap();
-        wire.messages();
-        wire.run::<()>(&["DEL", key]);
-        wire.run::<()>(&make);
-        let before: Vec<u8> = wire.run(&["DUMP", key]);
+        raw.messages();
+        raw.run::<()>(&["DEL", key]);
+        raw.run::<()>(&make);
+        let before: Vec<u8> = raw.run(&["DUMP", key]);
         for (call, error) in [
             ("acquire", semaphore.acquire().await.err()),
             ("available", semaphore.available_permits().await.err()),
@@ -254,7 +255,7 @@ async fn a_record_of_another_type_is_told_and_left_alone() {
             let state = renewed.lost().await;
             assert!(matches!(state, HoldState::Lost(_)), "{state:?}");
         }
-        assert_eq!(wire.run::<Vec<u8>>(&["DUMP", key]), before, "{make:?}");
-        assert_eq!(wire.messages(), vec![]);
+        assert_eq!(raw.run::<Vec<u8>>(&["DUMP", key]), before, "{make:?}");
+        assert_eq!(raw.messages(), vec![]);
     }
 }

@@ -7,7 +7,7 @@ use redisson_lock::{Client, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
-use crate::support::proxy::{Way, Words};
+use crate::support::proxy::{Direction, Words};
 use crate::support::scripts::{self, FAIR_ACQUIRE};
 use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
 
@@ -43,12 +43,13 @@ impl Queue {
         self.run(&format!("LRANGE {QUEUE} 0 -1"))
     }
 
-    async fn becomes(&mut self, count: usize) {
+    /// Waits until the queue has `count` entries and each waiter is subscribed.
+    async fn wait_for_waiters(&mut self, count: usize) {
         eventually(|| self.owners().len() == count && channels(&self.server).len() == count).await;
     }
 
-    /// Gives `owner` a score far in the future.
-    fn counts(&mut self, owner: &str) {
+    /// Gives `owner` a timeout far in the future.
+    fn set_far_timeout(&mut self, owner: &str) {
         let (seconds, _): (u64, u64) = self.run("TIME");
         self.run::<()>(&format!("ZADD {TIMEOUTS} {} {owner}", (seconds + 300) * 1000));
     }
@@ -62,17 +63,17 @@ impl Queue {
     }
 }
 
-fn waits(lock: &Lock) -> JoinHandle<LockGuard> {
+fn spawn_waiter(lock: &Lock) -> JoinHandle<LockGuard> {
     let lock = lock.clone();
     tokio::spawn(async move { lock.lock().await.unwrap() })
 }
 
-/// A waiter that was taken for gone is put back in front, and the same request sees it there.
+/// The script puts a waiter that had been removed as expired back in front, and the same request sees it there.
 #[test]
-fn who_is_first_again_has_a_free_lock_at_once() {
+fn a_waiter_put_back_in_front_acquires_a_free_lock_at_once() {
     let mut queue = Queue::start();
     queue.run::<()>(&format!("RPUSH {QUEUE} {OTHER}"));
-    queue.counts(OTHER);
+    queue.set_far_timeout(OTHER);
     assert_eq!(queue.acquire("2"), Value::Int(1));
     assert_eq!(queue.owners(), [OTHER]);
     assert_eq!(queue.run::<Vec<String>>(&format!("ZRANGE {TIMEOUTS} 0 -1")), [OTHER]);
@@ -80,17 +81,17 @@ fn who_is_first_again_has_a_free_lock_at_once() {
 
 /// The list and the timeouts are two keys, so one of them may be evicted or deleted alone.
 #[test]
-fn a_waiter_of_whom_only_the_timeout_is_left_stands_in_the_list_again() {
+fn a_waiter_with_only_a_timeout_left_rejoins_the_list() {
     let mut queue = Queue::start();
     for waiting in ["1", "2"] {
         queue.run::<()>("FLUSHALL");
-        queue.counts(MINE);
+        queue.set_far_timeout(MINE);
         assert_eq!(queue.acquire(waiting), Value::Int(1), "waiting {waiting}");
         assert_eq!(queue.run::<Vec<String>>("KEYS *"), [NAME], "waiting {waiting}");
 
         queue.run::<()>("FLUSHALL");
         queue.run::<()>(&format!("HSET {NAME} {OTHER} 1"));
-        queue.counts(MINE);
+        queue.set_far_timeout(MINE);
         assert!(matches!(queue.acquire(waiting), Value::Array(_)), "waiting {waiting}");
         assert_eq!(queue.owners(), [MINE], "waiting {waiting}");
     }
@@ -99,17 +100,17 @@ fn a_waiter_of_whom_only_the_timeout_is_left_stands_in_the_list_again() {
         queue.run::<()>("FLUSHALL");
         queue.run::<()>(&format!("HSET {NAME} holder:1 1"));
         queue.run::<()>(&format!("RPUSH {QUEUE} {OTHER}"));
-        queue.counts(OTHER);
-        queue.counts(MINE);
+        queue.set_far_timeout(OTHER);
+        queue.set_far_timeout(MINE);
         assert!(matches!(queue.acquire(waiting), Value::Array(_)), "waiting {waiting}");
         assert_eq!(queue.owners(), owners, "waiting {waiting}");
     }
 }
 
-/// The waiter looks after one lease, finds the lock free and takes it in the same request. The waiter of another client
-/// behind it gets the lock next.
+/// The waiter retries after one lease, finds the lock free and acquires it in the same request. The waiter of another client
+/// behind it acquires the lock next.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_is_first_again_leaves_no_free_lock_to_itself() {
+async fn a_waiter_removed_from_the_queue_still_acquires_a_free_lock() {
     const LEASE: Duration = Duration::from_secs(1);
     let mut queue = Queue::start();
     scripts::load(&queue.server);
@@ -118,27 +119,28 @@ async fn a_waiter_that_is_first_again_leaves_no_free_lock_to_itself() {
     let client = Client::builder().watchdog_timeout(LEASE).connect(queue.server.url()).await.unwrap();
     queue.run::<()>(&format!("HSET {NAME} {OTHER} 1"));
     queue.run::<()>(&format!("PEXPIRE {NAME} 60000"));
-    let waiting = waits(&client.fair_lock(NAME));
-    queue.becomes(1).await;
+    let waiting = spawn_waiter(&client.fair_lock(NAME));
+    queue.wait_for_waiters(1).await;
     let ours = queue.owners().remove(0);
-    let behind = waits(&other.fair_lock(NAME));
+    let behind = spawn_waiter(&other.fair_lock(NAME));
     // The second attempt follows the subscription; then it sleeps.
-    let asks = |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes());
-    proxy.link(0).await.answered(2, asks).await;
-    queue.becomes(2).await;
+    let is_attempt =
+        |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes());
+    proxy.link(0).await.answered(2, is_attempt).await;
+    queue.wait_for_waiters(2).await;
 
     let mut gone = redis::pipe();
     gone.atomic().lrem(QUEUE, 0, &ours).zrem(TIMEOUTS, &ours).del(NAME);
     gone.exec(&mut queue.cli).unwrap();
     let freed = Stopwatch::start();
-    let guard = in_time("its turn", waiting).await.unwrap();
+    let guard = in_time("the waiter's hold", waiting).await.unwrap();
     let took = freed.elapsed();
     assert!(took < LEASE * 3 / 2, "free for {took:?}");
     guard.unlock().await.unwrap();
-    in_time("the turn of the one behind", behind).await.unwrap().unlock().await.unwrap();
+    in_time("the hold of the waiter behind", behind).await.unwrap().unlock().await.unwrap();
 }
 
-/// Waiters send no attempts while their own client holds the lock. Here that is longer than the allowance.
+/// Waiters send no attempts while their own client holds the lock. Here the hold is longer than the wait timeout of the fair lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     let version = versions().pop().unwrap();
@@ -150,14 +152,14 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     let client = builder().connect(queue.server.url()).await.unwrap();
     let lock = client.fair_lock(NAME);
     let guard = lock.lock().await.unwrap();
-    let first = waits(&lock);
+    let first = spawn_waiter(&lock);
     eventually(|| queue.owners().len() == 1).await;
-    let second = waits(&lock);
+    let second = spawn_waiter(&lock);
     eventually(|| queue.owners().len() == 2).await;
     let ours = queue.owners();
     let until = Instant::now() + SHORT * 5;
     while Instant::now() < until {
-        // Each attempt of another client removes lapsed waiters.
+        // Each attempt of another client removes expired waiters.
         assert!(!passing.try_lock("fair", NAME).await.unwrap());
         assert_eq!(queue.owners(), ours);
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -166,16 +168,16 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     eventually(|| queue.owners().len() == 3).await;
     guard.unlock().await.unwrap();
     for waiting in [first, second] {
-        let guard = in_time("its turn", waiting).await.unwrap();
+        let guard = in_time("the waiter's hold", waiting).await.unwrap();
         guard.unlock().await.unwrap();
     }
-    in_time("Java's turn", last).await.unwrap();
+    in_time("Java's hold", last).await.unwrap();
     behind.unlock("fair", NAME).await.unwrap();
 }
 
 const RESPONSE: Duration = Duration::from_millis(300);
 
-/// A client behind a proxy, beside a client that holds the lock.
+/// A client behind a proxy, and the guard of another client that holds the lock.
 async fn behind_a_proxy(queue: &Queue) -> (Proxy, Client, LockGuard) {
     behind_a_proxy_within(queue, RESPONSE).await
 }
@@ -194,8 +196,8 @@ async fn behind_a_proxy_within(queue: &Queue, response: Duration) -> (Proxy, Cli
     (proxy, client, guard)
 }
 
-/// Whether a request is the first attempt of a waiter with that owner.
-fn comes(owner: &str) -> impl Fn(&Words) -> bool {
+/// Matches the first attempt of a waiter with this owner id.
+fn first_attempt_of(owner: &str) -> impl Fn(&Words) -> bool {
     move |words| {
         let is = |at: usize, what: &str| words.get(at).is_some_and(|word| word == what.as_bytes());
         words[0] == b"EVALSHA" && is(6, owner) && is(9, "1")
@@ -204,51 +206,51 @@ fn comes(owner: &str) -> impl Fn(&Words) -> bool {
 
 /// An owner has one entry, however many of its tasks wait. The entry keeps its place when the first of them leaves.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_leaves_leaves_its_turn_to_another_of_its_owner() {
+async fn a_cancelled_waiter_leaves_its_turn_to_another_of_its_owner() {
     let mut queue = Queue::start();
     let (proxy, client, guard) = behind_a_proxy(&queue).await;
     let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
-    let leaves = waits(&shared);
-    queue.becomes(1).await;
+    let leaves = spawn_waiter(&shared);
+    queue.wait_for_waiters(1).await;
     let owner = queue.owners().remove(0);
-    let behind = waits(&client.fair_lock(NAME));
+    let behind = spawn_waiter(&client.fair_lock(NAME));
     eventually(|| queue.owners().len() == 2).await;
-    let stays = waits(&shared);
-    proxy.link(0).await.answered(2, comes(&owner)).await;
+    let stays = spawn_waiter(&shared);
+    proxy.link(0).await.answered(2, first_attempt_of(&owner)).await;
 
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
     assert_eq!(queue.owners()[0], owner);
     guard.unlock().await.unwrap();
-    for (who, waiting) in [("the shared owner", stays), ("the one behind", behind)] {
-        in_time(who, waiting).await.unwrap().unlock().await.unwrap();
+    for (waiter, waiting) in [("the shared owner", stays), ("the waiter behind", behind)] {
+        in_time(waiter, waiting).await.unwrap().unlock().await.unwrap();
     }
     assert_eq!(queue.owners(), [""; 0]);
 }
 
-/// Everyone behind an orphaned entry waits until it lapses.
+/// All waiters behind an orphaned entry wait until it expires.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_leaves_while_there_is_no_connection_is_removed_later() {
+async fn a_waiter_cancelled_without_a_connection_is_removed_later() {
     let mut queue = Queue::start();
     let (proxy, client, guard) = behind_a_proxy(&queue).await;
     let lock = client.fair_lock(NAME);
-    let leaves = waits(&lock);
-    queue.becomes(1).await;
-    proxy.darken();
+    let leaves = spawn_waiter(&lock);
+    queue.wait_for_waiters(1).await;
+    proxy.partition();
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
-    // Each takes a response timeout, so the removal has been given up by then.
+    // Each attempt takes one response timeout, so the client has given up the removal by then.
     for _ in 0..2 {
         assert!(lock.try_lock().await.is_err());
     }
     assert_eq!(queue.owners().len(), 1);
-    proxy.lighten();
+    proxy.heal();
     eventually(|| queue.owners().is_empty()).await;
 
-    // Closing the client does not wait for it. (The server still knows the subscription of the dead link.)
-    let leaves = waits(&lock);
+    // Closing the client does not wait for the removal. (The server still has the subscription of the dead link.)
+    let leaves = spawn_waiter(&lock);
     eventually(|| queue.owners().len() == 1).await;
-    proxy.darken();
+    proxy.partition();
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
     assert!(lock.try_lock().await.is_err());
@@ -259,34 +261,34 @@ async fn a_waiter_that_leaves_while_there_is_no_connection_is_removed_later() {
     guard.unlock().await.unwrap();
 }
 
-/// A late delivery of the release that clears a text would free a later hold by that text.
+/// The release that clears an owner id may be delivered late. It would then free a later hold with the same owner id.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_text_is_cleared_waits_by_another() {
+async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     let mut queue = Queue::start();
     // The clearing request has a quarter of the timeout before the heartbeat ends the connection.
     let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
     let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
-    let waiting = waits(&lock);
-    queue.becomes(1).await;
-    let text = queue.owners().remove(0);
+    let waiting = spawn_waiter(&lock);
+    queue.wait_for_waiters(1).await;
+    let owner_id = queue.owners().remove(0);
     let releases = {
-        let text = text.clone();
-        move |words: &Words| words[0] == b"EVALSHA" && words.len() == 8 && words[6] == text.as_bytes()
+        let owner_id = owner_id.clone();
+        move |words: &Words| words[0] == b"EVALSHA" && words.len() == 8 && words[6] == owner_id.as_bytes()
     };
 
-    // An attempt of the same owner goes unanswered, so its text is cleared; and that goes unanswered, too.
+    // An attempt of the same owner gets no reply, so its owner id is cleared. The clearing request gets no reply either.
     let link = proxy.link(0).await;
-    link.hold(Way::ToServer);
+    link.hold(Direction::ToServer);
     assert!(lock.try_lock().await.is_err());
     link.asked(1, &releases).await;
     link.cut_client();
     proxy.link(2).await.answered(1, &releases).await;
     guard.unlock().await.unwrap();
-    let guard = in_time("its turn", waiting).await.unwrap();
-    link.pass(Way::ToServer);
+    let guard = in_time("the waiter's hold", waiting).await.unwrap();
+    link.pass(Direction::ToServer);
     link.answered(1, &releases).await;
     assert_eq!(queue.run::<Vec<String>>(&format!("HKEYS {NAME}")), [guard.owner()]);
-    assert_ne!(guard.owner(), text);
+    assert_ne!(guard.owner(), owner_id);
     guard.unlock().await.unwrap();
     eventually(|| queue.owners().is_empty()).await;
 }

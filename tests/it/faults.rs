@@ -1,8 +1,7 @@
-//! Faults of servers, connections and processes, and what must hold all the same. What happens to single requests and
-//! replies is in `lost_replies`.
+//! Faults of servers, connections and processes. `lost_replies` covers faults of single requests and replies.
 
 use crate::support::clock::monotonic_ns;
-use crate::support::proxy::{Way, Words};
+use crate::support::proxy::{Direction, Words};
 use crate::support::worker::Worker;
 use crate::support::{Proxy, Server, Stopwatch, eventually, setting, subscribers};
 use redisson_lock::{Client, ClientBuilder, Error, HoldState, LockGuard, LossReason};
@@ -25,8 +24,8 @@ fn builder() -> ClientBuilder {
     Client::builder().watchdog_timeout(LEASE).response_timeout(Duration::from_millis(300))
 }
 
-/// Follows `guard` to its loss: Held, then Suspect, then Lost to every look that begins at its deadline or later.
-async fn is_lost_by_its_deadline(guard: &LockGuard) -> Instant {
+/// Follows `guard` from `Held` to `Suspect` to `Lost`. Each query that begins at the deadline or later must return `Lost`.
+async fn assert_lost_by_deadline(guard: &LockGuard) -> Instant {
     eventually(|| guard.state() != HoldState::Held).await;
     let deadline = guard.deadline();
     eventually(|| {
@@ -59,17 +58,17 @@ async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
             server.stop_signal();
         }
         let stopped = Instant::now();
-        let deadline = is_lost_by_its_deadline(&guard).await;
+        let deadline = assert_lost_by_deadline(&guard).await;
         let frozen = match asleep {
             Some(asleep) => asleep.join().unwrap(),
             None => stopped,
         };
-        assert!(deadline <= frozen + LEASE, "the server lets go before we do");
+        assert!(deadline <= frozen + LEASE, "the server ended the hold before the client did");
         if !sleeping {
             server.cont();
         }
-        // What was sent meanwhile is answered now, renewals too.
-        let next = lock.try_lock_for(LEASE * 2).await.unwrap().expect("nobody holds it");
+        // The server now answers the requests that were sent meanwhile, including renewals.
+        let next = lock.try_lock_for(LEASE * 2).await.unwrap().expect("the lock is free");
         assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
         assert_ne!(next.owner(), guard.owner());
         assert!(guard.unlock().await.unwrap_err().is_lost());
@@ -86,20 +85,20 @@ async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     let guard = lock.lock().await.unwrap();
     run(&server, "CLIENT PAUSE 1500 WRITE");
     let paused = Instant::now();
-    let deadline = is_lost_by_its_deadline(&guard).await;
-    assert!(deadline <= paused + LEASE, "the server lets go before we do");
+    let deadline = assert_lost_by_deadline(&guard).await;
+    assert!(deadline <= paused + LEASE, "the server ended the hold before the client did");
     let started = Stopwatch::start();
     let error = client.lock("m").try_lock().await.unwrap_err();
-    // By then the heartbeat may have given the connection up.
+    // The heartbeat may have ended the connection by then.
     assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
 }
 
-/// Naming the holder of what is lost takes no time beyond the call's own.
+/// Looking up the holder of a lost lock does not extend the time limit of the call.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unlock_that_waits_for_another_and_finds_the_hold_lost_ends_on_time() {
+async fn a_queued_unlock_that_finds_its_hold_lost_ends_on_time() {
     let server = Server::start();
     let timeout = Duration::from_secs(1);
     let client = Client::builder().response_timeout(timeout).connect(server.url()).await.unwrap();
@@ -108,7 +107,7 @@ async fn an_unlock_that_waits_for_another_and_finds_the_hold_lost_ends_on_time()
     let inner = lock.lock().await.unwrap();
     server.stop_signal();
     let started = Stopwatch::start();
-    // The first has the lane until the lease has ended.
+    // The first unlock occupies the key queue until the lease has expired.
     let (first, second) = tokio::join!(inner.unlock(), outer.unlock());
     assert!(started.elapsed() < timeout + Duration::from_millis(50), "{:?}", started.elapsed());
     assert!(first.is_err());
@@ -116,22 +115,25 @@ async fn an_unlock_that_waits_for_another_and_finds_the_hold_lost_ends_on_time()
     assert!(error.is_lost(), "{error:?}");
 }
 
-/// LOADING, BUSY, READONLY: not now, and not never.
+/// LOADING, BUSY and READONLY are temporary refusals.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_ready_is_waited_for() {
-    let directory = tempfile("loading");
+async fn calls_wait_for_a_server_that_is_not_ready() {
+    let directory = temp_folder("loading");
     let server = Server::with_args(&["--dir", &directory, "--dbfilename", "d.rdb", "--lua-time-limit", "50"]);
     let client = builder().watchdog_timeout(Duration::from_secs(10)).connect(server.url()).await.unwrap();
     let held = client.lock("held").lock().await.unwrap();
     let wait = async |kind: &str| {
         let started = Instant::now();
         let guard = client.lock("n").try_lock_for(Duration::from_secs(10)).await;
-        let guard = guard.unwrap_or_else(|e| panic!("{kind}: {e}")).expect("nobody holds it");
-        assert!(started.elapsed() > Duration::from_millis(300), "{kind}: not tried while it lasted");
+        let guard = guard.unwrap_or_else(|e| panic!("{kind}: {e}")).expect("the lock is free");
+        assert!(
+            started.elapsed() > Duration::from_millis(300),
+            "{kind}: acquired before the server refused any attempt"
+        );
         guard.unlock().await.unwrap();
     };
 
-    // A script that does not end.
+    // BUSY: a script that does not end.
     let mut cli = server.cli();
     let endless =
         std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
@@ -142,18 +144,18 @@ async fn a_server_that_is_not_ready_is_waited_for() {
     });
     assert!(endless.join().unwrap().is_err());
 
-    // A replica of nobody.
+    // READONLY: a replica whose master does not exist.
     run(&server, "REPLICAOF 127.0.0.1 1");
     let ((), ()) = tokio::join!(wait("READONLY"), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         run(&server, "REPLICAOF NO ONE");
     });
 
-    // A second and more of loading: a delay for each key.
+    // LOADING: a delay for each key makes it take more than a second.
     for n in 0..100 {
         run(&server, &format!("SET filler{n} {}", "x".repeat(200_000)));
     }
-    // It answers after each two megabytes.
+    // While loading, the server answers requests after every two megabytes.
     server.configure("rdbcompression", "no");
     server.configure("key-load-delay", "20000");
     let mut cli = server.cli();
@@ -165,9 +167,9 @@ async fn a_server_that_is_not_ready_is_waited_for() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// A busy server refuses subscriptions, too: for now, and not for good.
+/// A busy server refuses subscriptions, too, but only temporarily.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_a_busy_server_refuses_is_made_when_it_is_ready() {
+async fn a_subscription_refused_by_a_busy_server_is_retried() {
     let server = Server::with_args(&["--lua-time-limit", "50"]);
     let guard = Client::connect(server.url()).await.unwrap().lock("n").lock().await.unwrap();
     let proxy = Proxy::start(server.port()).await;
@@ -175,14 +177,14 @@ async fn a_subscription_that_a_busy_server_refuses_is_made_when_it_is_ready() {
     let link = proxy.link(1).await;
     let subscribes =
         |words: &Words| words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"subscribe"));
-    link.hold(Way::ToServer);
+    link.hold(Direction::ToServer);
     let waiting = tokio::spawn(async move { client.lock("n").lock().await.unwrap().unlock().await });
     link.asked(1, subscribes).await;
     let mut cli = server.cli();
     let endless =
         std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
     eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
-    link.pass(Way::ToServer);
+    link.pass(Direction::ToServer);
     let answer = link.answered(1, subscribes).await;
     assert!(answer.starts_with(b"-BUSY"), "{}", String::from_utf8_lossy(&answer));
     run(&server, "SCRIPT KILL");
@@ -192,8 +194,8 @@ async fn a_subscription_that_a_busy_server_refuses_is_made_when_it_is_ready() {
     waiting.await.unwrap().unwrap();
 }
 
-/// A folder for a server's files.
-fn tempfile(name: &str) -> String {
+/// Creates a folder for a server's files.
+fn temp_folder(name: &str) -> String {
     let path =
         std::env::temp_dir().join(format!("redisson-lock-{name}-{}-{}", std::process::id(), monotonic_ns()));
     fs::create_dir(&path).unwrap();
@@ -212,14 +214,14 @@ async fn a_server_out_of_memory_refuses_new_holds_and_keeps_and_frees_old_ones()
     assert_eq!(error.code(), Some("OOM"), "{error:?}");
     let deadline = outer.deadline();
     eventually(|| outer.deadline() > deadline).await;
-    // The count stays in the record, and the last release frees it all the same.
+    // The record keeps its count, but the last release still deletes it.
     inner.unlock().await.unwrap();
     assert_eq!(outer.state(), HoldState::Held);
     outer.unlock().await.unwrap();
     assert!(!lock.is_locked().await.unwrap());
 }
 
-/// One of many holds whose record becomes something else takes none of the others along.
+/// A record of another type ends its own hold only, not the other holds of the same renewal batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_record_among_many_does_not_end_the_renewal_of_the_others() {
     let server = Server::start();
@@ -238,9 +240,9 @@ async fn one_bad_record_among_many_does_not_end_the_renewal_of_the_others() {
     assert_eq!(value, "precious");
 }
 
-/// No timer fires while every worker of the runtime is blocked; the first look tells the truth all the same.
+/// No timer fires while every worker of the runtime is blocked. The first query still returns the true state.
 #[test]
-fn a_starved_runtime_is_told_the_truth_at_the_first_look() {
+fn a_starved_runtime_sees_the_loss_at_its_first_query() {
     let server = Server::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -248,7 +250,7 @@ fn a_starved_runtime_is_told_the_truth_at_the_first_look() {
         let guard = client.lock("n").lock().await.unwrap();
         std::thread::sleep(LEASE * 3 / 2);
         assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
-        // A grant that came before the pause and is taken after it is no hold: it is asked for anew.
+        // A grant that arrives before the pause and is read after it is no hold: the client sends a new request.
         let other = Client::connect(server.url()).await.unwrap();
         let lock = client.lock("m").with_lease(Duration::from_millis(200));
         let mut locking = Box::pin(lock.lock());
@@ -258,15 +260,15 @@ fn a_starved_runtime_is_told_the_truth_at_the_first_look() {
         std::thread::sleep(Duration::from_millis(300));
         let theirs = other.lock("m").lock().await.unwrap();
         let waited = tokio::time::timeout(Duration::from_millis(300), &mut locking).await;
-        assert!(waited.is_err(), "let in beside {}: {:?}", theirs.owner(), waited.unwrap());
+        assert!(waited.is_err(), "acquired while {} holds the lock: {:?}", theirs.owner(), waited.unwrap());
         theirs.unlock().await.unwrap();
         locking.await.unwrap().unlock().await.unwrap();
     });
 }
 
-/// Every look that begins after the pause tells the truth, while another holds the lock.
+/// Every query that begins after the pause returns the true state while another client holds the lock.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_paused_past_its_lease_is_told_at_its_first_look() {
+async fn a_process_paused_past_its_lease_sees_the_loss_at_its_first_query() {
     let server = Server::start();
     let mut worker = Worker::start(&["look", &server.url(), "n", "900"]);
     assert!(worker.line().await.starts_with("held "));
@@ -280,7 +282,7 @@ async fn a_process_paused_past_its_lease_is_told_at_its_first_look() {
         let line = worker.line().await;
         let (began, state) = line.split_once(' ').unwrap();
         if began.parse::<u64>().unwrap() > resumed {
-            assert!(state.starts_with("Lost"), "{state} was told while {} holds", guard.owner());
+            assert!(state.starts_with("Lost"), "{state} was returned while {} holds the lock", guard.owner());
             break;
         }
     }
@@ -288,11 +290,11 @@ async fn a_process_paused_past_its_lease_is_told_at_its_first_look() {
     guard.unlock().await.unwrap();
 }
 
-/// Deadlines are on a clock that nobody sets.
+/// Deadlines use the monotonic clock, which cannot be set.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_jump_of_the_time_of_day_changes_no_hold() {
+async fn a_jump_of_the_wall_clock_changes_no_hold() {
     let server = Server::start();
-    let directory = tempfile("clock");
+    let directory = temp_folder("clock");
     let offset = format!("{directory}/offset");
     fs::write(&offset, "+0s").unwrap();
     let library = setting("REDISSON_LOCK_FAKETIME");
@@ -312,7 +314,7 @@ async fn a_jump_of_the_time_of_day_changes_no_hold() {
             if let Some(seconds) = line.strip_prefix("clock ") {
                 return seconds.parse::<i64>().unwrap();
             }
-            // A look that came late.
+            // The late output of an earlier query.
             assert!(line.ends_with(" Held"), "{line}");
         }
     };
@@ -324,7 +326,7 @@ async fn a_jump_of_the_time_of_day_changes_no_hold() {
         let moved = after - before - (jump - offset_before);
         assert!((0..5).contains(&moved), "the clock did not jump: {before} {after}");
         offset_before = jump;
-        // Renewed in time: for two leases the record is never short of life.
+        // The watchdog renews in time: the record does not expire during two leases.
         let started = Instant::now();
         while started.elapsed() < LEASE * 2 {
             let left: i64 = redis::cmd("PTTL").arg("n").query(&mut server.cli()).unwrap();
@@ -336,7 +338,7 @@ async fn a_jump_of_the_time_of_day_changes_no_hold() {
     fs::remove_dir_all(directory).unwrap();
 }
 
-/// Connections that are killed again and again under load: the work goes on, and nothing piles up.
+/// Connections are killed again and again under load. The worker keeps acquiring locks, and no resource leaks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_killed_connections_leave_nothing_behind() {
     let kills = std::env::var("REDISSON_LOCK_KILLS").map_or(1_000, |kills| kills.parse().unwrap());
@@ -353,23 +355,23 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
             done += killed;
             assert!(patience.elapsed() < Duration::from_secs(600), "{done} of {n}");
             if killed == 0 {
-                // Between two connections, which takes a back-off of some milliseconds.
+                // The worker is in the back-off between two connections, which takes some milliseconds.
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
     };
     worker.go().await;
     worker.line().await;
-    // What is made once is made by then.
+    // All one-time allocations have been made by now.
     tokio::task::block_in_place(|| kill(kills / 10));
-    connected(&server).await;
+    wait_for_connections(&server).await;
     let before = (descriptors(worker.pid()), resident_kib(worker.pid()));
     tokio::task::block_in_place(|| kill(kills));
-    connected(&server).await;
+    wait_for_connections(&server).await;
     eventually(|| descriptors(worker.pid()) <= before.0).await;
     let after = resident_kib(worker.pid());
     assert!(after < before.1 + 4 * 1024, "{} KiB became {after} KiB", before.1);
-    // And it still works.
+    // The worker still acquires locks.
     let mut holds = 0;
     for _ in 0..2 {
         worker.go().await;
@@ -381,7 +383,7 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
 }
 
 /// Waits until the client has both of its connections.
-async fn connected(server: &Server) {
+async fn wait_for_connections(server: &Server) {
     eventually(|| {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut server.cli()).unwrap();
         list.lines().filter(|line| line.contains("user=app")).count() == 2

@@ -1,4 +1,4 @@
-//! Locks on values of a group, and on keys of maps: among Rust tasks, and beside Java.
+//! Group locks and locks on map entries, among Rust tasks and together with Java.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,10 +9,11 @@ use redisson_lock::{Client, Codec, Error, HoldState, Kryo5, Lock, LossReason, Ow
 use tokio::task::JoinSet;
 
 use crate::support::kind::{channels, keys};
-use crate::support::{Java, Server, clock::monotonic_ns, eventually, median, since, versions};
+use crate::support::raw::{NAME, changes};
+use crate::support::{FaultyClient, Java, Server, clock::monotonic_ns, eventually, median, since, versions};
 
 const CHANNEL: &str = "redisson_lock__channel:{g}";
-/// The hashes of the values `x` and `y`, as Java's default codec has them.
+/// The hashes of the values `x` and `y`, as Java's default codec encodes them.
 const X: &str = "UAtNwcfhLzLiIyViPu3ySw";
 const Y: &str = "aontSToqYqQXNA8h9vd9SA";
 const ROUNDS: usize = 30;
@@ -26,12 +27,12 @@ fn record(server: &Server) -> BTreeMap<String, String> {
     redis::cmd("HGETALL").arg("g").query(&mut server.cli()).unwrap()
 }
 
-async fn nothing_is_left(server: &Server) {
+async fn assert_nothing_left(server: &Server) {
     eventually(|| keys(server).is_empty() && channels(server).is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn owners_of_other_values_do_not_exclude_each_other() {
+async fn owners_of_different_values_do_not_exclude_each_other() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let other = Owner::unique();
@@ -50,12 +51,12 @@ async fn owners_of_other_values_do_not_exclude_each_other() {
     assert!(left > Duration::from_secs(29).saturating_sub(started.elapsed()), "{left:?}");
     apart.unlock().await.unwrap();
     both.unlock().await.unwrap();
-    nothing_is_left(&server).await;
+    assert_nothing_left(&server).await;
 }
 
 /// An owner's holds may overlap in part, and end in any order.
 #[tokio::test]
-async fn values_are_counted_one_by_one() {
+async fn each_value_is_counted_separately() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let [x, y, both] = [&["x"][..], &["y"], &["y", "x", "y"]].map(|values| group(&client, values));
@@ -74,11 +75,11 @@ async fn values_are_counted_one_by_one() {
     assert_eq!(counts().await, (1, 0, 0));
     assert_eq!(record(&server).len(), 3);
     second.unlock().await.unwrap();
-    nothing_is_left(&server).await;
+    assert_nothing_left(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_that_wants_overlapping_values_is_excluded_value_by_value() {
+async fn a_crowd_on_overlapping_values_is_excluded_for_each_value() {
     let server = Server::start();
     let clients =
         [Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap()];
@@ -102,13 +103,13 @@ async fn a_crowd_that_wants_overlapping_values_is_excluded_value_by_value() {
     }
     tasks.join_all().await;
     assert_eq!(counters.each_ref().map(|counter| counter.load(Ordering::Relaxed)), [200; 3]);
-    nothing_is_left(&server).await;
+    assert_nothing_left(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_value_that_is_lost_ends_the_hold_and_what_lapsed_keeps_nobody_out() {
+async fn losing_one_value_ends_the_hold_and_expired_values_are_free() {
     let server = Server::start();
-    // The next renewal finds it, long before the lease ends.
+    // The next renewal finds the loss, long before the lease expires.
     let lease = Duration::from_secs(2);
     let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
     let lock = group(&client, &["x", "y"]);
@@ -120,8 +121,8 @@ async fn one_value_that_is_lost_ends_the_hold_and_what_lapsed_keeps_nobody_out()
 
     let fixed = lock.with_lease(Duration::from_millis(100)).lock().await.unwrap();
     assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::Expired));
-    // What lapsed keeps nobody out.
-    let next = lock.with_owner(&Owner::unique()).try_lock().await.unwrap().expect("it is free");
+    // Expired values are free.
+    let next = lock.with_owner(&Owner::unique()).try_lock().await.unwrap().expect("the lock is free");
     next.unlock().await.unwrap();
     assert!(matches!(group(&client, &[]).lock().await, Err(Error::Misuse { .. })));
 }
@@ -149,7 +150,7 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
             to_rust.push(entered.saturating_sub(unlocked.started_ns));
             unlocked.unwrap();
 
-            // The other values are Java's to take meanwhile.
+            // Java can acquire other values meanwhile.
             java.lock("group", "z").await.unwrap();
             java.unlock("group", "z").await.unwrap();
             let waiting = java.lock("group", "x");
@@ -165,25 +166,25 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
         let (rust, java) = (median(&mut to_rust), median(&mut to_java));
         println!("{version}: to Rust {rust:?}, to Java {java:?}");
         assert!(rust < WOKEN && java < WOKEN, "{version}: {rust:?}, {java:?}");
-        nothing_is_left(&server).await;
+        assert_nothing_left(&server).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_groups_record_is_javas() {
+async fn a_groups_record_is_the_same_as_javas() {
     for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
         java.group("xy", "g", &["x", "y"]).await.unwrap();
         let client = Client::connect(server.url()).await.unwrap();
         let lock = group(&client, &["x", "y"]);
-        let look = |owner: &str| -> (Vec<(String, String)>, bool) {
+        let snapshot = |owner: &str| -> (Vec<(String, String)>, bool) {
             let (seconds, micros): (i64, i64) = redis::cmd("TIME").query(&mut server.cli()).unwrap();
             let now = seconds * 1000 + micros / 1000;
             let fields = record(&server).into_iter().map(|(field, value)| {
                 let ends = field.ends_with("expire_time").then(|| value.parse::<i64>().unwrap() - now);
                 let value = match ends {
-                    // Ours end at the next whole millisecond.
+                    // The library's leases end at the next whole millisecond.
                     Some(29_000..=30_001) => "in a lease".to_owned(),
                     _ => value.replace(owner, "owner"),
                 };
@@ -196,28 +197,28 @@ async fn a_groups_record_is_javas() {
         };
         let owner = java.owner().await;
         java.lock("group", "xy").await.unwrap();
-        let once = look(&owner);
+        let once = snapshot(&owner);
         assert!(lock.is_locked().await.unwrap() && lock.try_lock().await.unwrap().is_none(), "{version}");
         assert_eq!(lock.holder().await.unwrap().unwrap().owner(), owner, "{version}");
         java.lock("group", "xy").await.unwrap();
-        let twice = look(&owner);
+        let twice = snapshot(&owner);
         java.unlock("group", "xy").await.unwrap();
         java.unlock("group", "xy").await.unwrap();
 
         let first = lock.lock().await.unwrap();
-        assert_eq!(look(first.owner()), once, "{version}");
+        assert_eq!(snapshot(first.owner()), once, "{version}");
         assert!(!java.try_lock("group", "xy").await.unwrap(), "{version}");
         let second = lock.lock().await.unwrap();
-        assert_eq!(look(first.owner()), twice, "{version}");
+        assert_eq!(snapshot(first.owner()), twice, "{version}");
         second.unlock().await.unwrap();
-        assert_eq!(look(first.owner()), once, "{version}");
+        assert_eq!(snapshot(first.owner()), once, "{version}");
         first.unlock().await.unwrap();
         assert!(java.try_lock("group", "xy").await.unwrap(), "{version}");
         java.unlock("group", "xy").await.unwrap();
     }
 }
 
-/// A renewal of either side leaves the other's holds in the same record alone.
+/// A renewal by either side leaves the other side's holds in the same record alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_both_sides_outlive_their_leases_in_one_group() {
     for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
@@ -236,12 +237,12 @@ async fn holds_of_both_sides_outlive_their_leases_in_one_group() {
         assert!(group(&client, &["x"]).try_lock().await.unwrap().is_none(), "{version}");
         java.unlock("group", "x").await.unwrap();
         guard.unlock().await.unwrap();
-        nothing_is_left(&server).await;
+        assert_nothing_left(&server).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_of_a_map_has_javas_objects() {
+async fn a_map_entry_names_the_same_objects_as_java() {
     for version in versions().into_iter().filter(|version| since(version, 3, 10)) {
         let server = Server::start();
         let java = Java::get(&version).client_with(&server, 0, &["codec=StringCodec"]).await.unwrap();
@@ -275,7 +276,7 @@ async fn a_key_of_a_map_has_javas_objects() {
     }
 }
 
-/// 6 Java threads and 6 Rust tasks; each adds to the counter of its values, in two steps. Two values overlap in one.
+/// Six Java threads and six Rust tasks add to one counter, which they read and write in two steps. All their value sets contain `x`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_counts_exactly_in_a_group() {
     const EACH: u32 = 10;
@@ -286,7 +287,7 @@ async fn a_mixed_crowd_counts_exactly_in_a_group() {
         let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
         let (mut java_side, mut rust_side) = (JoinSet::new(), JoinSet::new());
         for n in 0..6 {
-            // Some want `x` alone, some `x` and `y`: all of them meet at `x`.
+            // Half of them lock `x`, the others `x` and `y`, so all of them contend for `x`.
             let values = if n % 2 == 0 { &["x"][..] } else { &["x", "y"] };
             let thread = java.thread(&format!("t{n}"));
             thread.group("all", "g", values).await.unwrap();
@@ -311,13 +312,13 @@ async fn a_mixed_crowd_counts_exactly_in_a_group() {
         rust_side.join_all().await;
         let counter: u32 = redis::cmd("GETDEL").arg("counter").query(&mut server.cli()).unwrap();
         assert_eq!(counter, 12 * EACH, "{version}: increments were lost");
-        nothing_is_left(&server).await;
+        assert_nothing_left(&server).await;
     }
 }
 
-/// Holds of one owner overlap in part, and some of them began before the owner's text was retired.
+/// Holds of one owner overlap in part, and some of them began before the owner's id was rotated.
 #[tokio::test]
-async fn an_owner_takes_further_values_after_its_text_was_retired() {
+async fn an_owner_acquires_further_values_after_its_id_was_rotated() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let [x, both] = [&["x"][..], &["x", "y"]].map(|values| group(&client, values));
@@ -331,5 +332,64 @@ async fn an_owner_takes_further_values_after_its_text_was_retired() {
     assert_eq!((x.hold_count().await.unwrap(), both.hold_count().await.unwrap()), (1, 1));
     assert!(x.with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
     second.unlock().await.unwrap();
-    nothing_is_left(&server).await;
+    assert_nothing_left(&server).await;
+}
+
+/// A hold is lost while its owner has another one, so the record lives on.
+#[tokio::test]
+async fn a_lost_hold_leaves_nothing_in_the_record() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let [y, both] = [&["y"][..], &["x", "y"]].map(|values| group(&client, values));
+    let short = both.with_lease(Duration::from_millis(100)).lock().await.unwrap();
+    let lasting = y.lock().await.unwrap();
+    assert_eq!(y.hold_count().await.unwrap(), 2);
+    assert_eq!(short.lost().await, HoldState::Lost(LossReason::Expired));
+    // Three fields for `y`.
+    eventually(|| record(&server).len() == 3).await;
+    assert_eq!(y.hold_count().await.unwrap(), 1);
+    lasting.unlock().await.unwrap();
+    assert_nothing_left(&server).await;
+}
+
+/// The first reply is lost, and the hold has ended before the repeat arrives. Meanwhile the caller has gone, and another
+/// hold keeps the record.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_acquire_leaves_nothing_in_the_record() {
+    const LEASE: Duration = Duration::from_millis(100);
+    let bench = FaultyClient::start().await;
+    let others = Client::connect(bench.server.url()).await.unwrap();
+    let _other = others.group_lock(NAME, [Kryo5.encode("y")]).lock().await.unwrap();
+    let lock = bench.client.group_lock(NAME, [Kryo5.encode("x")]).with_lease(LEASE);
+    // The first request passes.
+    bench.proxy.shut_gate_after(1, changes);
+    bench.lose_reply(true);
+    let taking = tokio::spawn(async move { lock.lock().await.map(drop) });
+    bench.proxy.stopped().await;
+    let record = || bench.raw.run::<BTreeMap<String, String>>(&["HGETALL", NAME]);
+    assert_eq!(record().len(), 6);
+    taking.abort();
+    assert!(taking.await.unwrap_err().is_cancelled());
+    tokio::time::sleep(LEASE * 2).await;
+    bench.proxy.open_gate();
+    eventually(|| record().len() == 3).await;
+}
+
+/// The server refuses a release. The owner's next release of the same value makes up for it.
+#[tokio::test]
+async fn a_refused_release_leaves_no_hold_behind_the_next_one() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let may_publish = |rule: &str| {
+        let rules = ["SETUSER", "default", rule];
+        redis::cmd("ACL").arg(&rules).exec(&mut server.cli()).unwrap();
+    };
+    let lock = group(&client, &["x"]);
+    let refused = lock.lock().await.unwrap();
+    may_publish("-publish");
+    assert_eq!(refused.unlock().await.unwrap_err().code(), Some("NOPERM"));
+    may_publish("+publish");
+    assert_eq!(record(&server).len(), 3);
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    assert_nothing_left(&server).await;
 }

@@ -1,56 +1,110 @@
-//! Servers that lie, forge or leak, on purpose or not: they learn no password that is not theirs, choose no master by
-//! themselves, and write nothing of their own into logs and errors.
+//! Servers that lie, forge or leak, on purpose or not.
+//!
+//! Such a server receives no password but its own, cannot choose a master alone, and cannot forge log lines or error messages.
 
-use crate::support::canary::Log;
+use crate::support::canary::{CapturedLog, SENTINEL_CANARY, assert_no_canary_in_debug};
 use crate::support::hostile::{array, node, range, unknown};
-use crate::support::{CANARY, Hostile, Server, eventually, shows_no_canary};
-use redisson_lock::{Client, ClientBuilder, Credentials, Error, Tls};
+use crate::support::{CANARY, HostileServer, Server, assert_no_canary, eventually};
+use redisson_lock::{Client, ClientBuilder, Credentials, Error, RedissonConfig, Tls};
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
-/// Ends the line and turns what follows red: a log line that the library never wrote.
+/// A host name that ends the log line and colours the rest red, to forge a line that the library never wrote.
 const FORGED: &str = "10.0.0.1\n WARN forged: \u{1b}[31mred";
 
 fn builder() -> ClientBuilder {
     Client::builder().response_timeout(TIMEOUT).connect_timeout(TIMEOUT)
 }
 
-/// On one line, and without escapes of a terminal.
+/// Checks that the text is on one line and has no terminal escapes.
 #[track_caller]
-fn is_plain(text: &str) {
+fn assert_plain(text: &str) {
     assert!(!text.contains(['\u{1b}', '\u{7}', '\n']), "{text:?}");
 }
 
 #[tokio::test]
 async fn a_sentinel_that_asks_for_a_password_does_not_get_the_masters() {
-    let sentinel = Hostile::asking_for_passwords().await;
+    let sentinel = HostileServer::asking_for_passwords().await;
     let url = format!("redis-sentinel://app:{CANARY}@{}/0#orders", sentinel.address());
     let error = builder().connect(&url).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
-    shows_no_canary(&error);
-    // Nor one that has had its own.
-    let own = builder().sentinel_credentials(|| Credentials::password("its own")).connect(&url).await;
-    assert_eq!(own.unwrap_err().code(), Some("NOAUTH"));
-    let heard = sentinel.heard();
-    assert!(heard.iter().any(|request| request.contains("its own")), "{heard:?}");
-    assert!(heard.iter().all(|request| !request.contains(CANARY)), "{heard:?}");
+    assert_no_canary(&error);
+    // A sentinel that has received its own password does not get the master's either.
+    let own = builder().sentinel_credentials(|| Credentials::password(SENTINEL_CANARY));
+    assert_no_canary_in_debug(&own);
+    let error = own.connect(&url).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert_no_canary(&error);
+    let requests = sentinel.heard();
+    assert!(requests.iter().any(|request| request.contains(SENTINEL_CANARY)), "{requests:?}");
+    assert!(requests.iter().all(|request| !request.contains(CANARY)), "{requests:?}");
 
-    // Its user wants it to.
-    let shared = builder().share_credentials_with_sentinels().connect(&url).await;
-    assert_eq!(shared.unwrap_err().code(), Some("NOAUTH"));
+    // The user asks for it explicitly.
+    let error = builder().share_credentials_with_sentinels().connect(&url).await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert_no_canary(&error);
     assert!(sentinel.heard().iter().any(|request| request.contains(CANARY)));
 }
 
-/// Whoever is between the client and a plain sentinel would choose the name that the master's certificate is for.
+/// Redisson itself sends the master's password in both cases.
+#[tokio::test]
+async fn a_redisson_file_sends_the_masters_password_to_sentinels_only_on_request() {
+    let sentinel = HostileServer::asking_for_passwords().await;
+    let config = |own: &str| {
+        let file = format!(
+            "sentinelServersConfig:\n  sentinelAddresses: ['redis://{}']\n  masterName: orders\n  username: app\n  \
+             password: {CANARY}\n  timeout: 1500\n{own}",
+            sentinel.address()
+        );
+        let config = RedissonConfig::parse(&file).unwrap();
+        assert_no_canary_in_debug(&config);
+        config
+    };
+    let error = config("").connect().await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    for remedy in ["sentinelPassword", "share_credentials_with_sentinels"] {
+        assert!(error.to_string().contains(remedy), "{error}");
+    }
+    assert_no_canary(&error);
+    for own in ["  sentinelUsername: watcher\n", "  sentinelUsername: watcher\n  sentinelPassword: ''\n"] {
+        let error = config(own).connect().await.unwrap_err();
+        for remedy in ["sentinelUsername", "sentinelPassword", "share_credentials_with_sentinels"] {
+            assert!(matches!(&error, Error::Misuse { message } if message.contains(remedy)), "{error:?}");
+        }
+        assert_no_canary(&error);
+    }
+    let heard = || sentinel.heard().join("\n");
+    assert!(!heard().contains(CANARY), "{}", heard());
+
+    // The file's own password for sentinels takes precedence over the request.
+    let own = format!("  sentinelPassword: {SENTINEL_CANARY}\n");
+    let error = config(&own).share_credentials_with_sentinels().connect().await.unwrap_err();
+    assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert_no_canary(&error);
+    assert!(heard().contains(&format!("AUTH {SENTINEL_CANARY}")), "{}", heard());
+    assert!(!heard().contains(CANARY), "{}", heard());
+
+    for (own, sent) in [("", "AUTH app "), ("  sentinelUsername: watcher\n", "AUTH watcher ")] {
+        let error = config(own).share_credentials_with_sentinels().connect().await.unwrap_err();
+        assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+        assert_no_canary(&error);
+        assert!(heard().contains(&format!("{sent}{CANARY}")), "{}", heard());
+    }
+}
+
+/// An attacker between the client and a plain sentinel could choose the name that the master's certificate must match.
 #[tokio::test]
 async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sent() {
-    let sentinel = Hostile::asking_for_passwords().await;
+    let sentinel = HostileServer::asking_for_passwords().await;
     let plain = || [format!("redis://{}", sentinel.address())];
     let master = format!("rediss://app:{CANARY}@master");
     let refused = async |builder: ClientBuilder, what: &str| {
         let error = builder.connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
         assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error:?}");
-        shows_no_canary(&error);
+        assert_no_canary(&error);
     };
     refused(builder(), "Tls::server_name").await;
     refused(builder().tls(Tls::new()), "Tls::server_name").await;
@@ -58,20 +112,46 @@ async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sen
     refused(named().share_credentials_with_sentinels(), "share_credentials_with_sentinels").await;
     assert_eq!(sentinel.connections(), 0);
 
-    // By a name of the user's own choice the sentinel decides nothing.
+    // With a server name that the user has set, the sentinel decides nothing.
     let error = named().connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
+    assert_no_canary(&error);
     assert!(sentinel.heard().iter().all(|request| !request.contains(CANARY)));
+}
+
+/// The master of such a client proves no name, so whoever speaks for a plain sentinel could name a server with any certificate that
+/// the client accepts. A server name does not help.
+#[tokio::test]
+async fn plain_sentinels_of_a_master_with_an_unverified_name_are_refused() {
+    let sentinel = HostileServer::asking_for_passwords().await;
+    let master = format!("rediss://app:{CANARY}@master");
+    let refused = async |tls: Option<Tls>, master: &str| {
+        let builder = tls.into_iter().fold(builder(), ClientBuilder::tls);
+        let plain = [format!("redis://{}", sentinel.address())];
+        let error = builder.connect_by_sentinels(plain, "orders", master).await.unwrap_err();
+        assert!(
+            matches!(&error, Error::Misuse { message } if message.contains("use rediss:// for the sentinels") && !message.contains("server_name")),
+            "{error:?}"
+        );
+        assert_no_canary(&error);
+    };
+    for tls in [Tls::new().danger_accept_any_server_name(), Tls::new().danger_accept_any_certificate()] {
+        refused(Some(tls.clone()), &master).await;
+        refused(Some(tls.server_name("redis.example.org")), &master).await;
+    }
+    // The same in an address of the redis crate.
+    refused(None, &format!("{master}/#insecure")).await;
+    assert_eq!(sentinel.connections(), 0);
 }
 
 #[tokio::test]
 async fn one_sentinel_does_not_choose_the_master_against_the_others() {
     let server = Server::start();
-    let false_master = Hostile::start(node).await;
-    let liar = Hostile::sentinel("127.0.0.1", false_master.port(), 99).await;
+    let false_master = HostileServer::start(node).await;
+    let liar = HostileServer::sentinel("127.0.0.1", false_master.port(), 99).await;
     let honest = [
-        Hostile::sentinel("127.0.0.1", server.port(), 1).await,
-        Hostile::sentinel("127.0.0.1", server.port(), 1).await,
+        HostileServer::sentinel("127.0.0.1", server.port(), 1).await,
+        HostileServer::sentinel("127.0.0.1", server.port(), 1).await,
     ];
     let url = format!(
         "redis-sentinel://{},{},{}/0#orders",
@@ -83,7 +163,7 @@ async fn one_sentinel_does_not_choose_the_master_against_the_others() {
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(false_master.connections(), 0);
 
-    // Where as many say this as that, nobody knows.
+    // Without a majority, no master is chosen.
     let url = format!("redis-sentinel://{},{}/0#orders", liar.address(), honest[0].address());
     let error = builder().connect(url).await.unwrap_err();
     assert!(
@@ -93,18 +173,18 @@ async fn one_sentinel_does_not_choose_the_master_against_the_others() {
     assert_eq!(false_master.connections(), 0);
 }
 
-/// Redis repeats the arguments of a command that it does not know, and a password is one of those of `AUTH` and `HELLO`.
+/// Redis repeats the arguments of an unknown command, and the arguments of `AUTH` and `HELLO` include a password.
 #[tokio::test]
-async fn a_server_that_repeats_what_it_does_not_know_repeats_no_password() {
-    let without_auth = Hostile::start(unknown).await;
+async fn a_server_that_echoes_unknown_commands_exposes_no_password() {
+    let without_auth = HostileServer::start(unknown).await;
     let url = format!("redis://app:{CANARY}@{}", without_auth.address());
     let error = builder().connect(url).await.unwrap_err();
     assert!(matches!(error, Error::Refused { .. }), "{error:?}");
-    shows_no_canary(&error);
+    assert_no_canary(&error);
 
     // Sharded messages need RESP3, and so `HELLO`.
-    let log = Log::capture();
-    let without_hello = Hostile::cluster(|port| array(&[range(0, 16383, "127.0.0.1", port)])).await;
+    let log = CapturedLog::capture();
+    let without_hello = HostileServer::cluster(|port| array(&[range(0, 16383, "127.0.0.1", port)])).await;
     let url = format!("redis-cluster://app:{CANARY}@{}", without_hello.address());
     let client = builder().connect(url).await.unwrap();
     eventually(|| log.text().contains("could not connect for subscriptions")).await;
@@ -115,70 +195,70 @@ async fn a_server_that_repeats_what_it_does_not_know_repeats_no_password() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_is_escaped_in_errors_and_logs() {
-    let log = Log::capture();
+async fn server_text_is_escaped_in_errors_and_logs() {
+    let log = CapturedLog::capture();
     let forging = |words: &[String]| match words[0].as_str() {
         "EVALSHA" => format!("-ERR {FORGED}\r\n"),
         _ => node(words),
     };
-    let server = Hostile::start(forging).await;
+    let server = HostileServer::start(forging).await;
     let error = builder().connect(format!("redis://{}", server.address())).await.unwrap_err();
     assert!(error.to_string().contains("red"), "{error}");
-    is_plain(&error.to_string());
+    assert_plain(&error.to_string());
 
-    // And what it says of itself.
-    let old = Hostile::start(|_| "$26\r\nredis_version:4.0.\u{1b}[31mred\r\n".into()).await;
+    // The version that the server reports is escaped, too.
+    let old = HostileServer::start(|_| "$26\r\nredis_version:4.0.\u{1b}[31mred\r\n".into()).await;
     let error = builder().connect(format!("redis://{}", old.address())).await.unwrap_err();
     assert!(error.to_string().contains("too old"), "{error}");
-    is_plain(&error.to_string());
-    log.text().lines().for_each(is_plain);
+    assert_plain(&error.to_string());
+    log.text().lines().for_each(assert_plain);
 }
 
 #[tokio::test]
-async fn a_host_that_is_no_host_is_not_connected_to() {
-    let log = Log::capture();
+async fn an_invalid_host_is_never_connected_to() {
+    let log = CapturedLog::capture();
     let refused = |outcome: Result<Client, Error>| {
         let error = outcome.unwrap_err();
         assert!(error.to_string().contains("not understood"), "{error}");
-        is_plain(&error.to_string());
+        assert_plain(&error.to_string());
     };
-    let cluster = Hostile::cluster(|port| array(&[range(0, 16383, FORGED, port)])).await;
+    let cluster = HostileServer::cluster(|port| array(&[range(0, 16383, FORGED, port)])).await;
     refused(builder().connect(format!("redis-cluster://{}", cluster.address())).await);
 
-    let sentinel = Hostile::sentinel(FORGED, 6379, 1).await;
+    let sentinel = HostileServer::sentinel(FORGED, 6379, 1).await;
     refused(builder().connect(format!("redis-sentinel://{}/0#orders", sentinel.address())).await);
 
-    // Nothing ends the word but a space.
+    // Only a space ends the address of a redirect.
     for code in ["MOVED", "ASK"] {
-        let moving = Hostile::start(move |words| match words[0].as_str() {
+        let moving = HostileServer::start(move |words| match words[0].as_str() {
             "EVALSHA" => format!("-{code} 1 10.0.0.1\u{1b}[31mred:6379\r\n"),
             _ => node(words),
         })
         .await;
         let error = builder().connect(format!("redis://{}", moving.address())).await.unwrap_err();
         assert_eq!(error.code(), Some(code), "{error:?}");
-        is_plain(&error.to_string());
+        assert_plain(&error.to_string());
     }
-    log.text().lines().for_each(is_plain);
+    log.text().lines().for_each(assert_plain);
     assert!(!log.text().contains("\n WARN forged"), "{}", log.text());
 }
 
 #[tokio::test]
-async fn a_layout_beyond_all_bounds_is_refused_and_nobody_is_connected_to() {
-    let announced = Hostile::start(node).await;
+async fn an_oversized_cluster_layout_is_refused_without_connecting() {
+    let announced = HostileServer::start(node).await;
     let port = announced.port();
-    // A master of its own for each slot.
+    // Each slot has a separate master.
     let masters = move |_| {
         let range = |slot: u16| range(slot, slot, &format!("127.1.{}.{}", slot / 250, slot % 250), port);
         array(&(0..5_000).map(range).collect::<Vec<_>>())
     };
-    // Each slot thousands of times.
+    // Each slot occurs thousands of times.
     let ranges = move |_| array(&vec![range(0, 16383, "127.0.0.1", port); 5_000]);
     let backwards = move |_| array(&[range(5, 4, "127.0.0.1", port)]);
     for (cluster, what) in [
-        (Hostile::cluster(masters).await, "more than the 1000"),
-        (Hostile::cluster(ranges).await, "more than the 16384"),
-        (Hostile::cluster(backwards).await, "not understood"),
+        (HostileServer::cluster(masters).await, "more than the 1000"),
+        (HostileServer::cluster(ranges).await, "more than the 16384"),
+        (HostileServer::cluster(backwards).await, "not understood"),
     ] {
         let url = format!("redis-cluster://:{CANARY}@{}", cluster.address());
         let error = builder().connect(url).await.unwrap_err();
@@ -188,4 +268,116 @@ async fn a_layout_beyond_all_bounds_is_refused_and_nobody_is_connected_to() {
         );
     }
     assert_eq!(announced.connections(), 0);
+}
+
+/// A client of a cluster whose only node, which is `hostile`, has every slot.
+async fn client_of(hostile: &HostileServer) -> Client {
+    let url = format!("redis-cluster://:{CANARY}@{}", hostile.address());
+    // One attempt to connect to each node is enough: nothing listens at most of the nodes that a test names.
+    let builder = builder().reconnect_backoff(Duration::from_secs(60), Duration::from_secs(60));
+    builder.response_timeout(REDIRECTED).connect(url).await.unwrap()
+}
+
+/// How long a request may follow redirects.
+const REDIRECTED: Duration = Duration::from_millis(500);
+/// The slot of the key `n`.
+const SLOT: u16 = 3432;
+
+/// The masters of a cluster, each of which redirects every request for a key `n..` to the address that `redirect` makes of the
+/// master's own port and the ports of all.
+async fn redirecting(
+    masters: u16,
+    redirect: impl Fn(u16, &[u16]) -> String + Clone + Send + Sync + 'static,
+) -> Vec<HostileServer> {
+    let ports = Arc::<Mutex<Vec<u16>>>::default();
+    let mut started = Vec::new();
+    for _ in 0..masters {
+        let (redirect, all) = (redirect.clone(), ports.clone());
+        let answer = move |port: u16, words: &[String]| match words[0].as_str() {
+            "CLUSTER" => {
+                let slots = 16384 / masters;
+                let first = (0..masters).map(|n| n * slots);
+                let ports = all.lock().unwrap();
+                let ranges = first.zip(&*ports).map(|(n, port)| range(n, n + slots - 1, "127.0.0.1", *port));
+                array(&ranges.collect::<Vec<_>>())
+            }
+            "ASKING" => "+OK\r\n".into(),
+            _ if words.iter().any(|word| word.starts_with('n')) => {
+                format!("-{}\r\n", redirect(port, &all.lock().unwrap()))
+            }
+            _ => node(words),
+        };
+        let server = HostileServer::start_knowing_its_port(answer).await;
+        ports.lock().unwrap().push(server.port());
+        started.push(server);
+    }
+    started
+}
+
+#[tokio::test]
+async fn redirects_in_a_circle_end_in_an_error_after_a_few_requests() {
+    for code in ["MOVED", "ASK"] {
+        // A node that redirects to itself, and two that redirect to each other.
+        for masters in [1, 2] {
+            let to_next = move |own: u16, all: &[u16]| {
+                let next = all.iter().cycle().skip_while(|port| **port != own).nth(1).unwrap();
+                format!("{code} {SLOT} 127.0.0.1:{next}")
+            };
+            let circle = redirecting(masters, to_next).await;
+            let client = client_of(&circle[0]).await;
+            let error = client.lock("n").try_lock().await.unwrap_err();
+            // The last redirect, or the end of the time for the whole call, whichever the client sees first.
+            let is_typed = matches!(&error, Error::TimedOut { .. }) || error.code() == Some("MOVED");
+            assert!(is_typed, "{error:?}");
+            assert_no_canary(&error);
+            client.close().await;
+            for node in circle {
+                let heard = node.heard();
+                let requests = heard.iter().filter(|request| request.split(' ').any(|word| word == "n"));
+                let requests = requests.count();
+                // The waits between them grow up to 100 ms.
+                assert!((1..=60).contains(&requests), "{code}: {requests} requests within {REDIRECTED:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_import_slots_by_redirects_are_bounded() {
+    let log = CapturedLog::capture();
+    let announced = HostileServer::start(node).await;
+    let port = announced.port();
+    let (named, is_full) = (Arc::new(AtomicU16::new(0)), Arc::new(AtomicBool::new(false)));
+    let (count, full) = (named.clone(), is_full.clone());
+    // Nothing listens at the first addresses.
+    let hostile = redirecting(1, move |_, _| match full.load(Ordering::SeqCst) {
+        true => format!("ASK {SLOT} 127.0.0.1:{port}"),
+        false => {
+            let n = count.fetch_add(1, Ordering::SeqCst);
+            format!("ASK {SLOT} 127.2.{}.{}:1", n / 250, n % 250)
+        }
+    })
+    .await;
+    let client = client_of(&hostile[0]).await;
+    let mut names = 0..;
+    while !log.text().contains("more than 1000 masters") {
+        // A call that ends before its reply follows no redirect, so a few more are needed.
+        assert!(named.load(Ordering::SeqCst) < 3000, "the nodes are not bounded");
+        let mut calls = JoinSet::new();
+        for n in names.by_ref().take(200) {
+            let lock = client.lock(format!("n{n}"));
+            calls.spawn(async move { lock.try_lock().await.map(drop) });
+        }
+        while let Some(outcome) = calls.join_next().await {
+            let error = outcome.unwrap().unwrap_err();
+            assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
+            assert_no_canary(&error);
+        }
+    }
+    is_full.store(true, Ordering::SeqCst);
+    let error = client.lock("n").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
+    assert_eq!(announced.connections(), 0);
+    client.close().await;
+    assert!(!log.text().contains(CANARY));
 }

@@ -1,5 +1,5 @@
-//! What a record costs that somebody filled with fields, or with numbers that no lock has. The server's own account is
-//! asked for it, and not the clock on the wall.
+//! The cost of records with very many fields or with impossible counts, measured by the server's own CPU accounting and not by
+//! the wall clock.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::Server;
 const FIELDS: u32 = 200_000;
 const BOUND_US: u64 = 5000;
 
-/// Fills the hash `n`, which lives for a minute, and has `first` as its first field.
+/// Fills the hash `n` for one minute, with `first` as its first field.
 fn fill(server: &Server, first: [&str; 2]) {
     let fill = "redis.call('hset', KEYS[1], ARGV[1], ARGV[2]) \
                 for i = 1, ARGV[3] do redis.call('hset', KEYS[1], 'owner-' .. i, '1') end \
@@ -20,9 +20,8 @@ fn fill(server: &Server, first: [&str; 2]) {
     command.arg(fill).arg(1).arg("n").arg(&first).arg(FIELDS).exec(&mut server.cli()).unwrap();
 }
 
-/// What the server spends on that call, which is made three times: the least of it, because other processes of the
-/// machine count, too.
-async fn spent<F: Future<Output = Result<(), Error>>>(server: &Server, call: impl Fn() -> F) -> u64 {
+/// The time in us that the server spends on the call: the least of three runs, because other processes of the machine add to it.
+async fn server_time_us<F: Future<Output = Result<(), Error>>>(server: &Server, call: impl Fn() -> F) -> u64 {
     let mut least = u64::MAX;
     for _ in 0..3 {
         server.commandstats_reset();
@@ -32,9 +31,9 @@ async fn spent<F: Future<Output = Result<(), Error>>>(server: &Server, call: imp
     least
 }
 
-macro_rules! cheap {
+macro_rules! assert_cheap {
     ($server:expr, $what:expr, $call:expr) => {
-        let us = spent(&$server, || async { $call.await.map(drop) }).await;
+        let us = server_time_us(&$server, || async { $call.await.map(drop) }).await;
         assert!(us < BOUND_US, "{} took the server {us} us", $what);
     };
 }
@@ -47,12 +46,12 @@ async fn a_record_with_very_many_fields_makes_no_call_expensive() {
     for (kind, lock) in
         [("lock", client.lock("n")), ("fair", client.fair_lock("n")), ("fenced", client.fenced_lock("n"))]
     {
-        cheap!(server, format!("{kind}: an attempt"), lock.try_lock());
-        cheap!(server, format!("{kind}: a look at the holder"), lock.holder());
-        cheap!(server, format!("{kind}: is_locked"), lock.is_locked());
-        // With some glances.
-        cheap!(server, format!("{kind}: a wait"), lock.try_lock_for(Duration::from_millis(60)));
-        let holder = lock.holder().await.unwrap().expect("there are many");
+        assert_cheap!(server, format!("{kind}: try_lock"), lock.try_lock());
+        assert_cheap!(server, format!("{kind}: holder"), lock.holder());
+        assert_cheap!(server, format!("{kind}: is_locked"), lock.is_locked());
+        // Includes some holder probes.
+        assert_cheap!(server, format!("{kind}: try_lock_for"), lock.try_lock_for(Duration::from_millis(60)));
+        let holder = lock.holder().await.unwrap().expect("the record names holders");
         assert!(holder.owner().starts_with("owner-"), "{holder:?}");
         assert_eq!(holder.count(), 1);
     }
@@ -64,21 +63,21 @@ async fn a_read_write_record_with_very_many_fields_makes_no_call_expensive() {
     let client = Client::connect(server.url()).await.unwrap();
     fill(&server, ["mode", "read"]);
     let lock = client.read_write_lock("n");
-    cheap!(server, "an attempt to write", lock.write().try_lock());
-    cheap!(server, "a wait to write", lock.write().try_lock_for(Duration::from_millis(60)));
-    cheap!(server, "a look at the holder", lock.write().holder());
-    cheap!(server, "is_locked", lock.read().is_locked());
+    assert_cheap!(server, "write: try_lock", lock.write().try_lock());
+    assert_cheap!(server, "write: try_lock_for", lock.write().try_lock_for(Duration::from_millis(60)));
+    assert_cheap!(server, "write: holder", lock.write().holder());
+    assert_cheap!(server, "read: is_locked", lock.read().is_locked());
     async fn read(lock: &ReadWriteLock) -> Result<(), Error> {
         lock.read().lock().await?.unlock().await
     }
-    cheap!(server, "a read", read(&lock));
+    assert_cheap!(server, "read: lock and unlock", read(&lock));
     assert!(lock.read().is_locked().await.unwrap());
     assert!(!lock.write().is_locked().await.unwrap());
     let left: i64 = redis::cmd("PTTL").arg("n").query(&mut server.cli()).unwrap();
-    assert!(left > 30_000, "a reader that left may not know when the others end: {left}");
+    assert!(left > 30_000, "a leaving reader shortened the TTL of the others: {left}");
 }
 
-/// A count is the number of strings that say how long a hold lives.
+/// A reader's count is the number of its timeout keys, each of which expires with one hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_with_a_huge_count_makes_no_release_expensive() {
     let server = Server::start();
@@ -91,8 +90,8 @@ async fn a_reader_with_a_huge_count_makes_no_release_expensive() {
         redis::cmd("HSET").arg("n").arg(&["first", count, "second", "1000000"]).exec(&mut cli).unwrap();
         server.commandstats_reset();
         guard.unlock().await.unwrap();
-        let looks = server.calls("pttl");
-        assert!(looks < 3000, "{count}: {looks} strings were looked at");
+        let reads = server.calls("pttl");
+        assert!(reads < 3000, "{count}: {reads} keys were read");
         let owners: Vec<String> = redis::cmd("HKEYS").arg("n").query(&mut cli).unwrap();
         assert_eq!(owners, ["mode", "first", "second"], "{count}");
         let left: i64 = redis::cmd("PTTL").arg("n").query(&mut cli).unwrap();

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const ROUNDS: usize = 50;
-/// A wake-up by message is well below this; one by TTL would take 30 s.
+/// A message wakes a waiter well within this time. A wake-up by the TTL would take 30 s.
 const WOKEN: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,7 +31,7 @@ async fn rust_is_woken_by_javas_release() {
                     entered
                 });
                 eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
-                // By then we have glanced at the lock after 10, 30, 70 and 150 ms; the next glance is far away.
+                // The client has probed the holder after 10, 30, 70 and 150 ms; its next probe comes much later.
                 tokio::time::sleep(Duration::from_millis(170)).await;
                 let unlocked = java.unlock("plain", "n").await;
                 took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
@@ -69,7 +69,7 @@ async fn java_is_woken_by_rusts_release() {
     }
 }
 
-/// Attempt, attempt once subscribed, attempt once told.
+/// One attempt at first, one after the subscription, and one after the release message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_of_five_seconds_sends_few_scripts() {
     let mut running = tokio::task::JoinSet::new();
@@ -78,11 +78,11 @@ async fn a_waiter_of_five_seconds_sends_few_scripts() {
             let server = Server::start();
             let java = Java::get(&version).client(&server, 0).await.thread("t");
             let client = Client::connect(server.url()).await.unwrap();
-            // The first use of a script is two calls, for either side.
+            // The first use of a script takes two calls, on either side.
             java.lock("plain", "n").await.unwrap();
             java.unlock("plain", "n").await.unwrap();
             client.lock("n").lock().await.unwrap().unlock().await.unwrap();
-            // With a lease of its own Java's hold needs no renewal, which would be counted.
+            // With a fixed lease Java's hold needs no renewals, which would be counted, too.
             java.lock_for("plain", "n", Duration::from_secs(60)).await.unwrap();
             server.commandstats_reset();
             let lock = client.lock("n");
@@ -92,7 +92,7 @@ async fn a_waiter_of_five_seconds_sends_few_scripts() {
             let guard = waiting.await.unwrap();
             let scripts = server.scripts() - 1;
             println!("{version}: {scripts} scripts");
-            assert!(scripts <= 4, "{version}: {scripts} scripts beside Java's unlock");
+            assert!(scripts <= 4, "{version}: {scripts} scripts in addition to Java's unlock");
             guard.unlock().await.unwrap();
         });
     }
@@ -143,7 +143,7 @@ async fn hold_counts_agree() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn javas_force_unlock_is_told_to_the_holder() {
+async fn javas_force_unlock_is_reported_to_the_holder() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
@@ -159,10 +159,10 @@ async fn javas_force_unlock_is_told_to_the_holder() {
         let state = guard.lost().await;
         let late = watch.since(next);
         assert!(matches!(state, HoldState::Lost(_)), "{version}: {state:?}");
-        assert!(late < Duration::from_millis(150), "{version}: told {late:?} after the renewal was due");
+        assert!(late < Duration::from_millis(150), "{version}: reported {late:?} after the renewal was due");
         assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: None, .. })), "{version}");
 
-        // A fixed lease learns of it when it is used, and tells who holds the lock now.
+        // A hold with a fixed lease learns of the loss at its unlock, and the error names the current holder.
         let guard = client.lock("n").with_lease(Duration::from_secs(20)).lock().await.unwrap();
         java.force_unlock("plain", "n").await.unwrap();
         java.lock("plain", "n").await.unwrap();
@@ -171,24 +171,27 @@ async fn javas_force_unlock_is_told_to_the_holder() {
             Err(Error::Lost { holder: Some(holder), .. }) => assert_eq!(holder.owner(), java.owner().await),
             other => panic!("{version}: {other:?}"),
         }
-        assert!(java.is_held("plain", "n").await.unwrap(), "{version}: our unlock freed Java's hold");
+        assert!(
+            java.is_held("plain", "n").await.unwrap(),
+            "{version}: the unlock of a lost hold freed Java's hold"
+        );
         java.unlock("plain", "n").await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn our_force_unlock_frees_javas_hold() {
+async fn rusts_force_unlock_frees_javas_hold() {
     for version in versions() {
         let server = Server::start();
         let java_client = Java::get(&version).client(&server, 0).await;
         let (java, other) = (java_client.thread("t"), java_client.thread("u"));
         let client = Client::connect(server.url()).await.unwrap();
 
-        // What Java's unlock does after another Java client forced its lock free ..
+        // The outcome of Java's unlock after another Java thread has forced the lock free.
         java.lock("plain", "n").await.unwrap();
         other.force_unlock("plain", "n").await.unwrap();
         let among_java = java.unlock("plain", "n").await.result.err().map(|e| e.class);
-        // .. it does after we did.
+        // The outcome is the same after a force-unlock by the library.
         java.lock("plain", "n").await.unwrap();
         assert!(client.lock("n").force_unlock().await.unwrap(), "{version}");
         assert!(!client.lock("n").is_locked().await.unwrap());
@@ -198,7 +201,7 @@ async fn our_force_unlock_frees_javas_hold() {
         assert_eq!(after_ours.is_some(), since(&version, 3, 11), "{version}");
         assert!(!client.lock("n").force_unlock().await.unwrap());
 
-        // A waiting Java thread is woken by it.
+        // The force-unlock wakes a waiting Java thread.
         let guard = client.lock("n").lock().await.unwrap();
         let waiting = java.lock("plain", "n");
         eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
@@ -228,10 +231,10 @@ async fn the_watchdog_keeps_a_hold_and_a_dead_process_frees_it() {
                 assert_eq!(guard.state(), HoldState::Held);
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert!(!waiting.await.unwrap(), "{version}: Java took a held lock");
+            assert!(!waiting.await.unwrap(), "{version}: Java acquired a held lock");
             guard.unlock().await.unwrap();
 
-            // Our process dies: Java has the lock within the lease.
+            // The Rust process dies, and Java acquires the lock within the lease.
             let mut worker = Worker::start(&["hold", &server.url(), "n", "3000"]);
             assert!(worker.line().await.starts_with("held "));
             let waiting = java.lock("plain", "n");
@@ -249,11 +252,11 @@ async fn the_watchdog_keeps_a_hold_and_a_dead_process_frees_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_jvm_frees_its_lock_for_us() {
+async fn a_dead_jvm_frees_its_lock() {
     for version in versions() {
         let server = Server::start();
         let java = Java::spawn(&version);
-        // The oldest versions have no setting for the watchdog, so there the lease is given with the lock.
+        // The oldest versions have no setting for the watchdog, so they lock with a fixed lease.
         if !since(&version, 3, 10) {
             let thread = java.client(&server, 0).await.thread("t");
             thread.lock_for("plain", "n", Duration::from_secs(3)).await.unwrap();
@@ -273,19 +276,19 @@ async fn a_dead_jvm_frees_its_lock_for_us() {
     }
 }
 
-/// One lock and unlock as the server sees it, with what differs between two holders taken out.
+/// One lock and unlock as the server sees it, without the differences between two holders.
 #[derive(Debug, PartialEq)]
 struct Trace {
     record: Vec<(String, String)>,
     encoding: String,
     ttl_is_lease: bool,
-    /// What was written, as (command, key or channel, rest), in MONITOR's spelling.
+    /// The write commands, as (command, key or channel, rest), in MONITOR's spelling.
     written: BTreeSet<Vec<String>>,
     messages: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn names_records_channels_and_messages_are_javas_byte_for_byte() {
+async fn names_records_channels_and_messages_equal_javas_byte_for_byte() {
     const NAMES: [&str; 10] = [
         "a",
         "a{b}c",
@@ -304,18 +307,18 @@ async fn names_records_channels_and_messages_are_javas_byte_for_byte() {
         let client = Client::connect(server.url()).await.unwrap();
         for name in NAMES {
             let owner = java.owner().await;
-            let watch = Watch::start(&server);
+            let recorder = TraceRecorder::start(&server);
             java.lock("plain", name).await.unwrap();
-            let (record, encoding, ttl) = watch.look(name);
+            let (record, encoding, ttl) = recorder.snapshot(name);
             java.unlock("plain", name).await.unwrap();
-            let javas = watch.finish(&owner, record, encoding, ttl);
+            let javas = recorder.finish(&owner, record, encoding, ttl);
 
-            let watch = Watch::start(&server);
+            let recorder = TraceRecorder::start(&server);
             let guard = client.lock(name).lock().await.unwrap();
             let owner = guard.owner().to_owned();
-            let (record, encoding, ttl) = watch.look(name);
+            let (record, encoding, ttl) = recorder.snapshot(name);
             guard.unlock().await.unwrap();
-            let ours = watch.finish(&owner, record, encoding, ttl);
+            let ours = recorder.finish(&owner, record, encoding, ttl);
 
             assert_eq!(ours, javas, "{version}, {name:?}");
             assert_eq!(ours.record, [("OWNER".to_owned(), "1".to_owned())]);
@@ -324,14 +327,14 @@ async fn names_records_channels_and_messages_are_javas_byte_for_byte() {
     }
 }
 
-/// Follows MONITOR and every channel.
-struct Watch {
+/// Records the output of MONITOR and the messages of every channel.
+struct TraceRecorder {
     cli: std::cell::RefCell<redis::Connection>,
     monitor: std::io::BufReader<std::net::TcpStream>,
     messages: redis::Connection,
 }
 
-impl Watch {
+impl TraceRecorder {
     fn start(server: &Server) -> Self {
         use std::io::{BufRead, Write};
         let mut monitor = std::net::TcpStream::connect(server.address()).unwrap();
@@ -341,7 +344,7 @@ impl Watch {
         let mut ok = String::new();
         monitor.read_line(&mut ok).unwrap();
         assert_eq!(ok, "+OK\r\n");
-        // By hand, because `as_pubsub` would end the subscription when it is dropped.
+        // Sent by hand, because dropping `as_pubsub` would end the subscription.
         let mut messages = server.cli();
         messages.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         messages.send_packed_command(&redis::cmd("PSUBSCRIBE").arg("*").get_packed_command()).unwrap();
@@ -349,7 +352,7 @@ impl Watch {
         Self { cli: server.cli().into(), monitor, messages }
     }
 
-    fn look(&self, name: &str) -> (Vec<(String, String)>, String, i64) {
+    fn snapshot(&self, name: &str) -> (Vec<(String, String)>, String, i64) {
         let cli = &mut *self.cli.borrow_mut();
         let record = redis::cmd("HGETALL").arg(name).query(cli).unwrap();
         let encoding = redis::cmd("OBJECT").arg("ENCODING").arg(name).query(cli).unwrap();
@@ -359,7 +362,7 @@ impl Watch {
 
     fn finish(mut self, owner: &str, record: Vec<(String, String)>, encoding: String, ttl: i64) -> Trace {
         use std::io::BufRead;
-        const END: &str = "that was all";
+        const END: &str = "end of the trace";
         redis::cmd("ECHO").arg(END).exec(self.cli.get_mut()).unwrap();
         redis::cmd("PUBLISH").arg(END).arg("").exec(self.cli.get_mut()).unwrap();
         let mut written = BTreeSet::new();
@@ -371,8 +374,8 @@ impl Watch {
             }
             let Some((_, command)) = line.trim_end().split_once("] ") else { continue };
             let words: Vec<String> = words(command).iter().map(|word| word.replace(owner, "OWNER")).collect();
-            // A hash is written by more than one command, and what one script deletes with its key another deletes
-            // by its only field; the latch is Redisson's own device for its retries.
+            // Several commands can write a hash, and a script may delete a record by its key or by its only field.
+            // The unlock latch is Redisson's own mechanism for its retries.
             let verb = match words[0].to_lowercase().as_str() {
                 "restore" => {
                     written.insert(["hincrby", &words[1], "OWNER", "1"].map(str::to_owned).to_vec());
@@ -387,7 +390,7 @@ impl Watch {
                 verb @ ("hincrby" | "pexpire" | "del" | "publish") => verb.to_owned(),
                 _ => continue,
             };
-            // Redisson counts to zero before it deletes.
+            // Redisson decrements to zero before it deletes.
             let to_zero = verb == "hincrby" && words[3] == "-1";
             if !words[1].contains("redisson_unlock_latch") && !to_zero {
                 written.insert([&[verb.to_owned()], &words[1..]].concat());
@@ -414,13 +417,13 @@ impl Watch {
     }
 }
 
-/// The words of a line of MONITOR, still escaped but for quotes, which Valkey 8.1 does not escape.
+/// The words of a MONITOR line, still escaped. Only quotes are unescaped, because Valkey 8.1 does not escape them.
 fn words(line: &str) -> Vec<String> {
     let inside = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).expect("words in quotes");
     inside.split("\" \"").map(|word| word.replace("\\\"", "\"")).collect()
 }
 
-/// Who contends, and for how long each time.
+/// The contenders of one test, and the duration of each hold.
 struct Crowd {
     kind: &'static str,
     java: usize,
@@ -432,33 +435,40 @@ struct Crowd {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_counts_exactly_and_each_side_gets_its_share() {
     for version in versions() {
-        mixed(&version, Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO }).await;
+        run_mixed_crowd(
+            &version,
+            Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO },
+        )
+        .await;
     }
 }
 
-/// Holds that outlast every pause of ours: what counts is who is let in after each.
+/// The holds outlast every yield window of the client, so only the choice of the next holder decides the shares.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_with_long_holds_leaves_each_side_its_share() {
+async fn each_side_gets_its_share_in_a_mixed_crowd_with_long_holds() {
     for version in versions() {
         let hold = Duration::from_millis(20);
-        mixed(&version, Crowd { kind: "plain", java: 3, rust: 6, each: 20, hold }).await;
+        run_mixed_crowd(&version, Crowd { kind: "plain", java: 3, rust: 6, each: 20, hold }).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_with_javas_spin_lock_counts_exactly_and_each_side_gets_its_share() {
+async fn a_mixed_spin_lock_crowd_counts_exactly_and_each_side_gets_its_share() {
     for version in versions() {
         // The spin lock came with 3.15.
         if since(&version, 3, 15) {
-            // So many that the time in which they get to know of each other is a small part.
-            mixed(&version, Crowd { kind: "spin", java: 8, rust: 16, each: 1000, hold: Duration::ZERO })
-                .await;
+            // With so many holds, the time before the two sides notice each other is a small part.
+            run_mixed_crowd(
+                &version,
+                Crowd { kind: "spin", java: 8, rust: 16, each: 1000, hold: Duration::ZERO },
+            )
+            .await;
         }
     }
 }
 
-/// Java threads and Rust tasks in 2 processes add to one counter.
-async fn mixed(version: &str, Crowd { kind, java: threads, rust: tasks, each, hold }: Crowd) {
+/// Java threads, and Rust tasks in two processes, add to one counter.
+async fn run_mixed_crowd(version: &str, Crowd { kind, java: threads, rust: tasks, each, hold }: Crowd) {
     let server = Server::start();
     let java = Java::get(version).client(&server, 0).await;
     let mut workers: Vec<_> = (0..2)
@@ -497,13 +507,13 @@ async fn mixed(version: &str, Crowd { kind, java: threads, rust: tasks, each, ho
     let counter: usize = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
     assert_eq!(counter, (threads + tasks) * each, "{version}, {kind}: increments were lost");
 
-    let everyone = || rust.iter().chain(&javas);
-    assert!(everyone().all(|holds| holds.len() == each));
-    let mut all: Vec<_> = everyone().flatten().copied().collect();
+    let all_holds = || rust.iter().chain(&javas);
+    assert!(all_holds().all(|holds| holds.len() == each));
+    let mut all: Vec<_> = all_holds().flatten().copied().collect();
     all.sort_unstable();
     assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{version}, {kind}: two holds overlap");
-    // While all run: until the first of them is done.
-    let until = everyone().map(|holds| holds[each - 1].1).min().unwrap();
+    // The shares count only while all contenders run: until the first of them is done.
+    let until = all_holds().map(|holds| holds[each - 1].1).min().unwrap();
     let count = |side: &[Vec<(u64, u64)>]| side.iter().flatten().filter(|hold| hold.1 <= until).count();
     let (j, r) = (count(&javas), count(&rust));
     let time = Duration::from_nanos(all.last().unwrap().1 - all[0].0);

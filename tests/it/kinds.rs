@@ -1,5 +1,4 @@
-//! Every kind of lock among Rust tasks alone: who excludes whom, who is served when, under which names. Each suite is
-//! run for each kind.
+//! Every kind of lock among Rust tasks: exclusion, re-entry, order of service, and names in Redis. Each test runs for each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,29 +8,29 @@ use std::time::Duration;
 use redisson_lock::{Client, Error, HoldState, Owner};
 use tokio::task::JoinSet;
 
-use crate::support::contender::Party;
-use crate::support::kind::{Kind, channels, each, keys, nothing_is_left, prefix};
+use crate::support::any_lock::ClientSet;
+use crate::support::kind::{Kind, assert_nothing_left, channels, each, keys, prefix};
 use crate::support::{Messages, Server, Stopwatch, eventually};
 
 const NAME: &str = "n";
 
-pub async fn clients(kind: Kind, server: &Server) -> (Party, Party) {
-    tokio::join!(Party::of(kind, server), Party::of(kind, server))
+pub async fn clients(kind: Kind, server: &Server) -> (ClientSet, ClientSet) {
+    tokio::join!(ClientSet::of(kind, server), ClientSet::of(kind, server))
 }
 
-/// A counter that loses additions if there are two writers, and knows who else reads.
+/// A counter that loses additions if two writers overlap, and that counts its readers.
 #[derive(Default)]
-struct Page {
+struct SharedCounter {
     value: AtomicU64,
     readers: AtomicUsize,
     most_readers: AtomicUsize,
 }
 
-impl Page {
+impl SharedCounter {
     async fn write(&self, pause: Duration) {
         let value = self.value.load(Ordering::Relaxed);
         tokio::time::sleep(pause).await;
-        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a reader beside a writer");
+        assert_eq!(self.readers.load(Ordering::SeqCst), 0, "a reader overlaps a writer");
         self.value.store(value + 1, Ordering::Relaxed);
     }
 
@@ -40,18 +39,18 @@ impl Page {
         self.most_readers.fetch_max(readers, Ordering::SeqCst);
         let value = self.value.load(Ordering::Relaxed);
         tokio::time::sleep(pause).await;
-        assert_eq!(self.value.load(Ordering::Relaxed), value, "a writer beside a reader");
+        assert_eq!(self.value.load(Ordering::Relaxed), value, "a writer overlaps a reader");
         self.readers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_of_two_clients_is_excluded_as_its_kind_says() {
+async fn a_crowd_of_two_clients_is_excluded_by_the_rules_of_its_kind() {
     const ROUNDS: u64 = 25;
     each(Kind::ALL, |kind| async move {
         let server = kind.server(NAME);
         let (one, two) = clients(kind, &server).await;
-        let page = Arc::new(Page::default());
+        let page = Arc::new(SharedCounter::default());
         let mut tasks = JoinSet::new();
         let crowd =
             if kind.is_exclusive() { [kind; 4] } else { [Kind::Read, Kind::Read, Kind::Read, Kind::Write] };
@@ -79,32 +78,32 @@ async fn a_crowd_of_two_clients_is_excluded_as_its_kind_says() {
         let writers = crowd.iter().filter(|kind| kind.is_exclusive()).count() as u64;
         assert_eq!(page.value.load(Ordering::Relaxed), 2 * writers * ROUNDS, "{kind}");
         let together = page.most_readers.load(Ordering::SeqCst);
-        assert!(kind.is_exclusive() || together > 1, "no two readers were there together");
-        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+        assert!(kind.is_exclusive() || together > 1, "no two readers overlapped");
+        assert_nothing_left(kind, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
+async fn a_busy_lock_times_out_on_time_and_a_freed_one_is_acquired() {
     each(Kind::rivals(), |(holder, waiter)| async move {
         let server = waiter.server(NAME);
         let (one, two) = clients(waiter, &server).await;
         let guard = holder.of(&one, NAME).lock().await.unwrap();
         let before = keys(&server);
-        // Of the same client too, as another owner.
+        // The lock is busy for another owner of the same client, too.
         for client in [&one, &two] {
             let lock = waiter.of(client, NAME).with_owner(&Owner::unique());
-            let asked = Stopwatch::start();
+            let attempted = Stopwatch::start();
             assert!(lock.try_lock().await.unwrap().is_none(), "{waiter}");
-            let took = asked.elapsed();
-            assert!(took < Duration::from_secs(1), "{waiter}: {took:?} for a look");
-            // Long enough that the server answers within it, also if this machine stands still for a moment.
+            let took = attempted.elapsed();
+            assert!(took < Duration::from_secs(1), "{waiter}: one attempt took {took:?}");
+            // Long enough for the server to answer, even if this machine stalls for a moment.
             let wait = Duration::from_millis(400);
             let started = Stopwatch::start();
             assert!(lock.try_lock_for(wait).await.unwrap().is_none(), "{waiter}");
             assert!(started.is_within(wait..wait + Duration::from_millis(50)), "{waiter}: {started:?}");
-            // Who gave up stands in no queue.
+            // A waiter that gave up has left every queue.
             eventually(|| keys(&server) == before && channels(&server).is_empty()).await;
         }
         let lock = waiter.of(&two, NAME);
@@ -113,25 +112,27 @@ async fn a_busy_lock_is_told_on_time_and_a_freed_one_is_given() {
             eventually(|| !channels(&server).is_empty()).await;
         }
         guard.unlock().await.unwrap();
-        waiting.await.unwrap().unwrap().expect("it was freed in time").unlock().await.unwrap();
-        let free = waiter.of(&two, NAME).try_lock().await.unwrap().expect("it is free");
+        waiting.await.unwrap().unwrap().expect("the lock was freed in time").unlock().await.unwrap();
+        let free = waiter.of(&two, NAME).try_lock().await.unwrap().expect("the lock is free");
         free.unlock().await.unwrap();
-        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+        assert_nothing_left(waiter, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
+async fn an_owner_may_re_enter_a_lock_of_a_reentrant_kind() {
     each(Kind::locks().filter(|kind| kind.is_reentrant()), |kind| async move {
         let server = Server::start();
         let (one, two) = clients(kind, &server).await;
         let lock = kind.lock(&one, NAME);
         let mut guards = vec![lock.lock().await.unwrap()];
-        guards.push(lock.try_lock().await.unwrap().expect("ours already"));
-        guards.push(lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("ours already"));
+        guards.push(lock.try_lock().await.unwrap().expect("the owner holds the lock"));
+        guards.push(
+            lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("the owner holds the lock"),
+        );
         let token = guards[0].token();
-        assert!(guards.iter().all(|guard| guard.token() == token), "{kind}: a re-entry is no new hold");
+        assert!(guards.iter().all(|guard| guard.token() == token), "{kind}: a re-entry got a new token");
         assert_eq!(token.is_some(), kind == Kind::Fenced);
         let rival = kind.rival().lock(&two, NAME);
         while let Some(guard) = guards.pop() {
@@ -140,20 +141,20 @@ async fn an_owner_may_take_it_again_if_the_kind_is_reentrant() {
             let recorded = if kind.counts() { levels } else { 1 };
             assert_eq!(kind.holders(&mut server.cli(), NAME), one_holder(guard.owner(), recorded), "{kind}");
             assert!(lock.is_held().await.unwrap() && lock.is_locked().await.unwrap(), "{kind}");
-            assert!(rival.try_lock().await.unwrap().is_none(), "{kind}: {levels} levels are left");
+            assert!(rival.try_lock().await.unwrap().is_none(), "{kind}: acquired with {levels} levels left");
             assert_eq!(guard.state(), HoldState::Held, "{kind}");
             guard.unlock().await.unwrap();
         }
         assert_eq!((lock.hold_count().await.unwrap(), lock.is_held().await.unwrap()), (0, false), "{kind}");
         assert!(!lock.is_locked().await.unwrap(), "{kind}");
-        rival.try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
-        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+        rival.try_lock().await.unwrap().expect("the lock is free").unlock().await.unwrap();
+        assert_nothing_left(kind, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
+async fn an_owner_that_would_wait_for_itself_fails_at_once() {
     let cases = Kind::locks().filter(|kind| !kind.is_reentrant()).map(|kind| (kind, kind));
     each(cases.chain([(Kind::Read, Kind::Write)]), |(held, wanted)| async move {
         let server = Server::start();
@@ -178,23 +179,23 @@ async fn an_owner_that_would_wait_for_itself_is_told_at_once() {
         assert_eq!(guard.state(), HoldState::Held, "{held}");
         assert_eq!(held.holders(&mut server.cli(), NAME), one_holder(guard.owner(), 1), "{held}");
         assert_eq!(keys(&server), before, "{held}");
-        // Another owner may wait.
+        // Another owner of the same client may wait.
         let other = lock.with_owner(&Owner::unique());
         assert!(other.try_lock().await.unwrap().is_none(), "{held}");
         guard.unlock().await.unwrap();
         other.lock().await.unwrap().unlock().await.unwrap();
-        nothing_is_left(held, NAME, &server, &[&one, &two]).await;
+        assert_nothing_left(held, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dropped_guard_frees_the_lock_for_who_waits() {
+async fn a_dropped_guard_frees_the_lock_for_a_waiter() {
     each(Kind::rivals(), |(holder, waiter)| async move {
         let server = waiter.server(NAME);
         let (one, two) = clients(waiter, &server).await;
         drop(holder.of(&one, NAME).lock().await.unwrap());
-        nothing_is_left(holder, NAME, &server, &[&one]).await;
+        assert_nothing_left(holder, NAME, &server, &[&one]).await;
 
         let guard = holder.of(&one, NAME).lock().await.unwrap();
         let lock = waiter.of(&two, NAME);
@@ -205,17 +206,17 @@ async fn a_dropped_guard_frees_the_lock_for_who_waits() {
         let dropped = Stopwatch::start();
         drop(guard);
         let guard = waiting.await.unwrap();
-        // Not by the end of its lease.
+        // The release wakes the waiter, not the end of the lease.
         assert!(dropped.elapsed() < Duration::from_secs(5), "{holder} to {waiter}: {:?}", dropped.elapsed());
         drop(guard);
-        nothing_is_left(waiter, NAME, &server, &[&one, &two]).await;
+        assert_nothing_left(waiter, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
-/// Both sides of a read/write lock in one hand, and what others may have meanwhile.
+/// One owner holds both sides of a read/write lock, while other owners try to acquire each side.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_may_read_and_goes_on_as_a_reader() {
+async fn a_writer_may_read_and_then_downgrade() {
     let server = Server::start();
     let (one, two) = clients(Kind::Write, &server).await;
     let (ours, others) = (one.read_write_lock(NAME), two.read_write_lock(NAME));
@@ -223,29 +224,29 @@ async fn a_writer_may_read_and_goes_on_as_a_reader() {
     let read = ours.read().lock().await.unwrap();
     let inner = ours.read().lock().await.unwrap();
     assert!(others.read().try_lock().await.unwrap().is_none());
-    // Not from the write lock's point of view, and only with readers from the read lock's.
+    // `is_locked` of the write lock sees writers only; that of the read lock sees readers only.
     assert!(ours.write().is_locked().await.unwrap() && ours.read().is_locked().await.unwrap());
     write.unlock().await.unwrap();
     assert!(!ours.write().is_locked().await.unwrap() && ours.read().is_locked().await.unwrap());
-    let beside = others.read().try_lock().await.unwrap().expect("readers share");
+    let other_reader = others.read().try_lock().await.unwrap().expect("readers share");
     assert!(others.write().with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
-    assert_eq!([read.state(), inner.state(), beside.state()], [HoldState::Held; 3]);
-    // The write level of one who reads may end last as well.
-    for guard in [read, beside, inner] {
+    assert_eq!([read.state(), inner.state(), other_reader.state()], [HoldState::Held; 3]);
+    // The last reader, whichever it is, keeps writers out.
+    for guard in [read, other_reader, inner] {
         assert!(others.write().with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();
     }
+    // A writer's read level may also end before its write level.
     let write = ours.write().lock().await.unwrap();
     ours.read().lock().await.unwrap().unlock().await.unwrap();
-    assert!(others.read().try_lock().await.unwrap().is_none(), "the writer is there still");
+    assert!(others.read().try_lock().await.unwrap().is_none(), "the writer still holds the lock");
     write.unlock().await.unwrap();
-    nothing_is_left(Kind::Write, NAME, &server, &[&one, &two]).await;
+    assert_nothing_left(Kind::Write, NAME, &server, &[&one, &two]).await;
 }
 
-/// Who came first is served first, whichever client it is of. Where a kind has no queue in Redis that is so within a
-/// client.
+/// Waiters of all clients are served in the order of arrival. For kinds without a queue in Redis, this holds within one client.
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_are_served_in_the_order_in_which_they_came() {
+async fn waiters_are_served_in_the_order_of_arrival() {
     each(Kind::ALL.into_iter().filter(|kind| kind.is_in_order()), |kind| async move {
         let server = kind.server(NAME);
         let (one, two) = clients(kind, &server).await;
@@ -255,19 +256,19 @@ async fn waiters_are_served_in_the_order_in_which_they_came() {
         for n in 0..12 {
             let client = if kind.is_queued() && n % 2 == 1 { &two } else { &one };
             let (lock, served) = (kind.of(client, NAME), served.clone());
-            let (came, there) = tokio::sync::oneshot::channel();
+            let (queued, in_queue) = tokio::sync::oneshot::channel();
             tasks.spawn(async move {
                 let mut locking = std::pin::pin!(lock.lock());
-                // The first poll takes the place among those of the client.
+                // The first poll joins the client's own queue.
                 let first =
                     std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
                 assert!(first.is_pending());
-                came.send(()).unwrap();
+                queued.send(()).unwrap();
                 let guard = locking.await.unwrap();
                 served.lock().unwrap().push(n);
                 guard.unlock().await.unwrap();
             });
-            there.await.unwrap();
+            in_queue.await.unwrap();
             if let [queue, timeouts] = kind.keys_of_a_waiter(NAME).as_slice() {
                 eventually(|| length(&server, "LLEN", queue) == n + 1).await;
                 assert_eq!(length(&server, "ZCARD", timeouts), n + 1, "{kind}");
@@ -278,19 +279,19 @@ async fn waiters_are_served_in_the_order_in_which_they_came() {
             done.unwrap();
         }
         assert_eq!(*served.lock().unwrap(), (0..12).collect::<Vec<_>>(), "{kind}");
-        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+        assert_nothing_left(kind, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
-/// Who does not wait stands in no queue, and does not overtake those who do.
+/// A call that does not wait joins no queue, and does not overtake the waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_single_try_does_not_overtake_a_queue() {
     each(Kind::locks().filter(|kind| kind.is_queued()), |kind| async move {
         let server = Server::start();
         let (one, two) = clients(kind, &server).await;
         let [queue, timeouts] = &kind.keys_of_a_waiter(NAME)[..] else { panic!("two keys") };
-        // First in the queue, and slow: the lock is free for it.
+        // A slow waiter is first in the queue, and the lock is free for it.
         let mut cli = server.cli();
         redis::cmd("RPUSH").arg(queue).arg("slow:1").exec(&mut cli).unwrap();
         let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut cli).unwrap();
@@ -300,8 +301,8 @@ async fn a_single_try_does_not_overtake_a_queue() {
         }
         assert_eq!((length(&server, "LLEN", queue), length(&server, "ZCARD", timeouts)), (1, 1), "{kind}");
         redis::cmd("DEL").arg(queue).arg(timeouts).exec(&mut cli).unwrap();
-        kind.lock(&one, NAME).try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
-        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+        kind.lock(&one, NAME).try_lock().await.unwrap().expect("the lock is free").unlock().await.unwrap();
+        assert_nothing_left(kind, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
@@ -322,7 +323,7 @@ async fn a_client_that_is_closed_leaves_the_queue() {
         assert_eq!(length(&server, "LLEN", &queue), 0, "{kind}");
         assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })), "{kind}");
         guard.unlock().await.unwrap();
-        nothing_is_left(kind, NAME, &server, &[&one]).await;
+        assert_nothing_left(kind, NAME, &server, &[&one]).await;
     })
     .await;
 }
@@ -332,7 +333,7 @@ const NAMES: [&str; 9] =
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_and_channels_are_named_as_redisson_names_them() {
-    // The rule, pinned.
+    // Fixed examples of the naming rule.
     for (name, channel) in [
         ("n", "redisson_lock__channel:{n}"),
         ("a{b}c", "redisson_lock__channel:a{b}c"),
@@ -353,13 +354,13 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
             assert_eq!(keys(&server), held, "{holder}, {name:?}");
 
             let owner = Owner::unique();
-            let text = format!("{}:owner-{}", two.id(), owner.as_str());
+            let owner_id = format!("{}:owner-{}", two.id(), owner.as_str());
             let lock = waiter.lock(&two, name).with_owner(&owner);
             let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
             let all = || keys(&server).into_iter().collect::<Vec<_>>();
             let with_waiter: BTreeSet<_> =
                 held.into_iter().chain(waiter.keys_of_a_waiter(name)).collect::<BTreeSet<_>>();
-            if let Some(channel) = waiter.channel(name, &text) {
+            if let Some(channel) = waiter.channel(name, &owner_id) {
                 eventually(|| channels(&server) == [channel.clone()]).await;
             }
             assert_eq!(keys(&server), with_waiter, "{waiter}, {name:?}: {:?}", all());
@@ -371,14 +372,14 @@ async fn keys_and_channels_are_named_as_redisson_names_them() {
                 waiter.keys_of_a_hold(name, guard.owner()).into_iter().chain([name.to_owned()]).collect();
             assert_eq!(keys(&server), held, "{waiter}, {name:?}");
             guard.unlock().await.unwrap();
-            nothing_is_left(kind, name, &server, &[&one, &two]).await;
+            assert_nothing_left(kind, name, &server, &[&one, &two]).await;
 
             let mut expected = Vec::new();
-            if let Some(channel) = holder.channel(name, &text) {
+            if let Some(channel) = holder.channel(name, &owner_id) {
                 expected.push((channel, holder.message().to_owned()));
             }
-            if waiter.messages_to_nobody() > 0
-                && let Some(channel) = waiter.channel(name, &text)
+            if waiter.messages_without_waiters() > 0
+                && let Some(channel) = waiter.channel(name, &owner_id)
             {
                 expected.push((channel, waiter.message().to_owned()));
             }
@@ -397,9 +398,9 @@ fn length(server: &Server, command: &str, key: &str) -> usize {
     redis::cmd(command).arg(key).query(&mut server.cli()).unwrap()
 }
 
-/// A loss elsewhere retires the owner texts of a client. A hold keeps its text, and its owner is known by it.
+/// The loss of one hold rotates the owner ids of a client. Other holds keep their ids, and their owners can still re-enter them.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_re_enters_its_hold_after_its_text_was_retired() {
+async fn an_owner_re_enters_its_hold_after_its_id_was_rotated() {
     each(Kind::locks().filter(|kind| kind.is_reentrant()), |kind| async move {
         let server = kind.server(NAME);
         let client = Client::connect(server.url()).await.unwrap();
@@ -408,17 +409,17 @@ async fn an_owner_re_enters_its_hold_after_its_text_was_retired() {
         let lost = client.lock("other").lock().await.unwrap();
         kind.erase(&server, "other");
         lost.unlock().await.unwrap_err();
-        assert!(lock.is_held().await.unwrap(), "{kind}: its owner does not know of its hold");
+        assert!(lock.is_held().await.unwrap(), "{kind}: the owner does not see its hold");
         let second = lock.try_lock().await.unwrap().expect("an owner waits for itself");
         assert_eq!((second.owner(), lock.hold_count().await.unwrap()), (first.owner(), 2), "{kind}");
         first.unlock().await.unwrap();
         assert_eq!(lock.hold_count().await.unwrap(), 1, "{kind}");
         second.unlock().await.unwrap();
-        // With the last of its holds the text goes.
+        // The old id ends with the last hold.
         let fresh = lock.lock().await.unwrap();
         assert!(fresh.owner().contains('~'), "{kind}: {}", fresh.owner());
         fresh.unlock().await.unwrap();
-        nothing_is_left(kind, NAME, &server, &[&client]).await;
+        assert_nothing_left(kind, NAME, &server, &[&client]).await;
     })
     .await;
 }

@@ -1,9 +1,10 @@
-//! Futures that want a lock of each kind, or give it back, each dropped at every point at which it can stand. As
-//! `cancellation` does it for the reentrant lock, with fewer positions.
+//! Futures that acquire or release a lock of each kind, each dropped at every point that it can reach.
+//!
+//! `cancellation` does the same for the reentrant lock, in more positions.
 
 use crate::cancellation::{Position, acquire_once, unlock_level_once, unlock_lost_once, unlock_once};
-use crate::support::contender::Contender;
-use crate::support::crossing::{Bench, Cut, Tally, series};
+use crate::support::any_lock::AnyLock;
+use crate::support::drop_point::{CutAt, DropBench, Tally, for_each_cut};
 use crate::support::kind::Kind;
 
 macro_rules! crossed {
@@ -32,56 +33,56 @@ crossed! {
 }
 
 async fn cross_all(kind: Kind) {
-    let (tally, bench) = (Tally::default(), Bench::of(kind).await);
+    let (tally, bench) = (Tally::default(), DropBench::of(kind).await);
     let mut waiting = vec![Position::Free, Position::Queued, Position::Subscribing, Position::Subscribed];
     if kind.is_reentrant() {
         waiting.push(Position::Reentry);
     }
     for position in waiting {
-        series(&tally, ("lock", position.name(None)), &Cut::SERIES, async |crossing| {
-            let call = async |lock: &Contender| Some(lock.lock().await.unwrap());
-            acquire_once(&bench, &crossing, position, None, &call).await
+        for_each_cut(&tally, ("lock", position.name(None)), &CutAt::SERIES, async |drop_point| {
+            let call = async |lock: &AnyLock| Some(lock.lock().await.unwrap());
+            acquire_once(&bench, &drop_point, position, None, &call).await
         })
         .await;
     }
     for position in [Position::Free, Position::BusyHere, Position::BusyThere] {
-        series(&tally, ("try_lock", position.name(None)), &Cut::SERIES, async |crossing| {
-            let call = async |lock: &Contender| lock.try_lock().await.unwrap();
-            acquire_once(&bench, &crossing, position, None, &call).await
+        for_each_cut(&tally, ("try_lock", position.name(None)), &CutAt::SERIES, async |drop_point| {
+            let call = async |lock: &AnyLock| lock.try_lock().await.unwrap();
+            acquire_once(&bench, &drop_point, position, None, &call).await
         })
         .await;
     }
-    for (position, waits) in [("nobody waits", false), ("both wait", true)] {
-        series(&tally, ("unlock", position), &Cut::SERIES, async |crossing| {
-            unlock_once(&bench, &crossing, None, waits, waits).await
+    for (position, has_waiters) in [("no waiter", false), ("waiters here and there", true)] {
+        for_each_cut(&tally, ("unlock", position), &CutAt::SERIES, async |drop_point| {
+            unlock_once(&bench, &drop_point, None, has_waiters, has_waiters).await
         })
         .await;
     }
     if kind.is_reentrant() {
-        series(&tally, ("unlock", "of one level"), &Cut::SERIES, async |crossing| {
-            unlock_level_once(&bench, &crossing).await
+        for_each_cut(&tally, ("unlock", "of one level"), &CutAt::SERIES, async |drop_point| {
+            unlock_level_once(&bench, &drop_point).await
         })
         .await;
     }
     if kind.is_lost_with_its_records() {
-        series(&tally, ("unlock", "lost"), &Cut::SERIES, async |crossing| {
-            unlock_lost_once(&bench, &crossing).await
+        for_each_cut(&tally, ("unlock", "lost"), &CutAt::SERIES, async |drop_point| {
+            unlock_lost_once(&bench, &drop_point).await
         })
         .await;
     }
-    bench.no_renewal_follows().await;
-    let here = |position| match position {
+    bench.assert_no_renewal().await;
+    let applies = |position| match position {
         "re-entry" | "of one level" => kind.is_reentrant(),
         "lost" => kind.is_lost_with_its_records(),
         _ => true,
     };
-    // Before the last one ends, it asks who holds it.
-    let more = |position| if position == "lost" && kind.names_its_holder() { 6 } else { 0 };
-    let least = LEAST.into_iter().filter(|&(_, position, _)| here(position));
+    // The unlock of a lost hold also asks for the current holder, which adds frames.
+    let more = |position| if position == "lost" && kind.reports_the_new_holder() { 6 } else { 0 };
+    let least = LEAST.into_iter().filter(|&(_, position, _)| applies(position));
     tally.at_least(least.map(|(function, position, least)| (function, position, least + more(position))));
 }
 
-/// How often at least, as there: each frame is cut twice, and there are the polls.
+/// The minimum number of drops, as in `cancellation`: each frame is cut twice, and the polls add some.
 const LEAST: [(&str, &str, usize); 12] = [
     ("lock", "free", 7),
     ("lock", "handed on", 7),
@@ -91,8 +92,8 @@ const LEAST: [(&str, &str, usize); 12] = [
     ("try_lock", "free", 7),
     ("try_lock", "held here", 7),
     ("try_lock", "held there", 7),
-    ("unlock", "nobody waits", 7),
-    ("unlock", "both wait", 7),
+    ("unlock", "no waiter", 7),
+    ("unlock", "waiters here and there", 7),
     ("unlock", "of one level", 7),
     ("unlock", "lost", 7),
 ];

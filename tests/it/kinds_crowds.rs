@@ -7,16 +7,16 @@ use redisson_lock::{Client, Lock};
 use tokio::task::JoinSet;
 
 use crate::support::java::JavaClient;
-use crate::support::kind::{Kind, each, in_versions, of_kinds, prefix};
+use crate::support::kind::{Kind, each, prefix, versions_for_all_kinds, with_versions};
 use crate::support::{Java, Monitor, Server, clock::monotonic_ns, eventually, fair_allowance};
 
 const NAME: &str = "n";
 const COUNTER: &str = "counter";
-/// A wake-up that Redisson loses by itself costs a lease.
+/// Short, because a wake-up that Redisson itself loses costs one lease.
 const LEASE: Duration = Duration::from_secs(2);
 const EACH: u32 = 15;
 
-/// Two clients of either side, and three contenders in each: one of each of these.
+/// The kinds of the three contenders of each client. Each side has two clients.
 type Members = [Kind; 3];
 
 #[derive(Debug)]
@@ -36,8 +36,8 @@ async fn java_client(java: &std::sync::Arc<Java>, server: &Server) -> JavaClient
     java.client(server, LEASE.as_millis() as u64).await
 }
 
-/// All holds, in the order in which they began.
-async fn mixed(version: &str, server: &Server, members: Members, hold: Duration) -> Vec<Hold> {
+/// Runs a crowd of both sides, and returns all holds in the order in which they began.
+async fn run_mixed_crowd(version: &str, server: &Server, members: Members, hold: Duration) -> Vec<Hold> {
     let java = Java::get(version);
     let (java, rust) = (
         [java_client(&java, server).await, java_client(&java, server).await],
@@ -51,19 +51,19 @@ async fn mixed(version: &str, server: &Server, members: Members, hold: Duration)
             if kind == Kind::Fenced {
                 let running = thread.loop_tokens(NAME, EACH, COUNTER, hold);
                 tasks.spawn(async move {
-                    let told = running.await.unwrap().into_iter();
-                    told.map(|(start, end, token)| begun((start, end, Some(token)))).collect::<Vec<_>>()
+                    let holds = running.await.unwrap().into_iter();
+                    holds.map(|(start, end, token)| begun((start, end, Some(token)))).collect::<Vec<_>>()
                 });
             } else {
                 let running = thread.loop_(kind.java(), NAME, EACH, COUNTER, hold);
                 tasks.spawn(async move {
-                    let told = running.await.unwrap().into_iter();
-                    told.map(|(start, end)| begun((start, end, None))).collect()
+                    let holds = running.await.unwrap().into_iter();
+                    holds.map(|(start, end)| begun((start, end, None))).collect()
                 });
             }
             let counting = redis::Client::open(server.url()).unwrap();
             let counting = counting.get_multiplexed_async_connection().await.unwrap();
-            tasks.spawn(add(kind.lock(rust, NAME), kind, counting, hold));
+            tasks.spawn(run_loop(kind.lock(rust, NAME), kind, counting, hold));
         }
     }
     let mut holds = Vec::new();
@@ -78,8 +78,8 @@ async fn mixed(version: &str, server: &Server, members: Members, hold: Duration)
     holds
 }
 
-/// What a Java thread does as `loop`.
-async fn add(
+/// Does the same as the `loop` of a Java thread.
+async fn run_loop(
     lock: Lock,
     kind: Kind,
     mut counting: redis::aio::MultiplexedConnection,
@@ -96,7 +96,7 @@ async fn add(
             redis::cmd("SET").arg(COUNTER).arg(after).exec_async(&mut counting).await.unwrap();
         } else {
             let now: Option<u64> = redis::cmd("GET").arg(COUNTER).query_async(&mut counting).await.unwrap();
-            assert_eq!(now, before, "a writer beside a reader");
+            assert_eq!(now, before, "a writer overlaps a reader");
         }
         let end = monotonic_ns();
         let token = guard.token().map(|token| token as i64);
@@ -106,7 +106,7 @@ async fn add(
     holds
 }
 
-fn assert_alone(version: &str, holds: &[Hold]) {
+fn assert_no_overlap(version: &str, holds: &[Hold]) {
     for pair in holds.windows(2) {
         assert!(pair[0].end <= pair[1].start, "{version}: two holds overlap: {pair:?}");
     }
@@ -115,44 +115,45 @@ fn assert_alone(version: &str, holds: &[Hold]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mixed_crowd_is_excluded_in_each_kind() {
     let kinds = [Kind::Reentrant, Kind::Spin, Kind::NonReentrant, Kind::Write];
-    each(in_versions(kinds, |kind| kind), |(version, kind)| async move {
+    each(with_versions(kinds, |kind| kind), |(version, kind)| async move {
         let server = Server::start();
-        let holds = mixed(version, &server, [kind; 3], Duration::from_micros(200)).await;
-        assert_alone(version, &holds);
+        let holds = run_mixed_crowd(version, &server, [kind; 3], Duration::from_micros(200)).await;
+        assert_no_overlap(version, &holds);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_mixed_crowd_readers_are_together_and_writers_alone() {
-    each(in_versions([()], |()| Kind::Read), |(version, ())| async move {
+async fn readers_share_and_writers_exclude_in_a_mixed_crowd() {
+    each(with_versions([()], |()| Kind::Read), |(version, ())| async move {
         let server = Server::start();
         let members = [Kind::Read, Kind::Read, Kind::Write];
-        let holds = mixed(version, &server, members, Duration::from_millis(2)).await;
+        let holds = run_mixed_crowd(version, &server, members, Duration::from_millis(2)).await;
         let overlap = |one: &Hold, other: &Hold| one.start < other.end && other.start < one.end;
         let mut together = 0;
         for (n, one) in holds.iter().enumerate() {
             for other in &holds[n + 1..] {
                 if overlap(one, other) {
                     let readers = one.kind == Kind::Read && other.kind == Kind::Read;
-                    assert!(readers, "{version}: a writer is not alone: {one:?} {other:?}");
+                    assert!(readers, "{version}: a writer overlaps another hold: {one:?} {other:?}");
                     together += 1;
                 }
             }
         }
-        println!("{version}: {together} times two readers were there together");
+        println!("{version}: {together} overlaps of two readers");
         assert!(together > 0, "{version}");
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_mixed_crowd_the_tokens_rise() {
-    each(in_versions([()], |()| Kind::Fenced), |(version, ())| async move {
+async fn tokens_rise_in_a_mixed_crowd() {
+    each(with_versions([()], |()| Kind::Fenced), |(version, ())| async move {
         let server = Server::start();
-        let holds = mixed(version, &server, [Kind::Fenced; 3], Duration::from_micros(200)).await;
-        assert_alone(version, &holds);
-        let tokens: Vec<_> = holds.iter().map(|hold| hold.token.expect("each has one")).collect();
+        let holds = run_mixed_crowd(version, &server, [Kind::Fenced; 3], Duration::from_micros(200)).await;
+        assert_no_overlap(version, &holds);
+        let tokens: Vec<_> =
+            holds.iter().map(|hold| hold.token.expect("a fenced hold has a token")).collect();
         assert!(tokens.windows(2).all(|pair| pair[0] < pair[1]), "{version}: {tokens:?}");
         let of_java = holds.iter().filter(|hold| hold.java).count();
         assert_eq!(of_java * 2, holds.len());
@@ -161,13 +162,13 @@ async fn in_a_mixed_crowd_the_tokens_rise() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_mixed_crowd_nobody_overtakes_a_fair_queue() {
-    each(in_versions([Kind::Fair, Kind::NonReentrantFair], |kind| kind), |(version, kind)| async move {
+async fn a_mixed_crowd_never_overtakes_a_fair_queue() {
+    each(with_versions([Kind::Fair, Kind::NonReentrantFair], |kind| kind), |(version, kind)| async move {
         let server = Server::start();
         let mut monitor = Monitor::start(&server);
-        let holds = mixed(version, &server, [kind; 3], Duration::from_micros(200)).await;
-        assert_alone(version, &holds);
-        let queue = Queue::follow(&monitor.commands());
+        let holds = run_mixed_crowd(version, &server, [kind; 3], Duration::from_micros(200)).await;
+        assert_no_overlap(version, &holds);
+        let queue = ObservedQueue::follow(&monitor.commands());
         println!("{version}, {kind}: {queue:?}");
         assert_eq!((queue.overtakings, queue.evictions), (0, 0), "{version}: {queue:?}");
         assert_eq!(queue.acquires, holds.len(), "{version}");
@@ -176,18 +177,20 @@ async fn in_a_mixed_crowd_nobody_overtakes_a_fair_queue() {
     .await;
 }
 
-/// Redissons up to 3.10 and later ones reckon differently when a waiter counts as gone: the acquires of later ones take
-/// their own allowance off the scores of the old, who lose their places and look again when they believe that the one before
-/// them is gone. So each is served, but not in order; and soon only with the allowance of the old.
+/// Redisson up to 3.10 and later versions compute the timeout of a waiter differently.
+///
+/// Acquires of later versions subtract their own wait timeout from the scores of older waiters. These lose their places, and retry
+/// when they take the waiter before them for dead. All waiters are served, but out of order, and soon only if the wait timeout of
+/// the old versions is short.
 #[tokio::test(flavor = "multi_thread")]
 async fn fair_waiters_of_all_versions_in_one_queue_are_served() {
     const ALLOWANCE: Duration = Duration::from_secs(5);
     const ROUNDS: usize = 3;
     let server = Server::start();
     let mut threads = Vec::new();
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let (setting, allowance) = fair_allowance(&version, ALLOWANCE);
-        // Those whose waiters are allowed 300 s, whatever is asked for, are not served soon.
+        // Versions with a fixed wait timeout of 300 s are not served soon.
         if allowance != ALLOWANCE {
             continue;
         }
@@ -233,23 +236,23 @@ async fn fair_waiters_of_all_versions_in_one_queue_are_served() {
     eventually(|| redis::cmd("EXISTS").arg(NAME).arg(&queue).query(&mut cli) == Ok(0)).await;
 }
 
-/// The queue of a fair lock, as told by the commands that change it.
+/// The queue of a fair lock, reconstructed from the commands that change it.
 #[derive(Debug, Default)]
-struct Queue {
+struct ObservedQueue {
     waiting: VecDeque<String>,
     longest: usize,
     acquires: usize,
-    /// An acquire by somebody else than the first of those who waited.
+    /// Acquires by an owner other than the first waiter.
     overtakings: usize,
-    /// One was taken out from the front, and not because it holds now.
+    /// Removals of the first waiter without an acquire by it.
     evictions: usize,
 }
 
-impl Queue {
+impl ObservedQueue {
     fn follow(commands: &[Vec<String>]) -> Self {
         let key = prefix("redisson_lock_queue", NAME);
         let mut queue = Self::default();
-        // Some take the first out before they write the record, and some after.
+        // Some scripts remove the first waiter before they write the record, and some after.
         let (mut popped, mut holder): (Option<String>, Option<String>) = (None, None);
         for command in commands {
             let words: Vec<_> = command.iter().map(String::as_str).collect();

@@ -1,25 +1,25 @@
-//! What goes wrong in Redisson's own protocols (docs of the wire contract number these faults), and must not with us.
+//! Faults of Redisson's own protocols, which this library must not have. The numbers are those of the wire contract.
 
 use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, HoldState, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
-use crate::support::crossing::Aside;
+use crate::support::drop_point::ClientRuntime;
 use crate::support::kind::{
-    Kind, channels, each, in_time, in_versions, of_kinds, prefix, scripts_reach, subscribed,
+    Kind, channels, each, in_time, prefix, scripts_reach, subscribed, versions_for_all_kinds, with_versions,
 };
-use crate::support::proxy::Way;
+use crate::support::proxy::Direction;
 use crate::support::{
     Java, Proxy, Server, Stopwatch, clock::monotonic_ns, eventually, fair_allowance, median,
 };
 
 const NAME: &str = "n";
-/// A wake-up by message is well below this; one by TTL would take 30 s.
+/// A message wakes a waiter well within this time. A wake-up by the TTL would take 30 s.
 const WOKEN: Duration = Duration::from_millis(20);
 
-/// Takes the lock in a task of its own, which tells when it had it.
-fn waits(lock: &Lock) -> JoinHandle<(LockGuard, u64)> {
+/// Spawns a task that acquires the lock, and returns the guard and the time of the acquisition.
+fn spawn_waiter(lock: &Lock) -> JoinHandle<(LockGuard, u64)> {
     let lock = lock.clone();
     tokio::spawn(async move {
         let guard = lock.lock().await.unwrap();
@@ -31,13 +31,13 @@ async fn connect(server: &Server) -> Client {
     Client::connect(server.url()).await.unwrap()
 }
 
-fn fair(kinds: [Kind; 2]) -> Vec<(&'static str, Kind)> {
-    in_versions(kinds, |kind| kind)
+fn versions_of(kinds: [Kind; 2]) -> Vec<(&'static str, Kind)> {
+    with_versions(kinds, |kind| kind)
 }
 
 const FAIR: [Kind; 2] = [Kind::Fair, Kind::NonReentrantFair];
 
-/// The queue and the timeouts of a fair lock.
+/// The keys of the queue and of the timeouts of a fair lock.
 fn queue() -> [String; 2] {
     ["redisson_lock_queue", "redisson_lock_timeout"].map(|key| prefix(key, NAME))
 }
@@ -50,7 +50,7 @@ fn queued(cli: &mut redis::Connection) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_downgrade_wakes_waiting_readers() {
     const ROUNDS: usize = 15;
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await;
         let (ours, theirs) = (connect(&server).await, connect(&server).await);
@@ -62,24 +62,24 @@ async fn a_downgrade_wakes_waiting_readers() {
             let read = lock.read().lock().await.unwrap();
             let before = server.scripts();
             let waiting = threads.clone().map(|thread| thread.lock("read", NAME));
-            let rust = waits(theirs.read_write_lock(NAME).read());
-            // Two attempts of each. Redisson's message for all wakes only those who sleep already, which no event tells.
+            let rust = spawn_waiter(theirs.read_write_lock(NAME).read());
+            // Two attempts of each waiter. Redisson's broadcast wakes only threads that already sleep, and no event shows that they do.
             scripts_reach(&server, before + 6).await;
             tokio::time::sleep(Duration::from_millis(85)).await;
             let unlocking = monotonic_ns();
             write.unlock().await.unwrap();
             for waiting in waiting {
-                let entered = in_time("a reader's turn", waiting).await;
+                let entered = in_time("a reader's hold", waiting).await;
                 of_java.push(entered.done_ns.saturating_sub(unlocking));
                 entered.unwrap();
             }
-            let (beside, entered) = in_time("a reader's turn", rust).await.unwrap();
+            let (other_reader, entered) = in_time("a reader's hold", rust).await.unwrap();
             of_rust.push(entered.saturating_sub(unlocking));
-            assert_eq!((read.state(), beside.state()), (HoldState::Held, HoldState::Held));
+            assert_eq!((read.state(), other_reader.state()), (HoldState::Held, HoldState::Held));
             for thread in &threads {
                 thread.unlock("read", NAME).await.unwrap();
             }
-            beside.unlock().await.unwrap();
+            other_reader.unlock().await.unwrap();
             read.unlock().await.unwrap();
             subscribed(&server, 0).await;
         }
@@ -89,7 +89,7 @@ async fn a_downgrade_wakes_waiting_readers() {
     }
 }
 
-/// Fault 2: Redisson's writer has 149 s after five re-entries.
+/// Fault 2: after five re-entries, the record of Redisson's writer has a TTL of 149 s.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_re_entry_adds_no_lease() {
     let server = Server::start();
@@ -109,9 +109,9 @@ async fn a_write_re_entry_adds_no_lease() {
     }
 }
 
-/// Fault 3: Redisson's second try finds its own note that it is unlocked.
+/// Fault 3: Redisson's second unlock finds its own marker that the lock is unlocked, and succeeds.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unlock_of_a_lost_read_or_write_hold_is_an_error_however_often() {
+async fn every_unlock_of_a_lost_read_or_write_hold_is_an_error() {
     each([Kind::Read, Kind::Write], |kind| async move {
         let server = Server::start();
         let client = connect(&server).await;
@@ -128,7 +128,7 @@ async fn an_unlock_of_a_lost_read_or_write_hold_is_an_error_however_often() {
     .await;
 }
 
-/// Fault 5: Redisson attempts some thousand times a second.
+/// Fault 5: Redisson's waiter sends 2,000 to 3,500 attempts per second.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fair_waiter_behind_a_dead_head_does_not_spin() {
     const DEAD_FOR: Duration = Duration::from_millis(1500);
@@ -151,8 +151,8 @@ async fn a_fair_waiter_behind_a_dead_head_does_not_spin() {
         }
         let attempts = server.scripts() - before;
         println!("{kind}: {attempts} scripts in {started:?}");
-        // For each of the two: an attempt, one when subscribed, one when the dead one's time is over, and what a clock that
-        // differs by less than a step adds; the release. And the texts of scripts that the server does not know yet.
+        // Each of the two waiters sends one attempt, one after the subscription, one when the dead waiter expires, some for a clock
+        // difference below one step, and the release. The source of a script that the server does not know yet counts, too.
         assert!(attempts <= 24, "{kind}: {attempts} scripts in {started:?}");
         let (early, late) = (DEAD_FOR - Duration::from_millis(50), DEAD_FOR + Duration::from_millis(500));
         assert!(started.is_within(early..late), "{kind}: {started:?}");
@@ -160,13 +160,13 @@ async fn a_fair_waiter_behind_a_dead_head_does_not_spin() {
     .await;
 }
 
-/// Fault 6: the head's time runs out while the lock is held, and everybody else would drop it.
+/// Fault 6: the timeout of the first waiter passes while the lock is held, and every other client would remove it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_waiter_that_lives_keeps_its_place() {
+async fn a_live_fair_waiter_keeps_its_place() {
     const SHORT: Duration = Duration::from_millis(500);
-    each(fair(FAIR), |(version, kind)| async move {
+    each(versions_of(FAIR), |(version, kind)| async move {
         let server = Server::start();
-        // Older ones have a longer time, whatever is asked for.
+        // Older versions have a longer wait timeout, which cannot be set.
         let (setting, _) = fair_allowance(version, SHORT);
         let java =
             Java::get(version).client_with(&server, 1000, setting.as_deref().as_slice()).await.unwrap();
@@ -175,13 +175,13 @@ async fn a_fair_waiter_that_lives_keeps_its_place() {
         let client = builder.fair_lock_wait_timeout(SHORT).connect(server.url()).await.unwrap();
         let mut cli = server.cli();
         holder.lock(kind.java(), NAME).await.unwrap();
-        let waiting = waits(&kind.lock(&client, NAME));
+        let waiting = spawn_waiter(&kind.lock(&client, NAME));
         eventually(|| queued(&mut cli).len() == 1).await;
         let ours = queued(&mut cli).remove(0);
-        // Renewed for longer than a waiter counts.
+        // The waiter renews its place for longer than its wait timeout.
         let until = Instant::now() + Duration::from_millis(2500);
         while Instant::now() < until {
-            // Others pass by, and look for those who are gone.
+            // Each attempt of another client removes expired waiters.
             assert!(!behind.try_lock(kind.java(), NAME).await.unwrap(), "{version}, {kind}");
             assert_eq!(queued(&mut cli), std::slice::from_ref(&ours), "{version}, {kind}");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -193,18 +193,18 @@ async fn a_fair_waiter_that_lives_keeps_its_place() {
         let (guard, entered) = waiting.await.unwrap();
         guard.unlock().await.unwrap();
         let next = next.await;
-        assert!(entered < next.done_ns, "{version}, {kind}: it was overtaken");
+        assert!(entered < next.done_ns, "{version}, {kind}: the waiter was overtaken");
         next.unwrap();
         behind.unlock(kind.java(), NAME).await.unwrap();
     })
     .await;
 }
 
-/// Fault 6, where it could not be prevented: another client's clock is ahead.
+/// Fault 6 where it cannot be prevented, because another client's clock is ahead.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fair_waiter_that_was_taken_for_gone_queues_again() {
+async fn a_fair_waiter_removed_as_dead_queues_again() {
     const LEASE: Duration = Duration::from_secs(1);
-    // Its record's expiry says when to look again; or nothing does, for as long as a dead head counts.
+    // With a record, its expiry sets the time of the retry. Without one, only the timeout of the dead first waiter would.
     let cases = FAIR.into_iter().flat_map(|kind| [(kind, true), (kind, false)]);
     each(cases, |(kind, held)| async move {
         let server = Server::start();
@@ -223,11 +223,11 @@ async fn a_fair_waiter_that_was_taken_for_gone_queues_again() {
                 .exec(&mut cli)
                 .unwrap();
         }
-        let waiting = waits(&kind.lock(&client, NAME));
+        let waiting = spawn_waiter(&kind.lock(&client, NAME));
         eventually(|| channels(&server).len() == 1 && !queued(&mut cli).is_empty()).await;
         redis::cmd("DEL").arg(&list).arg(&timeouts).exec(&mut cli).unwrap();
         let (started, limit) = (Stopwatch::start(), if held { 2500 } else { 1000 });
-        let (guard, _) = in_time("its turn", waiting).await.unwrap();
+        let (guard, _) = in_time("the waiter's hold", waiting).await.unwrap();
         let took = started.elapsed();
         assert!(took < Duration::from_millis(limit + 150), "{kind}, held {held}: {took:?}");
         guard.unlock().await.unwrap();
@@ -236,10 +236,10 @@ async fn a_fair_waiter_that_was_taken_for_gone_queues_again() {
     .await;
 }
 
-/// Fault 7: Redisson's holder is told of a success.
+/// Fault 7: Redisson reports success to the holder.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_of_an_expired_fair_lock_is_told() {
-    each(fair(FAIR), |(version, kind)| async move {
+async fn releasing_an_expired_fair_lock_is_an_error() {
+    each(versions_of(FAIR), |(version, kind)| async move {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
         let client = connect(&server).await;
@@ -247,13 +247,13 @@ async fn a_release_of_an_expired_fair_lock_is_told() {
         let waiting = java.lock(kind.java(), NAME);
         eventually(|| channels(&server).len() == 1).await;
         redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
-        // It is told, and so is whoever waits.
+        // The release reports the loss, and the waiter is woken.
         let outcome = guard.unlock().await;
         assert!(outcome.as_ref().is_err_and(|error| error.is_lost()), "{version}, {kind}: {outcome:?}");
         let woken = Stopwatch::start();
         waiting.await.unwrap();
         assert!(woken.elapsed() < Duration::from_secs(5), "{version}, {kind}: {:?}", woken.elapsed());
-        // With a holder of the next.
+        // The release also reports the loss when a successor holds the lock.
         let late = kind.lock(&client, "late").with_lease(Duration::from_millis(200)).lock().await.unwrap();
         java.lock(kind.java(), "late").await.unwrap();
         let outcome = late.unlock().await;
@@ -263,10 +263,10 @@ async fn a_release_of_an_expired_fair_lock_is_told() {
     .await;
 }
 
-/// Fault 8: Redisson's holder asks later, and reads the successor's.
+/// Fault 8: Redisson's holder queries the token later, and may read that of its successor.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fenced_guard_keeps_its_token_when_a_successor_raises_it() {
-    each(in_versions([()], |()| Kind::Fenced), |(version, ())| async move {
+    each(with_versions([()], |()| Kind::Fenced), |(version, ())| async move {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
         let client = connect(&server).await;
@@ -283,7 +283,7 @@ async fn a_fenced_guard_keeps_its_token_when_a_successor_raises_it() {
         java.unlock("fenced", NAME).await.unwrap();
         let guard = lock.lock().await.unwrap();
         assert_eq!(guard.token(), Some(3), "{version}");
-        // Java's own look at it, and its next, agree.
+        // Java reads the same token, and its next token follows it.
         assert_eq!(java.token(NAME).await.unwrap(), Some(3), "{version}");
         guard.unlock().await.unwrap();
         assert_eq!(java.lock_and_get_token(NAME).await.unwrap(), 4, "{version}");
@@ -292,11 +292,11 @@ async fn a_fenced_guard_keeps_its_token_when_a_successor_raises_it() {
     .await;
 }
 
-/// Fault 9: the message went to one who is dropped before it has come, or before it can act on it.
+/// Fault 9: the message goes to a waiter that is dropped before the message arrives, or before it can act on it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_fair_waiter_passes_its_message_on() {
     const ROUNDS: usize = 10;
-    for (version, kind) in fair(FAIR) {
+    for (version, kind) in versions_of(FAIR) {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
         let (holder, next) = (connect(&server).await, connect(&server).await);
@@ -304,62 +304,61 @@ async fn a_cancelled_fair_waiter_passes_its_message_on() {
         let leaving = Client::connect(proxy.url()).await.unwrap();
         let (commands, messages) = (proxy.link(0).await, proxy.link(1).await);
         let mut cli = server.cli();
-        for has_heard in [false, true] {
+        for received in [false, true] {
             let (mut of_java, mut of_rust) = (Vec::new(), Vec::new());
             for round in 0..ROUNDS {
                 let guard = kind.lock(&holder, NAME).lock().await.unwrap();
-                let first = waits(&kind.lock(&leaving, NAME));
+                let first = spawn_waiter(&kind.lock(&leaving, NAME));
                 eventually(|| queued(&mut cli).len() == 1 && channels(&server).len() == 1).await;
                 let (mut java_next, mut rust_next) = (None, None);
                 if round % 2 == 0 {
                     java_next = Some(java.lock(kind.java(), NAME));
                 } else {
-                    rust_next = Some(waits(&kind.lock(&next, NAME)));
+                    rust_next = Some(spawn_waiter(&kind.lock(&next, NAME)));
                 }
                 eventually(|| queued(&mut cli).len() == 2 && channels(&server).len() == 2).await;
-                let asked = commands.count(|words| words[0] == b"EVALSHA");
-                if has_heard {
-                    // What it asks for then comes nowhere.
-                    commands.hold(Way::ToServer);
+                let sent = commands.count(|words| words[0] == b"EVALSHA");
+                if received {
+                    // The waiter's next request does not reach the server.
+                    commands.hold(Direction::ToServer);
                     guard.unlock().await.unwrap();
-                    commands.asked(asked + 1, |words| words[0] == b"EVALSHA").await;
+                    commands.asked(sent + 1, |words| words[0] == b"EVALSHA").await;
                 } else {
-                    messages.hold(Way::ToClient);
+                    messages.hold(Direction::ToClient);
                     guard.unlock().await.unwrap();
                 }
                 first.abort();
                 assert!(first.await.unwrap_err().is_cancelled());
                 let left = monotonic_ns();
-                commands.pass(Way::ToServer);
+                commands.pass(Direction::ToServer);
                 if let Some(waiting) = java_next {
-                    let entered = in_time("Java's turn", waiting).await;
+                    let entered = in_time("Java's hold", waiting).await;
                     of_java.push(entered.done_ns.saturating_sub(left));
                     entered.unwrap();
                     java.unlock(kind.java(), NAME).await.unwrap();
                 }
                 if let Some(waiting) = rust_next {
-                    let (guard, entered) = in_time("the next one's turn", waiting).await.unwrap();
+                    let (guard, entered) = in_time("the hold of the next waiter", waiting).await.unwrap();
                     of_rust.push(entered.saturating_sub(left));
                     guard.unlock().await.unwrap();
                 }
-                messages.pass(Way::ToClient);
+                messages.pass(Direction::ToClient);
                 eventually(|| channels(&server).is_empty() && queued(&mut cli).is_empty()).await;
             }
             let (java, rust) = (median(&mut of_java), median(&mut of_rust));
             println!(
-                "{version}, {kind}: passed on, heard {has_heard}: to Java {java:?}, to Rust {rust:?} (medians)"
+                "{version}, {kind}: passed on, received {received}: to Java {java:?}, to Rust {rust:?} (medians)"
             );
             assert!(java < WOKEN && rust < WOKEN, "{version}, {kind}: Java {java:?}, Rust {rust:?}");
         }
     }
 }
 
-/// The error of Redisson 3.44 to 3.52 that a count of 2 sets off: its renewal stops, and with the first release everyone's
-/// hold is gone.
+/// Redisson 3.44 to 3.52 has a bug that a count of 2 triggers: its renewal stops, and the first release ends every hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
+async fn a_read_re_entry_does_not_stop_javas_renewal_of_its_read_hold() {
     const LEASE: u64 = 1500;
-    each(in_versions([()], |()| Kind::Read), |(version, ())| async move {
+    each(with_versions([()], |()| Kind::Read), |(version, ())| async move {
         let server = Server::start();
         let java_client = Java::get(version).client(&server, LEASE).await;
         let (java, other) = (java_client.thread("t"), java_client.thread("u"));
@@ -371,14 +370,14 @@ async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
         assert_eq!(lock.read().hold_count().await.unwrap(), 2);
 
         let mut cli = server.cli();
-        let key = Kind::Read.keys_of_a_hold(NAME, &java.owner().await).expect("there is one");
+        let key = Kind::Read.keys_of_a_hold(NAME, &java.owner().await).expect("a read hold has a key");
         let ttl = |cli: &mut redis::Connection| -> i64 { redis::cmd("PTTL").arg(&key).query(cli).unwrap() };
         for renewal in 0..3 {
             let mut before = ttl(&mut cli);
-            // From one renewal to the next it falls, and then it is raised.
+            // The TTL falls until a renewal raises it.
             eventually(|| {
                 let now = ttl(&mut cli);
-                assert!(now > 0, "{version}: Java's hold lapsed, {renewal} renewals after ours");
+                assert!(now > 0, "{version}: Java's hold expired {renewal} renewals after the re-entry");
                 let renewed = now > before;
                 before = now;
                 renewed
@@ -394,7 +393,7 @@ async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
             ("mode".to_owned(), "read".to_owned()),
         ]);
         assert_eq!(record(&mut cli), expected, "{version}");
-        // A release of anybody else's frees nobody's.
+        // The release of another reader ends none of these holds.
         other.lock("read", NAME).await.unwrap();
         other.unlock("read", NAME).await.unwrap();
         inner.unlock().await.unwrap();
@@ -407,17 +406,17 @@ async fn two_levels_of_ours_do_not_stop_javas_renewal_of_its_read_hold() {
         let writer = lock.write().with_owner(&Owner::unique());
         assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
         java.unlock("read", NAME).await.unwrap();
-        writer.try_lock().await.unwrap().expect("nobody reads any more").unlock().await.unwrap();
+        writer.try_lock().await.unwrap().expect("no reader is left").unlock().await.unwrap();
     })
     .await;
 }
 
-/// Who waits, and is gone without a word: a runtime that ended, a process that was killed.
+/// Waiters that die without leaving the queue: the runtime of one ended, the process of the other was killed.
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_waiters_of_a_fair_lock_are_passed_over() {
+async fn dead_waiters_of_a_fair_lock_are_skipped() {
     const SHORT: Duration = Duration::from_millis(600);
-    // No test waits for the 300 s of those that have no setting.
-    let cases = fair(FAIR)
+    // Versions without the setting wait 300 s, which is too long for a test.
+    let cases = versions_of(FAIR)
         .into_iter()
         .filter(|(version, _)| fair_allowance(version, SHORT).1 <= Duration::from_secs(5));
     each(cases, |(version, kind)| async move {
@@ -430,9 +429,9 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
         let guard = kind.lock(&holder, NAME).lock().await.unwrap();
         let mut cli = server.cli();
 
-        let (aside, proxy) = (Aside::new(), Proxy::start(server.port()).await);
-        let ended = aside.connect(builder(), &proxy).await;
-        let dead = aside.handle().spawn({
+        let (client_runtime, proxy) = (ClientRuntime::new(), Proxy::start(server.port()).await);
+        let ended = client_runtime.connect(builder(), &proxy).await;
+        let dead = client_runtime.handle().spawn({
             let lock = kind.lock(&ended, NAME);
             async move { drop(lock.lock().await) }
         });
@@ -440,12 +439,12 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
         let java = killed.client_with(&server, 1200, settings.as_slice()).await.unwrap().thread("t");
         let dying = java.lock(kind.java(), NAME);
         eventually(|| queued(&mut cli).len() == 2).await;
-        let next = waits(&kind.lock(&builder().connect(server.url()).await.unwrap(), NAME));
+        let next = spawn_waiter(&kind.lock(&builder().connect(server.url()).await.unwrap(), NAME));
         eventually(|| queued(&mut cli).len() == 3).await;
 
-        // Neither can say that it leaves.
-        proxy.darken();
-        aside.end().await;
+        // Neither waiter can leave the queue.
+        proxy.partition();
+        client_runtime.end().await;
         drop((ended, dead));
         killed.kill();
         assert!(dying.await.result.is_err());
@@ -453,15 +452,15 @@ async fn dead_waiters_of_a_fair_lock_are_passed_over() {
         guard.unlock().await.unwrap();
         let (guard, _) = next.await.unwrap();
         let took = freed.elapsed();
-        // Not before: Java, too, puts the dead out of the queue.
+        // Not earlier, because Java also removes dead waiters from the queue.
         let last = lives.client_with(&server, 1200, settings.as_slice()).await.unwrap().thread("t");
         let last_waiting = last.lock(kind.java(), NAME);
         eventually(|| queued(&mut cli).len() == 1).await;
         guard.unlock().await.unwrap();
         last_waiting.await.unwrap();
         last.unlock(kind.java(), NAME).await.unwrap();
-        println!("{version}, {kind}: served {took:?} after the release, behind two dead");
-        // An expiry of the record, and the allowance of each of the two.
+        println!("{version}, {kind}: served {took:?} after the release, behind two dead waiters");
+        // One expiry of the record, and the wait timeout of each of the two dead waiters.
         let limit = SHORT * 2 + SHORT + allowance + Duration::from_millis(500);
         assert!(took < limit, "{version}, {kind}: {took:?}");
         eventually(|| queued(&mut cli).is_empty()).await;

@@ -1,5 +1,6 @@
-//! A Rust task and a Java thread on one lock of each kind, for every version of Redisson that has it: who wakes whom,
-//! and that neither can tell the other from one of his own.
+//! A Rust task and a Java thread on one lock of each kind, for every version of Redisson that has it.
+//!
+//! Each side wakes the other, and the data in Redis does not depend on the side of a holder or waiter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,27 +9,29 @@ use redisson_lock::{Client, HoldState, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::java::{JavaClient, JavaThread, Pending};
-use crate::support::keyspace::Look;
-use crate::support::kind::{Kind, each, in_time, in_versions, nothing_is_left, scripts_reach, subscribed};
+use crate::support::keyspace::KeyspaceView;
+use crate::support::kind::{
+    Kind, assert_nothing_left, each, in_time, scripts_reach, subscribed, with_versions,
+};
 use crate::support::{Java, Server, clock::monotonic_ns, fair_allowance, median};
 
 const NAME: &str = "n";
 const ROUNDS: usize = 30;
-/// A wake-up by message is well below this; one by TTL would take 30 s.
+/// A message wakes a waiter well within this time. A wake-up by the TTL would take 30 s.
 const WOKEN: Duration = Duration::from_millis(20);
-/// The longest step of the back-off of a spin lock, here and there.
+/// The longest back-off step of a spin lock, in Rust and in Java.
 const LONGEST_STEP: Duration = Duration::from_millis(128);
 
-fn bound(kind: Kind) -> Duration {
+fn wake_up_limit(kind: Kind) -> Duration {
     if kind.publishes() { WOKEN } else { WOKEN + LONGEST_STEP }
 }
 
 fn rivals() -> Vec<(&'static str, (Kind, Kind))> {
-    in_versions(Kind::rivals(), |(holder, _)| holder)
+    with_versions(Kind::rivals(), |(holder, _)| holder)
 }
 
-/// Ends when one waits: it has subscribed, or, where it can't, has looked several times.
-async fn somebody_waits(waiter: Kind, server: &Server, scripts_before: u64) {
+/// Waits until one waiter has subscribed or, for a kind without messages, has made several attempts.
+async fn wait_for_waiter(waiter: Kind, server: &Server, scripts_before: u64) {
     if waiter.publishes() {
         subscribed(server, 1).await;
     } else {
@@ -38,15 +41,15 @@ async fn somebody_waits(waiter: Kind, server: &Server, scripts_before: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rust_is_woken_by_javas_release_of_each_kind() {
-    each(in_versions([()], |()| Kind::Reentrant), |(version, ())| async move {
+    each(with_versions([()], |()| Kind::Reentrant), |(version, ())| async move {
         for (_, (holder, waiter)) in rivals().into_iter().filter(|(of, _)| *of == version) {
-            javas_releases(version, holder, waiter).await;
+            measure_javas_releases(version, holder, waiter).await;
         }
     })
     .await;
 }
 
-async fn javas_releases(version: &str, holder: Kind, waiter: Kind) {
+async fn measure_javas_releases(version: &str, holder: Kind, waiter: Kind) {
     let server = Server::start();
     let java = Java::get(version).client(&server, 0).await.thread("t");
     let client = Client::connect(server.url()).await.unwrap();
@@ -61,19 +64,19 @@ async fn javas_releases(version: &str, holder: Kind, waiter: Kind) {
             guard.unlock().await.unwrap();
             entered
         });
-        somebody_waits(waiter, &server, before).await;
+        wait_for_waiter(waiter, &server, before).await;
         if !waiter.is_queued() {
-            // By then we have glanced at the lock after 10, 30 and 70 ms; the next glance is far away.
+            // The client has probed the holder after 10, 30 and 70 ms; its next probe comes much later.
             tokio::time::sleep(Duration::from_millis(85)).await;
         }
         let unlocked = java.unlock(holder.java(), NAME).await;
-        took.push(in_time("a turn", waiting).await.unwrap().saturating_sub(unlocked.started_ns));
+        took.push(in_time("the waiter's hold", waiting).await.unwrap().saturating_sub(unlocked.started_ns));
         unlocked.unwrap();
         subscribed(&server, 0).await;
     }
     let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
     println!("{version}: Java's {holder} to Rust's {waiter}: median {median:?}, worst {worst:?}");
-    assert!(median < bound(waiter), "{version}, {holder}, {waiter}: {median:?}, {worst:?}");
+    assert!(median < wake_up_limit(waiter), "{version}, {holder}, {waiter}: {median:?}, {worst:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,16 +91,16 @@ async fn java_is_woken_by_rusts_release_of_each_kind() {
             let before = server.scripts();
             let mut waiting = java.lock(waiter.java(), NAME);
             waiting.started().await;
-            somebody_waits(waiter, &server, before).await;
+            wait_for_waiter(waiter, &server, before).await;
             if holder.message() == "1" {
-                // By this message Redisson wakes only threads that sleep already, and one that was about to sleeps on until
-                // its record's lease is over; which no event tells.
+                // With this message Redisson wakes only threads that already sleep. A thread that is about to sleep is not
+                // woken until the record's lease is over. No event shows when it sleeps.
                 scripts_reach(&server, before + 2).await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             let unlocking = monotonic_ns();
             guard.unlock().await.unwrap();
-            let entered = in_time("a turn", waiting).await;
+            let entered = in_time("the waiter's hold", waiting).await;
             took.push(entered.done_ns.saturating_sub(unlocking));
             entered.unwrap();
             java.unlock(waiter.java(), NAME).await.unwrap();
@@ -105,13 +108,13 @@ async fn java_is_woken_by_rusts_release_of_each_kind() {
         }
         let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
         println!("{version}: Rust's {holder} to Java's {waiter}: median {median:?}, worst {worst:?}");
-        assert!(median < bound(waiter), "{version}: {median:?}, {worst:?}");
+        assert!(median < wake_up_limit(waiter), "{version}: {median:?}, {worst:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_side_sees_what_the_other_holds_and_how_often() {
-    let cases = in_versions(Kind::ALL, |kind| kind);
+async fn each_side_sees_the_holds_and_counts_of_the_other() {
+    let cases = with_versions(Kind::ALL, |kind| kind);
     each(cases, |(version, kind)| async move {
         let server = Server::start();
         let java_client = Java::get(version).client(&server, 0).await;
@@ -160,7 +163,7 @@ async fn each_side_sees_what_the_other_holds_and_how_often() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_of_both_sides_share_and_keep_writers_out() {
-    for (version, _) in in_versions([()], |()| Kind::Read) {
+    for (version, _) in with_versions([()], |()| Kind::Read) {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await;
         let client = Client::connect(server.url()).await.unwrap();
@@ -170,7 +173,7 @@ async fn readers_of_both_sides_share_and_keep_writers_out() {
         let ours = lock.read().try_lock().await.unwrap().expect("readers share");
         assert!(u.try_lock("read", NAME).await.unwrap(), "{version}");
         let writer = lock.write().with_owner(&Owner::unique());
-        // Whoever leaves, those who stay keep writers out.
+        // Whichever reader leaves, the remaining readers keep writers out.
         t.unlock("read", NAME).await.unwrap();
         assert!(writer.try_lock().await.unwrap().is_none(), "{version}");
         assert!(!t.try_lock("write", NAME).await.unwrap(), "{version}");
@@ -186,31 +189,31 @@ async fn readers_of_both_sides_share_and_keep_writers_out() {
     }
 }
 
-/// One who holds or waits, of either side.
-enum Party<'a> {
+/// A holder or waiter of either side.
+enum ClientSet<'a> {
     Java(&'a JavaClient, &'static str),
     Rust(&'a Client, Owner),
 }
 
-enum Entering {
+enum PendingHold {
     Java(Pending<()>),
     Rust(JoinHandle<LockGuard>),
 }
 
-impl Party<'_> {
-    async fn text(&self) -> String {
+impl ClientSet<'_> {
+    async fn owner_id(&self) -> String {
         match self {
             Self::Java(client, thread) => client.thread(thread).owner().await,
             Self::Rust(client, owner) => format!("{}:owner-{}", client.id(), owner.as_str()),
         }
     }
 
-    fn enter(&self, kind: Kind) -> Entering {
+    fn enter(&self, kind: Kind) -> PendingHold {
         match self {
-            Self::Java(client, thread) => Entering::Java(client.thread(thread).lock(kind.java(), NAME)),
+            Self::Java(client, thread) => PendingHold::Java(client.thread(thread).lock(kind.java(), NAME)),
             Self::Rust(client, owner) => {
                 let lock = kind.lock(client, NAME).with_owner(owner);
-                Entering::Rust(tokio::spawn(async move { lock.lock().await.unwrap() }))
+                PendingHold::Rust(tokio::spawn(async move { lock.lock().await.unwrap() }))
             }
         }
     }
@@ -220,11 +223,11 @@ impl Party<'_> {
     }
 }
 
-impl Entering {
-    async fn entered(self, party: &Party<'_>, kind: Kind) -> Held {
+impl PendingHold {
+    async fn entered(self, party: &ClientSet<'_>, kind: Kind) -> Held {
         match (self, party) {
             (Self::Rust(entering), _) => Held::Rust(entering.await.unwrap()),
-            (Self::Java(entering), Party::Java(client, thread)) => {
+            (Self::Java(entering), ClientSet::Java(client, thread)) => {
                 entering.await.unwrap();
                 Held::Java(client.thread(thread), kind)
             }
@@ -247,17 +250,17 @@ impl Held {
     }
 }
 
-/// Which of the two is of Java.
+/// For each of the two parties, whether it is a Java thread.
 const SIDES: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
-/// A server, and a client of either side.
+/// A server with clients of both sides.
 struct Bench {
     version: &'static str,
     server: Server,
-    /// Of each of the two, because among those of one client there is less to see.
+    /// One client for each party, because two parties of one client leave fewer traces in Redis.
     rust: [Client; 2],
     java: JavaClient,
-    /// What older versions always have, newer ones have as a setting.
+    /// The wait timeout of fair locks. It is fixed in older versions and a setting in newer ones.
     allowance: Duration,
 }
 
@@ -271,30 +274,30 @@ impl Bench {
         Self { version, server, rust, java, allowance }
     }
 
-    fn parties(&self, is_java: [bool; 2]) -> [Party<'_>; 2] {
+    fn parties(&self, is_java: [bool; 2]) -> [ClientSet<'_>; 2] {
         [0, 1].map(|n| match is_java[n] {
-            true => Party::Java(&self.java, ["a", "b"][n]),
-            false => Party::Rust(&self.rust[n], Owner::new("job").unwrap()),
+            true => ClientSet::Java(&self.java, ["a", "b"][n]),
+            false => ClientSet::Rust(&self.rust[n], Owner::new("job").unwrap()),
         })
     }
 
-    /// What the server has after each step that `A` and `B` take, whichever of them are of Java: it has to be the same.
+    /// Checks that the data after each step of `A` and `B` is the same, whichever of them are Java threads.
     async fn same_on_both_sides(
         &self,
         what: &str,
-        steps: impl AsyncFn(&Server, [&Party<'_>; 2], &mut dyn FnMut(&str)),
+        steps: impl AsyncFn(&Server, [&ClientSet<'_>; 2], &mut dyn FnMut(&str)),
     ) {
         let mut traces = Vec::new();
         for sides in SIDES {
             let [a, b] = self.parties(sides);
-            let (text_a, text_b) = (a.text().await, b.text().await);
-            let look = Look {
-                owners: &[(&text_a, "A"), (&text_b, "B")],
+            let (id_a, id_b) = (a.owner_id().await, b.owner_id().await);
+            let snapshot = KeyspaceView {
+                owners: &[(&id_a, "A"), (&id_b, "B")],
                 lease_ms: 30_000,
                 allowance_ms: self.allowance.as_millis() as i64,
             };
             let mut trace: Vec<(String, BTreeMap<String, String>)> = Vec::new();
-            let mut record = |step: &str| trace.push((step.to_owned(), look.at(&self.server)));
+            let mut record = |step: &str| trace.push((step.to_owned(), snapshot.at(&self.server)));
             steps(&self.server, [&a, &b], &mut record).await;
             traces.push((sides, trace));
             subscribed(&self.server, 0).await;
@@ -302,12 +305,12 @@ impl Bench {
         }
         let (_, among_java) = &traces[0];
         for (sides, trace) in &traces[1..] {
-            assert_eq!(trace, among_java, "{}, {what}: by {sides:?}, and among Java", self.version);
+            assert_eq!(trace, among_java, "{}, {what}: {sides:?} differs from Java alone", self.version);
         }
     }
 }
 
-/// One for each version.
+/// One bench for each version.
 #[derive(Default)]
 struct Benches(BTreeMap<&'static str, Bench>);
 
@@ -321,57 +324,57 @@ impl Benches {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_redis_does_not_tell_who_holds_and_who_waits() {
+async fn holders_and_waiters_of_both_sides_leave_the_same_data() {
     let mut benches = Benches::default();
     for (version, (holder, waiter)) in rivals() {
         let bench = benches.of(version).await;
         bench
-            .same_on_both_sides(&format!("{holder} and {waiter}"), async |server, [a, b], look| {
+            .same_on_both_sides(&format!("{holder} and {waiter}"), async |server, [a, b], snapshot| {
                 let held = a.hold(holder).await;
-                look("one holds");
+                snapshot("one holds");
                 let before = server.scripts();
                 let entering = b.enter(waiter);
-                somebody_waits(waiter, server, before).await;
+                wait_for_waiter(waiter, server, before).await;
                 if holder.message() == "1" {
                     scripts_reach(server, before + 2).await;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                look("another waits");
+                snapshot("another waits");
                 held.leave().await;
                 let held = entering.entered(b, waiter).await;
-                look("the other holds");
+                snapshot("the other holds");
                 held.leave().await;
-                look("nobody does");
+                snapshot("free");
             })
             .await;
     }
 }
 
-/// But for read locks, of which the record says 1; and Redisson numbers re-entries.
+/// Read locks are left out: the library always writes a count of 1, whereas Redisson counts re-entries.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_redis_does_not_tell_who_takes_it_again() {
+async fn re_entries_of_both_sides_leave_the_same_data() {
     let kinds = [Kind::Reentrant, Kind::Fair, Kind::Spin, Kind::Write];
     let mut benches = Benches::default();
-    for (version, kind) in in_versions(kinds, |kind| kind) {
+    for (version, kind) in with_versions(kinds, |kind| kind) {
         let bench = benches.of(version).await;
-        // Redisson's writer adds a lease with each re-entry.
-        let further = if kind == Kind::Write { Duration::ZERO } else { Duration::from_secs(30) };
+        // Redisson's writer adds one lease per re-entry.
+        let same_ttl = kind != Kind::Write;
         bench
-            .same_on_both_sides(&format!("a {kind} again"), async |_, [a, _], look| {
+            .same_on_both_sides(&format!("a {kind} again"), async |_, [a, _], snapshot| {
                 let outer = a.hold(kind).await;
-                look("once");
+                snapshot("once");
                 let inner = a.hold(kind).await;
-                if !further.is_zero() {
-                    look("twice");
+                if same_ttl {
+                    snapshot("twice");
                 }
                 inner.leave().await;
-                if !further.is_zero() {
-                    look("once again");
+                if same_ttl {
+                    snapshot("once again");
                 }
                 outer.leave().await;
-                look("not at all");
+                snapshot("free");
                 let held = a.hold(kind).await;
-                look("once more");
+                snapshot("once more");
                 held.leave().await;
             })
             .await;
@@ -379,41 +382,41 @@ async fn what_is_in_redis_does_not_tell_who_takes_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_redis_does_not_tell_who_reads_beside_whom() {
-    for (version, ()) in in_versions([()], |()| Kind::Read) {
+async fn readers_and_downgrades_of_both_sides_leave_the_same_data() {
+    for (version, ()) in with_versions([()], |()| Kind::Read) {
         let bench = Bench::start(version).await;
         bench
-            .same_on_both_sides("readers and a downgrade", async |_, [a, b], look| {
+            .same_on_both_sides("readers and a downgrade", async |_, [a, b], snapshot| {
                 let read = a.hold(Kind::Read).await;
-                let beside = b.hold(Kind::Read).await;
-                look("two read");
+                let other_reader = b.hold(Kind::Read).await;
+                snapshot("two read");
                 read.leave().await;
-                look("one of them does");
-                beside.leave().await;
-                look("nobody does");
+                snapshot("one reads");
+                other_reader.leave().await;
+                snapshot("free");
                 let write = a.hold(Kind::Write).await;
                 let read = a.hold(Kind::Read).await;
-                look("a writer reads");
+                snapshot("a writer reads");
                 write.leave().await;
-                look("it reads only");
-                let beside = b.hold(Kind::Read).await;
-                look("another joins it");
+                snapshot("the writer has downgraded");
+                let other_reader = b.hold(Kind::Read).await;
+                snapshot("another reads, too");
                 read.leave().await;
-                beside.leave().await;
-                look("nobody does");
+                other_reader.leave().await;
+                snapshot("free");
                 let write = a.hold(Kind::Write).await;
                 a.hold(Kind::Read).await.leave().await;
-                look("the writer has read");
+                snapshot("the writer has read");
                 write.leave().await;
-                look("nobody does");
+                snapshot("free");
             })
             .await;
     }
 }
 
-/// Nothing of Rust's stays behind where Java was there, too; Java's latches aside.
+/// No key of the library stays behind when Java has used the lock, too. Java's own unlock latches are ignored.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_ours_is_left_after_javas_visit() {
+async fn no_key_is_left_after_java_used_the_lock() {
     each(rivals(), |(version, (holder, waiter))| async move {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
@@ -431,7 +434,7 @@ async fn nothing_of_ours_is_left_after_javas_visit() {
         for latch in latches {
             redis::cmd("DEL").arg(latch).exec(&mut cli).unwrap();
         }
-        nothing_is_left(waiter, NAME, &server, &[&client]).await;
+        assert_nothing_left(waiter, NAME, &server, &[&client]).await;
     })
     .await;
 }

@@ -1,29 +1,29 @@
-//! Answers that never come, for each kind of lock: what was asked counts once, however often it had to be asked.
+//! Lost replies, for each kind of lock: a request takes effect once, however often it has to be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Owner};
 
-use crate::support::contender::{Contender, Held, Party};
-use crate::support::kind::{Kind, each, keys, nothing_is_left};
-use crate::support::proxy::{Link, Way, Words};
-use crate::support::{Faulty, Messages, Proxy, Server, Stopwatch, eventually, scripts};
+use crate::support::any_lock::{AnyLock, ClientSet, Held};
+use crate::support::kind::{Kind, assert_nothing_left, each, keys};
+use crate::support::proxy::{Direction, ProxyLink, Words};
+use crate::support::{FaultyClient, Messages, Proxy, Server, Stopwatch, eventually, scripts};
 
 const NAME: &str = "n";
-/// Short, so that what is found by waiting for an answer is found soon; and long enough for a busy machine.
+/// Short, so that a silent connection is found soon, and long enough for a busy machine.
 const RESPONSE: Duration = Duration::from_secs(1);
 
-/// The reply is lost with its connection, or the connection is silent from then on.
+/// Whether the reply is lost together with its connection, or the connection is silent from then on.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Cut,
     Silence,
 }
 
-/// A majority makes up for the reply that is lost.
+/// All kinds but those of a majority, which makes up for the lost reply.
 fn kinds() -> impl Iterator<Item = Kind> {
-    Kind::ALL.into_iter().filter(|kind| !kind.is_of_a_majority())
+    Kind::ALL.into_iter().filter(|kind| !kind.needs_a_majority())
 }
 
 fn kinds_and_losses() -> impl Iterator<Item = (Kind, Loss)> {
@@ -34,20 +34,20 @@ fn kinds_and_losses() -> impl Iterator<Item = (Kind, Loss)> {
 async fn a_lost_reply_to_an_acquire_leaves_one_hold_of_each_kind() {
     each(kinds_and_losses(), |(kind, loss)| async move {
         let mut bench = Bench::start(kind).await;
-        bench.strike(loss);
+        bench.lose_next_reply(loss);
         let guard = bench.lock.lock().await.unwrap();
         bench.link.lost_reply().await;
-        // The hold whose reply was lost, and not another that waited until that one's lease was over.
+        // This is the hold whose reply was lost, and not a second one that waited for the lease of the first to expire.
         let first = !guard.owner().contains('~');
-        assert!(first || kind.starts_over(), "{kind}, {loss:?}: {}", guard.owner());
-        held_still(&guard).await;
+        assert!(first || kind.reacquires_after_disconnect(), "{kind}, {loss:?}: {}", guard.owner());
+        assert_still_held(&guard).await;
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 1);
         guard.unlock().await.unwrap();
         bench.assert_freed(1).await;
-        // What the dead connection may still deliver is of a text that is not used again.
+        // The dead connection may still deliver requests, but only with an owner id that is not used again.
         let guard = bench.lock.lock().await.unwrap();
-        assert!(kind.has_fresh_texts() || guard.owner().contains('~'), "{kind}: {}", guard.owner());
+        assert!(kind.has_fresh_owner_ids() || guard.owner().contains('~'), "{kind}: {}", guard.owner());
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 2);
         guard.unlock().await.unwrap();
@@ -57,18 +57,18 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold_of_each_kind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_reply_to_a_single_try_leaves_its_hold_or_none_of_each_kind() {
+async fn a_lost_reply_to_try_lock_leaves_its_hold_or_none_of_each_kind() {
     each(kinds_and_losses(), |(kind, loss)| async move {
         let mut bench = Bench::start(kind).await;
-        bench.strike(loss);
+        bench.lose_next_reply(loss);
         match (loss, bench.lock.try_lock().await) {
-            // The new connection is there long before the time is over.
+            // The new connection is established long before the time limit.
             (Loss::Cut, Ok(Some(guard))) => {
                 bench.assert_held(&guard, 1);
                 guard.unlock().await.unwrap();
             }
             (Loss::Silence, Err(Error::TimedOut { .. })) => {}
-            (Loss::Cut, Err(Error::TimedOut { .. })) if kind.starts_over() => {}
+            (Loss::Cut, Err(Error::TimedOut { .. })) if kind.reacquires_after_disconnect() => {}
             (_, other) => panic!("{kind}, {loss:?}: {other:?}"),
         }
         bench.assert_freed(1).await;
@@ -82,16 +82,16 @@ async fn a_lost_reply_to_a_re_entry_counts_once_in_each_kind() {
     each(cases, |(kind, loss)| async move {
         let mut bench = Bench::start(kind).await;
         let outer = bench.lock.lock().await.unwrap();
-        bench.strike(loss);
+        bench.lose_next_reply(loss);
         let inner = bench.lock.lock().await.unwrap();
         bench.link.lost_reply().await;
         bench.assert_held(&outer, 2);
         inner.unlock().await.unwrap();
         bench.assert_held(&outer, 1);
-        held_still(&outer).await;
+        assert_still_held(&outer).await;
         bench.assert_token(&outer, 1);
         outer.unlock().await.unwrap();
-        bench.assert_freed(if kind.tells_each_level() { 2 } else { 1 }).await;
+        bench.assert_freed(if kind.publishes_each_level() { 2 } else { 1 }).await;
     })
     .await;
 }
@@ -101,32 +101,32 @@ async fn a_lost_reply_to_a_release_is_one_release_of_each_kind() {
     each(kinds_and_losses(), |(kind, loss)| async move {
         let mut bench = Bench::start(kind).await;
         let guard = bench.lock.lock().await.unwrap();
-        bench.strike(loss);
+        bench.lose_next_reply(loss);
         let outcome = guard.unlock().await;
         match loss {
             Loss::Cut => outcome.unwrap(),
             Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
         }
         bench.link.lost_reply().await;
-        // Its place is behind the repeats.
+        // This acquire is queued behind the retries.
         let guard = bench.lock.lock().await.unwrap();
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 2);
-        held_still(&guard).await;
+        assert_still_held(&guard).await;
         guard.unlock().await.unwrap();
         bench.assert_freed(2).await;
     })
     .await;
 }
 
-/// Between the release and its repeat somebody else has taken the lock: that is no business of the repeat's.
+/// Another client acquires the lock between the release and its retry. The retry must not end that hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
+async fn a_retried_release_leaves_the_next_hold_of_each_kind_alone() {
     each(kinds(), |kind| async move {
         let bench = Bench::start(kind).await;
-        let far = Party::of(kind, &bench.server).await;
+        let far = ClientSet::of(kind, &bench.server).await;
         let guard = bench.lock.lock().await.unwrap();
-        bench.strike(Loss::Silence);
+        bench.lose_next_reply(Loss::Silence);
         let (outcome, next) = tokio::join!(guard.unlock(), async {
             bench.link.lost_reply().await;
             kind.of(&far, NAME).lock().await.unwrap()
@@ -134,12 +134,12 @@ async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
         assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{kind}: {outcome:?}");
         let lock = bench.lock.with_owner(&Owner::unique());
         if kind.is_exclusive() {
-            // Asked after the repeats.
+            // Sent after the retries.
             assert!(lock.try_lock().await.unwrap().is_none(), "{kind}");
         } else {
             lock.lock().await.unwrap().unlock().await.unwrap();
         }
-        held_still(&next).await;
+        assert_still_held(&next).await;
         bench.assert_held(&next, 1);
         next.unlock().await.unwrap_or_else(|error| panic!("{kind}: {error}"));
         bench.assert_gone().await;
@@ -147,14 +147,14 @@ async fn a_repeated_release_leaves_the_next_hold_of_each_kind_alone() {
     .await;
 }
 
-/// A dead connection may deliver a request when it was repeated long ago.
+/// A dead connection may deliver a request long after its retry.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_comes_late_leaves_the_hold_of_each_kind_alone() {
+async fn a_late_acquire_leaves_the_hold_of_each_kind_alone() {
     each(kinds(), |kind| async move {
         let mut bench = Bench::start(kind).await;
         let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
         let guard = if kind.numbers_requests() {
-            // Nor does it take again what was given back.
+            // The late acquire does not acquire a released lock again.
             guard.unlock().await.unwrap();
             bench.link.deliver(changes_record).await;
             bench.assert_freed(1).await;
@@ -165,7 +165,7 @@ async fn an_acquire_that_comes_late_leaves_the_hold_of_each_kind_alone() {
         };
         bench.assert_held(&guard, 1);
         bench.assert_token(&guard, 1);
-        held_still(&guard).await;
+        assert_still_held(&guard).await;
         guard.unlock().await.unwrap();
         bench.assert_freed(1).await;
     })
@@ -173,7 +173,7 @@ async fn an_acquire_that_comes_late_leaves_the_hold_of_each_kind_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_comes_late_leaves_the_next_hold_of_each_kind_alone() {
+async fn a_late_release_leaves_the_next_hold_of_each_kind_alone() {
     let cases = kinds().flat_map(|kind| [(kind, false), (kind, true)]);
     each(cases, |(kind, held)| async move {
         let bench = Bench::start(kind).await;
@@ -183,25 +183,25 @@ async fn a_release_that_comes_late_leaves_the_next_hold_of_each_kind_alone() {
             let next = bench.lock.lock().await.unwrap();
             bench.link.deliver(changes_record).await;
             bench.assert_held(&next, 1);
-            held_still(&next).await;
+            assert_still_held(&next).await;
             next.unlock().await.unwrap();
         } else {
             bench.assert_gone().await;
             bench.link.deliver(changes_record).await;
         }
-        // A message more is the least that comes of it.
+        // A late release may publish another message, so messages are not counted here.
         bench.assert_gone().await;
     })
     .await;
 }
 
-/// Its connection for messages drops, or is silent: which only its heartbeat tells, because it is silent by nature.
+/// The connection for messages drops or goes silent. Only the heartbeat notices silence, which is normal on that connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_whose_subscription_is_lost_hears_of_the_next_release_of_each_kind() {
+async fn a_waiter_that_lost_its_subscription_is_woken_by_the_next_release() {
     let cases = kinds_and_losses().filter(|(kind, _)| kind.listens() && !kind.polls());
     each(cases, |(kind, loss)| async move {
         let bench = Bench::start(kind).await;
-        let far = Party::of(kind, &bench.server).await;
+        let far = ClientSet::of(kind, &bench.server).await;
         let guard = kind.rival().of(&far, NAME).lock().await.unwrap();
         let lock = bench.lock.clone();
         let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
@@ -212,10 +212,10 @@ async fn a_waiter_whose_subscription_is_lost_hears_of_the_next_release_of_each_k
             Loss::Silence => subscription.swallow_both(),
         }
         bench.proxy.link(2).await.answered(1, subscribes).await;
-        if kind.glances() {
-            let looks = |words: &Words| names_record(words) && !changes_record(words);
-            // Each pause between two looks is twice the one before: 10 ms, .. 640 ms. So the next one is far away.
-            bench.link.answered(bench.link.count(looks) + 7, looks).await;
+        if kind.probes() {
+            let is_probe = |words: &Words| names_record(words) && !changes_record(words);
+            // Each interval between two holder probes is twice the one before, from 10 ms to 640 ms. The next probe comes much later.
+            bench.link.answered(bench.link.count(is_probe) + 7, is_probe).await;
         }
         let released = Stopwatch::start();
         guard.unlock().await.unwrap();
@@ -223,20 +223,20 @@ async fn a_waiter_whose_subscription_is_lost_hears_of_the_next_release_of_each_k
         let took = released.elapsed();
         assert!(took < Duration::from_millis(500), "{kind}, {loss:?}: {took:?}");
         woken.unlock().await.unwrap();
-        // The server has the silent connection still, and its subscription.
-        eventually(|| keys(&bench.server).into_iter().eq(kind.remains(NAME))).await;
+        // The server still has the silent connection and its subscription.
+        eventually(|| keys(&bench.server).into_iter().eq(kind.remaining_key(NAME))).await;
     })
     .await;
 }
 
-/// A writer's release that goes on as a reader, and its repeat.
+/// A writer's release that keeps its read hold, and the retry of that release.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
     each([Loss::Cut, Loss::Silence], |loss| async move {
         let bench = Bench::start(Kind::Write).await;
         let write = bench.lock.lock().await.unwrap();
         let read = bench.client.read_write_lock(NAME).read().lock().await.unwrap();
-        bench.strike(loss);
+        bench.lose_next_reply(loss);
         let outcome = write.unlock().await;
         match loss {
             Loss::Cut => outcome.unwrap(),
@@ -246,66 +246,70 @@ async fn a_lost_reply_to_a_downgrade_leaves_the_read_hold() {
         let record = BTreeMap::from([(read.owner().to_owned(), "1".to_owned()), mode("read")]);
         eventually(|| bench.record() == record).await;
         let read = Held::Lock(read);
-        held_still(&read).await;
+        assert_still_held(&read).await;
         read.unlock().await.unwrap();
         bench.assert_gone().await;
     })
     .await;
 }
 
-/// Those whose record names its holder in a field of its own.
-fn hashes() -> impl Iterator<Item = (Kind, Kind)> {
-    Kind::rival_locks().filter(|(holds, _)| !matches!(holds, Kind::Value | Kind::Group))
+/// The pairs of kinds whose record names each holder in a field of its own.
+fn rivals_with_owner_fields() -> impl Iterator<Item = (Kind, Kind)> {
+    Kind::rival_locks().filter(|(holder, _)| !matches!(holder, Kind::Value | Kind::Group))
 }
 
-/// A text of before an unanswered request is not used for a new hold, but its hold may last: whoever of the same client
-/// waits behind it must not take it for one that nobody holds.
+/// An owner id from before an unanswered request is not used for a new hold, but an existing hold keeps it. Waiters of the same
+/// client must not take that hold for an orphaned record.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_from_before_an_unanswered_request_is_let_be_by_its_clients_waiters() {
-    each(hashes(), |(holds, waits)| async move {
-        let bench = Bench::start(holds).await;
+async fn local_waiters_keep_a_hold_from_before_an_unanswered_request() {
+    each(rivals_with_owner_fields(), |(holder, waiter)| async move {
+        let bench = Bench::start(holder).await;
         let guard = bench.lock.lock().await.unwrap();
         let record = bench.record();
         bench.link.cut_at_reply_to(|words| words.iter().any(|word| word == b"other"));
         drop(bench.client.lock("other").lock().await.unwrap());
         bench.link.lost_reply().await;
-        assert!(!guard.owner().contains('~'), "{holds}");
-        let lock = waits.lock(&bench.client, NAME).with_owner(&Owner::unique());
-        // Long enough for some looks at who holds it.
+        assert!(!guard.owner().contains('~'), "{holder}");
+        let lock = waiter.lock(&bench.client, NAME).with_owner(&Owner::unique());
+        // Long enough for some holder probes.
         let waited = lock.try_lock_for(Duration::from_millis(300)).await.unwrap();
-        assert!(waited.is_none(), "{waits} beside {holds}: {waited:?}");
-        assert_eq!(bench.record(), record, "{waits} behind {holds}");
-        held_still(&guard).await;
+        assert!(waited.is_none(), "{waiter} acquired behind {holder}: {waited:?}");
+        assert_eq!(bench.record(), record, "{waiter} behind {holder}");
+        assert_still_held(&guard).await;
         guard.unlock().await.unwrap();
     })
     .await;
 }
 
-/// An acquire that comes late finds the lock free, and nobody holds it by the text that it brings.
+/// A late acquire finds the lock free, and creates an orphaned record: no hold has its owner id.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_comes_late_to_a_free_lock_of_each_kind_is_undone_for_who_waits() {
-    for (ghost, waits) in hashes() {
-        let bench = Faulty::start().await;
-        let lock = ghost.lock(&bench.client, NAME);
+async fn a_late_acquire_of_a_free_lock_is_undone_for_a_waiter_of_each_kind() {
+    for (orphan, waiter) in rivals_with_owner_fields() {
+        let bench = FaultyClient::start().await;
+        let lock = orphan.lock(&bench.client, NAME);
         let guard = bench.link.hold_and_cut(changes_record, async { lock.lock().await.unwrap() }).await;
-        let text = guard.owner().to_owned();
+        let owner_id = guard.owner().to_owned();
         guard.unlock().await.unwrap();
         bench.link.deliver(changes_record).await;
-        assert!(bench.wire.run::<bool>(&["HEXISTS", NAME, &text]), "{ghost}: no ghost came");
-        let lock = waits.lock(&bench.client, NAME);
+        assert!(
+            bench.raw.run::<bool>(&["HEXISTS", NAME, &owner_id]),
+            "{orphan}: no orphaned record was created"
+        );
+        let lock = waiter.lock(&bench.client, NAME);
         let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap();
-        let guard = guard.unwrap_or_else(|| panic!("{waits}: the ghost of a {ghost} is let be"));
-        assert_ne!(guard.owner(), text);
+        let guard =
+            guard.unwrap_or_else(|| panic!("{waiter}: the orphaned record of a {orphan} was not removed"));
+        assert_ne!(guard.owner(), owner_id);
         guard.unlock().await.unwrap();
-        nothing_is_left(ghost, NAME, &bench.server, &[&bench.client]).await;
+        assert_nothing_left(orphan, NAME, &bench.server, &[&bench.client]).await;
     }
 }
 
-/// One that comes late to a queue waits there for nobody.
+/// A late acquire that joins a queue leaves an orphaned entry there.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_comes_late_to_a_queue_is_undone_for_who_waits() {
+async fn a_late_acquire_that_joins_a_queue_is_undone_for_a_waiter() {
     for kind in [Kind::Fair, Kind::NonReentrantFair] {
-        let bench = Faulty::start().await;
+        let bench = FaultyClient::start().await;
         let (lock, far) =
             (kind.lock(&bench.client, NAME), Client::connect(bench.server.url()).await.unwrap());
         bench
@@ -318,16 +322,16 @@ async fn an_acquire_that_comes_late_to_a_queue_is_undone_for_who_waits() {
         let others = kind.lock(&far, NAME).lock().await.unwrap();
         bench.link.deliver(changes_record).await;
         let [queue, _] = &kind.keys_of_a_waiter(NAME)[..] else { unreachable!() };
-        assert_eq!(bench.wire.run::<u64>(&["LLEN", queue]), 1, "{kind}: no ghost came");
+        assert_eq!(bench.raw.run::<u64>(&["LLEN", queue]), 1, "{kind}: no orphaned entry was created");
         others.unlock().await.unwrap();
         let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap();
-        guard.unwrap_or_else(|| panic!("{kind}: the ghost is let be")).unlock().await.unwrap();
-        nothing_is_left(kind, NAME, &bench.server, &[&bench.client, &far]).await;
+        guard.unwrap_or_else(|| panic!("{kind}: the orphaned entry was not removed")).unlock().await.unwrap();
+        assert_nothing_left(kind, NAME, &bench.server, &[&bench.client, &far]).await;
     }
 }
 
-/// A hold may be in doubt for a moment after its connection dropped, until it is renewed.
-async fn held_still(guard: &Held) {
+/// Waits until the hold is certain. It may be `Suspect` for a moment after its connection dropped, until it is renewed.
+async fn assert_still_held(guard: &Held) {
     eventually(|| {
         let state = guard.state();
         assert!(state.is_live(), "{guard:?}");
@@ -336,15 +340,15 @@ async fn held_still(guard: &Held) {
     .await;
 }
 
-/// A client behind a proxy, and what the server says without it.
+/// A client behind a proxy, and direct access to its server.
 struct Bench {
     kind: Kind,
     server: Server,
     proxy: Proxy,
-    client: Party,
-    lock: Contender,
-    /// Commands go here at first.
-    link: Link,
+    client: ClientSet,
+    lock: AnyLock,
+    /// The first link for commands.
+    link: ProxyLink,
     messages: Messages,
 }
 
@@ -356,13 +360,13 @@ impl Bench {
         let proxy = Proxy::start(server.port()).await;
         let client = Client::builder().response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
         let link = proxy.link(0).await;
-        let client = Party::from(client);
+        let client = ClientSet::from(client);
         let lock = kind.of(&client, NAME);
         Self { kind, server, proxy, client, lock, link, messages }
     }
 
     /// Loses the reply to the next request that may change the lock.
-    fn strike(&self, loss: Loss) {
+    fn lose_next_reply(&self, loss: Loss) {
         match loss {
             Loss::Cut => self.link.cut_at_reply_to(changes_record),
             Loss::Silence => self.link.lose_reply_to(changes_record),
@@ -373,7 +377,7 @@ impl Bench {
         redis::cmd("HGETALL").arg(NAME).query(&mut self.server.cli()).unwrap()
     }
 
-    /// The record is that of this hold alone, and so are the other keys.
+    /// Checks that the record and the other keys belong to this hold alone.
     fn assert_held(&self, guard: &Held, levels: u64) {
         let kind = self.kind;
         let recorded = if kind.counts() { levels } else { 1 };
@@ -386,27 +390,30 @@ impl Bench {
         assert_eq!(keys(&self.server), expected, "{kind}");
     }
 
-    /// So many holds were numbered.
+    /// Checks that `number` is the token of this hold and the last token.
     fn assert_token(&self, guard: &Held, number: u64) {
         if self.kind == Kind::Fenced {
-            let key = self.kind.remains(NAME);
+            let key = self.kind.remaining_key(NAME);
             let token: u64 = redis::cmd("GET").arg(key).query(&mut self.server.cli()).unwrap();
             assert_eq!((guard.token(), token), (Some(number), number), "{}", self.kind);
         }
     }
 
     async fn assert_gone(&self) {
-        nothing_is_left(self.kind, NAME, &self.server, &[&self.client]).await;
+        assert_nothing_left(self.kind, NAME, &self.server, &[&self.client]).await;
     }
 
-    /// It is free, after so many releases since this was asked last.
+    /// Checks that the lock is free, after this number of releases since the last check.
     async fn assert_freed(&mut self, releases: usize) {
         self.assert_gone().await;
         let messages: Vec<_> = self.messages.heard().into_iter().map(|(_, message)| message).collect();
-        // Each round over told of what it gave back.
-        let told =
-            if self.kind.starts_over() { messages.len() } else { releases * self.kind.messages_to_nobody() };
-        let expected = vec![self.kind.message(); told];
+        // An attempt that starts over publishes a message for each release of its own.
+        let count = if self.kind.reacquires_after_disconnect() {
+            messages.len()
+        } else {
+            releases * self.kind.messages_without_waiters()
+        };
+        let expected = vec![self.kind.message(); count];
         assert_eq!(messages, expected, "{}", self.kind);
     }
 }
@@ -415,10 +422,10 @@ fn mode(of: &str) -> (String, String) {
     ("mode".to_owned(), of.to_owned())
 }
 
-/// Whether a request names the lock's record, other than to look at it.
+/// Whether a request names the lock's record and may change it.
 fn changes_record(words: &Words) -> bool {
-    const LOOKS: [&[u8]; 5] = [b"PTTL", b"EXISTS", b"GET", b"HGET", b"HSCAN"];
-    names_record(words) && !LOOKS.contains(&words[0].as_slice())
+    const QUERIES: [&[u8]; 5] = [b"PTTL", b"EXISTS", b"GET", b"HGET", b"HSCAN"];
+    names_record(words) && !QUERIES.contains(&words[0].as_slice())
 }
 
 fn names_record(words: &Words) -> bool {
@@ -429,10 +436,10 @@ fn subscribes(words: &Words) -> bool {
     words[0] == b"SUBSCRIBE"
 }
 
-/// What an owner asked for in vain, or has given back, is not what it holds: it may still be in the record when the same
-/// owner asks for the other side.
+/// A read hold that its owner did not get, or has released, may still be in the record when the owner acquires the write side. It
+/// does not count as a hold.
 #[tokio::test]
-async fn a_reader_on_its_way_does_not_keep_its_owner_from_writing() {
+async fn an_unfinished_read_does_not_keep_its_owner_from_writing() {
     let server = Server::start();
     scripts::load(&server);
     let proxy = Proxy::start(server.port()).await;
@@ -440,21 +447,22 @@ async fn a_reader_on_its_way_does_not_keep_its_owner_from_writing() {
     let link = proxy.open_links().into_iter().find(|link| !link.subscribes()).expect("it is connected");
     let (sides, owner) = (client.read_write_lock(NAME), Owner::unique());
     let (reading, writing) = (sides.read().with_owner(&owner), sides.write().with_owner(&owner));
-    let asks = |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == NAME.as_bytes());
+    let is_attempt =
+        |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == NAME.as_bytes());
 
-    link.hold(Way::ToClient);
+    link.hold(Direction::ToClient);
     let tried = reading.try_lock_for(Duration::from_millis(50)).await;
     assert!(matches!(tried, Err(Error::TimedOut { .. })), "{tried:?}");
     let behind = async {
-        link.asked(2, asks).await;
-        link.pass(Way::ToClient);
+        link.asked(2, is_attempt).await;
+        link.pass(Direction::ToClient);
     };
     let (guard, ()) = tokio::join!(writing.lock(), behind);
     let guard = guard.unwrap();
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
 
-    // Dropped, a reader is given back while its owner goes on.
+    // The client releases a dropped reader in the background while the owner goes on.
     for _ in 0..50 {
         drop(reading.lock().await.unwrap());
         writing.lock().await.unwrap().unlock().await.unwrap();

@@ -1,4 +1,4 @@
-//! Locks of several kinds under one name, and settings that only some kinds heed.
+//! Locks of several kinds under one name, and settings that affect only some kinds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,15 +8,15 @@ use redisson_lock::{Client, Error, HandOff, HoldState, Owner};
 use tokio::task::JoinSet;
 
 use crate::kinds::clients;
-use crate::support::kind::{Kind, each, in_versions, nothing_is_left};
+use crate::support::kind::{Kind, assert_nothing_left, each, with_versions};
 use crate::support::{Java, Server, Stopwatch, eventually};
 
 const NAME: &str = "n";
-/// Those with the same record.
+/// The kinds with the same record.
 const PLAIN: [Kind; 4] = [Kind::Reentrant, Kind::Fenced, Kind::Spin, Kind::NonReentrant];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kinds_with_one_record_exclude_each_other_by_one_name() {
+async fn kinds_with_the_same_record_exclude_each_other() {
     let pairs = PLAIN.into_iter().flat_map(|one| PLAIN.map(|other| (one, other)));
     each(pairs.filter(|(one, other)| one != other), |(holder, waiter)| async move {
         let server = Server::start();
@@ -33,20 +33,20 @@ async fn kinds_with_one_record_exclude_each_other_by_one_name() {
             let freed = Stopwatch::start();
             guard.unlock().await.unwrap();
             let guard = waiting.await.unwrap();
-            // Whoever is told of nothing looks, long before a lease is over.
+            // A waiter that gets no message retries, long before a lease expires.
             assert!(freed.elapsed() < Duration::from_secs(3), "{holder}, {waiter}: {:?}", freed.elapsed());
             assert_eq!(guard.token().is_some(), waiter == Kind::Fenced, "{holder}, {waiter}");
             guard.unlock().await.unwrap();
         }
         let kind = if [holder, waiter].contains(&Kind::Fenced) { Kind::Fenced } else { waiter };
-        nothing_is_left(kind, NAME, &server, &[&one, &two]).await;
+        assert_nothing_left(kind, NAME, &server, &[&one, &two]).await;
     })
     .await;
 }
 
-/// As Redisson's does: only the kind that is asked for decides.
+/// As in Redisson, only the kind of the second acquire decides whether it may re-enter.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_non_reentrant_hold_may_be_taken_again_by_a_reentrant_lock() {
+async fn a_reentrant_lock_may_re_enter_a_non_reentrant_hold() {
     for (held, again) in [(Kind::NonReentrant, Kind::Reentrant), (Kind::NonReentrantFair, Kind::Fair)] {
         let server = Server::start();
         let client = Client::connect(server.url()).await.unwrap();
@@ -58,13 +58,13 @@ async fn a_non_reentrant_hold_may_be_taken_again_by_a_reentrant_lock() {
         outer.unlock().await.unwrap();
         assert_eq!(inner.state(), HoldState::Held, "{held}");
         inner.unlock().await.unwrap();
-        nothing_is_left(held, NAME, &server, &[&client]).await;
+        assert_nothing_left(held, NAME, &server, &[&client]).await;
     }
 }
 
-/// The hand-off ahead of the record is for reentrant locks alone; the others are none the worse for being asked.
+/// Only reentrant locks are handed over ahead of the record. The setting does not harm the other kinds.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipelined_hand_off_leaves_each_kind_its_exclusion_and_its_tokens() {
+async fn a_pipelined_hand_off_keeps_exclusion_and_tokens_of_each_kind() {
     const ROUNDS: u64 = 40;
     each(Kind::locks().filter(|kind| kind.is_exclusive()), |kind| async move {
         let server = Server::start();
@@ -94,17 +94,17 @@ async fn a_pipelined_hand_off_leaves_each_kind_its_exclusion_and_its_tokens() {
             done.unwrap();
         }
         assert_eq!(value.load(Ordering::Relaxed), 6 * ROUNDS, "{kind}");
-        nothing_is_left(kind, NAME, &server, &[&client]).await;
+        assert_nothing_left(kind, NAME, &server, &[&client]).await;
     })
     .await;
 }
 
-/// A reader's renewal by Redisson sets the life of the record, also down below what others were promised.
+/// Redisson's renewal of a reader sets the TTL of the record, even below the lease of another reader.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_longer_read_hold_outlives_the_jvm_beside_it() {
+async fn a_longer_read_hold_outlives_a_dead_java_reader() {
     const LEASE: Duration = Duration::from_millis(1500);
     const FIXED: Duration = Duration::from_millis(4500);
-    each(in_versions([()], |()| Kind::Read), |(version, ())| async move {
+    each(with_versions([()], |()| Kind::Read), |(version, ())| async move {
         let server = Server::start();
         let java = Java::spawn(version);
         let thread = java.client(&server, LEASE.as_millis() as u64).await.thread("t");
@@ -114,13 +114,13 @@ async fn a_longer_read_hold_outlives_the_jvm_beside_it() {
         let guard = lock.read().with_lease(FIXED).lock().await.unwrap();
         let mut cli = server.cli();
         let mut left = || -> i64 { redis::cmd("PTTL").arg(NAME).query(&mut cli).unwrap() };
-        // Java's renewal is seen by what it does.
+        // The shorter TTL shows that Java has renewed its hold.
         eventually(|| left() <= LEASE.as_millis() as i64).await;
         java.kill();
         let writer = lock.write().with_owner(&Owner::unique());
         while Instant::now() + Duration::from_millis(100) < guard.deadline() {
             assert_eq!(guard.state(), HoldState::Held, "{version}");
-            assert!(writer.try_lock().await.unwrap().is_none(), "{version}: a writer beside a reader");
+            assert!(writer.try_lock().await.unwrap().is_none(), "{version}: a writer overlaps a reader");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         guard.unlock().await.unwrap();
@@ -129,15 +129,15 @@ async fn a_longer_read_hold_outlives_the_jvm_beside_it() {
     .await;
 }
 
-/// A hold's text may be of an earlier era than what its client writes by now, and readers have lanes of their own.
+/// The owner id of a hold may be of an earlier generation than its client's new ids, and readers have key queues of their own.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_takes_no_writer_of_its_client_for_a_ghost() {
+async fn a_reader_does_not_take_its_clients_writer_for_an_orphaned_record() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.read_write_lock(NAME);
     let writer = lock.write().with_owner(&Owner::unique()).lock().await.unwrap();
 
-    // A loss begins another era.
+    // A loss begins another generation of owner ids.
     let lost = client.lock("other").lock().await.unwrap();
     let () = redis::cmd("DEL").arg("other").query(&mut server.cli()).unwrap();
     lost.unlock().await.unwrap_err();
@@ -147,12 +147,12 @@ async fn a_reader_takes_no_writer_of_its_client_for_a_ghost() {
         let lock = lock.read().with_owner(&Owner::unique());
         async move { lock.lock().await.unwrap() }
     });
-    // It looks at who is in its way, and again: what it does about the first is done by the second.
+    // The reader probes the holder repeatedly. By the second probe, any reaction to the first one has taken effect.
     eventually(|| server.calls("hscan") >= before + 3 || reader.is_finished()).await;
-    assert!(!reader.is_finished(), "a reader beside a writer");
+    assert!(!reader.is_finished(), "a reader overlaps a writer");
     writer.unlock().await.unwrap();
     let reader = reader.await.unwrap();
-    assert!(reader.owner().contains('~'), "no other era has begun: {}", reader.owner());
+    assert!(reader.owner().contains('~'), "no other generation has begun: {}", reader.owner());
     reader.unlock().await.unwrap();
-    nothing_is_left(Kind::Write, NAME, &server, &[&client]).await;
+    assert_nothing_left(Kind::Write, NAME, &server, &[&client]).await;
 }

@@ -7,40 +7,40 @@ use std::time::Duration;
 use redisson_lock::{Client, CountDownLatch, Error};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::crossing::{self, Cut, Tally};
-use crate::support::wire::{NAME, changes};
-use crate::support::{Faulty, Server, Stopwatch, Wire, eventually, subscribers};
+use crate::support::drop_point::{self, CutAt, Tally};
+use crate::support::raw::{NAME, changes};
+use crate::support::{FaultyClient, RawRedis, Server, Stopwatch, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_countdownlatch__channel__{n}";
-/// At once: by a message, and not by a look at the clock.
+/// Upper bound for a wake-up by message. A wake-up by timer would take longer.
 const PROMPT: Duration = Duration::from_millis(500);
 
 struct Bench {
     server: Server,
-    wire: Wire,
+    raw: RawRedis,
     latch: CountDownLatch,
 }
 
 impl Bench {
     async fn of(count: u32) -> Self {
         let server = Server::start();
-        let latch = another(&server).await;
+        let latch = latch_of_new_client(&server).await;
         assert!(latch.try_set_count(count).await.unwrap());
-        Self { wire: Wire::of(&server), latch, server }
+        Self { raw: RawRedis::of(&server), latch, server }
     }
 
-    /// Tasks of so many clients, each of which waits, and is known to.
+    /// Starts `each` waiting tasks for each of `clients` new clients, and returns once all clients are subscribed.
     async fn waiters(&self, clients: usize, each: usize) -> Waiters {
         let mut waiters = Vec::new();
         for _ in 0..clients {
-            let latch = another(&self.server).await;
+            let latch = latch_of_new_client(&self.server).await;
             for _ in 0..each {
                 let latch = latch.clone();
                 waiters.push(tokio::spawn(async move { latch.wait().await.unwrap() }));
             }
         }
         eventually(|| subscribers(&self.server, CHANNEL) == clients as u64).await;
-        self.wire.messages();
+        self.raw.messages();
         Waiters(waiters)
     }
 }
@@ -48,55 +48,55 @@ impl Bench {
 struct Waiters(Vec<JoinHandle<()>>);
 
 impl Waiters {
-    fn nobody_passed(&self) {
-        assert!(self.0.iter().all(|waiter| !waiter.is_finished()), "somebody passed a closed latch");
+    fn assert_none_passed(&self) {
+        assert!(self.0.iter().all(|waiter| !waiter.is_finished()), "a waiter passed a closed latch");
     }
 
-    /// Which was opened at that time.
+    /// `opened` was started when the latch was opened.
     async fn all_pass(self, opened: Stopwatch) {
         for waiter in self.0 {
-            tokio::time::timeout(Duration::from_secs(5), waiter).await.expect("it waits on").unwrap();
+            tokio::time::timeout(Duration::from_secs(5), waiter).await.expect("the waiter passes").unwrap();
         }
         assert!(opened.elapsed() < PROMPT, "{:?}", opened.elapsed());
     }
 }
 
-async fn another(server: &Server) -> CountDownLatch {
+async fn latch_of_new_client(server: &Server) -> CountDownLatch {
     Client::connect(server.url()).await.unwrap().count_down_latch(NAME)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_who_wait_go_on_at_zero_and_not_before() {
+async fn waiters_pass_at_zero_and_not_before() {
     let bench = Bench::of(3).await;
     let waiters = bench.waiters(3, 4).await;
     for left in [2, 1] {
         bench.latch.count_down().await.unwrap();
-        assert_eq!((bench.wire.value(), bench.latch.count().await.unwrap()), (Some(left), left as u64));
+        assert_eq!((bench.raw.value(), bench.latch.count().await.unwrap()), (Some(left), left as u64));
     }
-    // Whoever would pass now, by a look or a message, has had the time for it.
+    // This wait gives a wrong wake-up the time to show.
     assert!(!bench.latch.wait_for(Duration::from_millis(50)).await.unwrap());
-    waiters.nobody_passed();
-    assert_eq!(bench.wire.messages(), vec![]);
+    waiters.assert_none_passed();
+    assert_eq!(bench.raw.messages(), vec![]);
     let opened = Stopwatch::start();
     bench.latch.count_down().await.unwrap();
     waiters.all_pass(opened).await;
-    assert_eq!(bench.wire.told(CHANNEL), ["0"]);
-    // An open latch stays open, and is not there.
+    assert_eq!(bench.raw.messages_on(CHANNEL), ["0"]);
+    // An open latch stays open, and has no key.
     bench.latch.count_down().await.unwrap();
     bench.latch.wait().await.unwrap();
     assert!(bench.latch.wait_for(Duration::ZERO).await.unwrap());
-    assert_eq!((bench.latch.count().await.unwrap(), bench.wire.messages()), (0, vec![]));
-    bench.wire.nothing_else_is_left(&[]).await;
+    assert_eq!((bench.latch.count().await.unwrap(), bench.raw.messages()), (0, vec![]));
+    bench.raw.assert_nothing_else_left(&[]).await;
 }
 
-/// Each count once, whoever counts and how many at a time.
+/// Every count takes effect exactly once, however many clients and tasks count at the same time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_counts_down_exactly() {
+async fn concurrent_counts_each_take_effect_once() {
     const EACH: u32 = 25;
     let bench = Bench::of(6 * EACH + 1).await;
     let waiters = bench.waiters(2, 2).await;
     let (counted, mut tasks) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
-    for latch in [bench.latch.clone(), another(&bench.server).await] {
+    for latch in [bench.latch.clone(), latch_of_new_client(&bench.server).await] {
         for _ in 0..3 {
             let (latch, counted) = (latch.clone(), counted.clone());
             tasks.spawn(async move {
@@ -110,25 +110,25 @@ async fn a_crowd_counts_down_exactly() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    assert_eq!((counted.load(SeqCst), bench.wire.value()), (6 * EACH, Some(1)));
-    waiters.nobody_passed();
+    assert_eq!((counted.load(SeqCst), bench.raw.value()), (6 * EACH, Some(1)));
+    waiters.assert_none_passed();
     let opened = Stopwatch::start();
     bench.latch.count_down().await.unwrap();
     waiters.all_pass(opened).await;
-    bench.wire.nothing_else_is_left(&[]).await;
+    bench.raw.assert_nothing_else_left(&[]).await;
 }
 
 #[tokio::test]
-async fn a_latch_that_was_opened_can_be_set_anew() {
+async fn an_open_latch_can_be_set_again() {
     let bench = Bench::of(1).await;
     assert!(!bench.latch.try_set_count(5).await.unwrap());
-    assert_eq!(bench.wire.value(), Some(1));
+    assert_eq!(bench.raw.value(), Some(1));
     for count in [1, 2, 1] {
         if bench.latch.count().await.unwrap() == 0 {
-            bench.wire.messages();
+            bench.raw.messages();
             assert!(bench.latch.try_set_count(count).await.unwrap());
             assert_eq!(
-                (bench.wire.told(CHANNEL), bench.wire.value()),
+                (bench.raw.messages_on(CHANNEL), bench.raw.value()),
                 (vec!["1".to_owned()], Some(count.into()))
             );
         }
@@ -136,7 +136,7 @@ async fn a_latch_that_was_opened_can_be_set_anew() {
         for _ in 1..count {
             bench.latch.count_down().await.unwrap();
         }
-        waiters.nobody_passed();
+        waiters.assert_none_passed();
         let opened = Stopwatch::start();
         bench.latch.count_down().await.unwrap();
         waiters.all_pass(opened).await;
@@ -145,33 +145,33 @@ async fn a_latch_that_was_opened_can_be_set_anew() {
 }
 
 #[tokio::test]
-async fn deleting_opens_it() {
+async fn deleting_a_latch_opens_it() {
     let bench = Bench::of(7).await;
     let waiters = bench.waiters(2, 2).await;
     let opened = Stopwatch::start();
     assert!(bench.latch.delete().await.unwrap());
     waiters.all_pass(opened).await;
     assert!(!bench.latch.delete().await.unwrap());
-    assert_eq!(bench.wire.told(CHANNEL), ["0"]);
-    bench.wire.nothing_else_is_left(&[]).await;
+    assert_eq!(bench.raw.messages_on(CHANNEL), ["0"]);
+    bench.raw.assert_nothing_else_left(&[]).await;
 }
 
-/// 0, and what another program may have written.
+/// A latch with a count of 0 or below is open, even if another program wrote the count.
 #[tokio::test]
-async fn a_count_of_nothing_is_open() {
+async fn a_count_of_zero_or_below_is_open() {
     let bench = Bench::of(0).await;
-    assert_eq!(bench.wire.value(), Some(0));
+    assert_eq!(bench.raw.value(), Some(0));
     bench.latch.wait().await.unwrap();
     assert!(!bench.latch.try_set_count(1).await.unwrap());
     for foreign in ["0", "-3"] {
-        bench.wire.run::<()>(&["SET", NAME, foreign]);
+        bench.raw.run::<()>(&["SET", NAME, foreign]);
         assert!(bench.latch.wait_for(Duration::ZERO).await.unwrap());
         assert_eq!(bench.latch.count().await.unwrap(), 0);
         bench.latch.count_down().await.unwrap();
-        assert_eq!(bench.wire.value(), None, "{foreign}");
+        assert_eq!(bench.raw.value(), None, "{foreign}");
     }
-    assert_eq!(bench.wire.messages(), vec![]);
-    bench.wire.nothing_else_is_left(&[]).await;
+    assert_eq!(bench.raw.messages(), vec![]);
+    bench.raw.assert_nothing_else_left(&[]).await;
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn waits_end_on_time() {
     let (wait, started) = (Duration::from_millis(200), Stopwatch::start());
     assert!(!bench.latch.wait_for(wait).await.unwrap());
     assert!(started.is_within(wait..wait + PROMPT), "{started:?}");
-    bench.wire.nothing_else_is_left(&[NAME]).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
     let latch = bench.latch.clone();
     let waiting = tokio::spawn(async move { latch.wait_for(Duration::from_secs(60)).await.unwrap() });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
@@ -189,20 +189,20 @@ async fn waits_end_on_time() {
     assert!(waiting.await.unwrap());
 }
 
-/// What another client was told to have opened is open for one look, whoever else of this client waits still.
+/// A wait with a timeout of zero asks the server, even while other tasks of the client wait for the same latch.
 #[tokio::test]
-async fn one_look_asks_the_server_also_while_others_wait() {
+async fn a_wait_of_zero_asks_the_server_while_others_wait() {
     let bench = Bench::of(1).await;
     let waiters = bench.waiters(1, 1).await;
-    let latch = another(&bench.server).await;
+    let latch = latch_of_new_client(&bench.server).await;
     let waiting = tokio::spawn({
         let latch = latch.clone();
         async move { latch.wait().await }
     });
     eventually(|| subscribers(&bench.server, CHANNEL) == 2).await;
     assert!(!latch.wait_for(Duration::ZERO).await.unwrap());
-    // By another program that tells nobody.
-    bench.wire.run::<()>(&["DEL", NAME]);
+    // Another program deletes the key and publishes nothing.
+    bench.raw.run::<()>(&["DEL", NAME]);
     let opened = Stopwatch::start();
     assert!(latch.wait_for(Duration::ZERO).await.unwrap());
     waiting.await.unwrap().unwrap();
@@ -210,12 +210,12 @@ async fn one_look_asks_the_server_also_while_others_wait() {
     waiters.0.into_iter().for_each(|waiter| waiter.abort());
 }
 
-/// Braces round any name, unlike all other channels.
+/// The channel has braces around any name, unlike the channels of the other kinds.
 #[tokio::test]
-async fn names_and_messages_are_redissons() {
+async fn channel_names_and_messages_match_redisson() {
     let bench = Bench::of(1).await;
     let client = Client::connect(bench.server.url()).await.unwrap();
-    bench.wire.messages();
+    bench.raw.messages();
     for name in ["orders", "a{b}c", "{x}", "a}", "two words"] {
         let latch = client.count_down_latch(name);
         assert!(latch.try_set_count(1).await.unwrap());
@@ -223,14 +223,14 @@ async fn names_and_messages_are_redissons() {
         assert!(latch.try_set_count(2).await.unwrap());
         assert!(latch.delete().await.unwrap());
         let channel = format!("redisson_countdownlatch__channel__{{{name}}}");
-        assert_eq!(bench.wire.told(&channel), ["1", "0", "1", "0"], "{name}");
+        assert_eq!(bench.raw.messages_on(&channel), ["1", "0", "1", "0"], "{name}");
     }
 }
 
 #[tokio::test]
-async fn a_lost_reply_counts_once_and_a_late_request_not_at_all() {
+async fn a_lost_reply_counts_once_and_a_late_request_never() {
     for cut in [true, false] {
-        let bench = Faulty::start().await;
+        let bench = FaultyClient::start().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(3).await.unwrap();
         bench.lose_reply(cut);
@@ -238,65 +238,65 @@ async fn a_lost_reply_counts_once_and_a_late_request_not_at_all() {
         let fine = outcome.is_ok() || !cut && matches!(outcome, Err(Error::Ambiguous { .. }));
         assert!(fine, "cut {cut}: {outcome:?}");
         bench.link.lost_reply().await;
-        // Behind the repeats.
+        // This count runs after the repeats of the first one.
         latch.count_down().await.unwrap();
-        assert_eq!(bench.wire.value(), Some(1), "cut {cut}");
+        assert_eq!(bench.raw.value(), Some(1), "cut {cut}");
 
-        // The one that opens it.
-        let bench = Faulty::start().await;
+        // The same for the count that opens the latch.
+        let bench = FaultyClient::start().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(1).await.unwrap();
-        bench.wire.messages();
+        bench.raw.messages();
         bench.lose_reply(cut);
         let _ = latch.count_down().await;
         bench.link.lost_reply().await;
         latch.wait().await.unwrap();
         latch.try_set_count(2).await.unwrap();
         latch.count_down().await.unwrap();
-        assert_eq!(bench.wire.value(), Some(1), "cut {cut}");
-        assert_eq!(bench.wire.told(CHANNEL), ["0", "1"], "cut {cut}");
+        assert_eq!(bench.raw.value(), Some(1), "cut {cut}");
+        assert_eq!(bench.raw.messages_on(CHANNEL), ["0", "1"], "cut {cut}");
     }
-    // Not that of an older latch either, which would open the next one.
+    // A late count for an earlier latch must not count on the latch that was set after it.
     for count in [2, 1] {
-        let bench = Faulty::start().await;
+        let bench = FaultyClient::start().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(count).await.unwrap();
         bench.link.hold_and_cut(changes, async { latch.count_down().await.unwrap() }).await;
         if count == 1 {
             latch.try_set_count(1).await.unwrap();
         }
-        assert_eq!(bench.wire.value(), Some(1));
+        assert_eq!(bench.raw.value(), Some(1));
         bench.link.deliver(changes).await;
-        assert_eq!(bench.wire.value(), Some(1), "{count}");
+        assert_eq!(bench.raw.value(), Some(1), "{count}");
     }
 }
 
 #[tokio::test]
-async fn a_count_down_outlasts_a_server_whose_disk_fails() {
-    let bench = Faulty::start().await;
+async fn a_count_down_is_repeated_until_the_disk_works() {
+    let bench = FaultyClient::start().await;
     let latch = bench.client.count_down_latch(NAME);
     latch.try_set_count(1).await.unwrap();
-    bench.wire.messages();
+    bench.raw.messages();
     let waiting = tokio::spawn({
         let other = Client::connect(bench.server.url()).await.unwrap().count_down_latch(NAME);
         async move { other.wait().await.unwrap() }
     });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    bench.wire.messages();
-    bench.wire.disk_fails(true);
+    bench.raw.messages();
+    bench.raw.set_disk_failing(true);
     let error = latch.count_down().await.unwrap_err();
     assert!(matches!(error, Error::Ambiguous { .. }), "{error:?}");
-    let refused = bench.wire.refusals("MISCONF");
-    eventually(|| bench.wire.refusals("MISCONF") >= refused + 2).await;
-    assert_eq!((bench.wire.value(), bench.wire.messages()), (Some(1), vec![]));
+    let refused = bench.raw.refusals("MISCONF");
+    eventually(|| bench.raw.refusals("MISCONF") >= refused + 2).await;
+    assert_eq!((bench.raw.value(), bench.raw.messages()), (Some(1), vec![]));
     assert!(!waiting.is_finished());
-    bench.wire.disk_fails(false);
+    bench.raw.set_disk_failing(false);
     waiting.await.unwrap();
-    assert_eq!((bench.wire.value(), bench.wire.told(CHANNEL)), (None, vec!["0".to_owned()]));
+    assert_eq!((bench.raw.value(), bench.raw.messages_on(CHANNEL)), (None, vec!["0".to_owned()]));
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_empty_opens_it() {
+async fn a_server_that_restarts_empty_opens_the_latch() {
     let bench = Bench::of(1).await;
     let waiters = bench.waiters(1, 2).await;
     let Bench { mut server, .. } = bench;
@@ -305,17 +305,17 @@ async fn a_server_that_comes_back_empty_opens_it() {
     waiters.all_pass(Stopwatch::start()).await;
 }
 
-/// Who leaves, leaves no subscription, and takes nothing from those who stay.
+/// A dropped wait leaves no subscription, and takes nothing from the other waiters.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wait_may_be_dropped_anywhere() {
-    let bench = Faulty::start().await;
-    let Faulty { wire, proxy, client, server, .. } = &bench;
-    let (latch, other) = (client.count_down_latch(NAME), another(server).await);
+async fn a_wait_dropped_anywhere_leaves_nothing() {
+    let bench = FaultyClient::start().await;
+    let FaultyClient { raw, proxy, client, server, .. } = &bench;
+    let (latch, other) = (client.count_down_latch(NAME), latch_of_new_client(server).await);
     let tally = Tally::default();
     for position in ["closed", "opened"] {
-        crossing::series(&tally, ("wait", position), &Cut::SERIES, async |crossing| {
+        drop_point::for_each_cut(&tally, ("wait", position), &CutAt::SERIES, async |drop_point| {
             assert!(other.try_set_count(1).await.unwrap());
-            crossing::shut(proxy, crossing.cut, changes);
+            drop_point::shut_gate(proxy, drop_point.cut, changes);
             let call = async {
                 match position {
                     "closed" => _ = tokio::time::timeout(Duration::from_millis(50), latch.wait()).await,
@@ -328,12 +328,12 @@ async fn a_wait_may_be_dropped_anywhere() {
                     tokio::spawn(async move { other.count_down().await.unwrap() });
                 }
             };
-            let cut = crossing::cross(proxy, crossing.cut, call, opening).await.is_none();
+            let cut = drop_point::drop_at(proxy, drop_point.cut, call, opening).await.is_none();
             proxy.open_gate();
             other.count_down().await.unwrap();
-            eventually(|| wire.value().is_none()).await;
+            eventually(|| raw.value().is_none()).await;
             latch.wait().await.unwrap();
-            wire.nothing_else_is_left(&[]).await;
+            raw.assert_nothing_else_left(&[]).await;
             cut
         })
         .await;
@@ -344,9 +344,9 @@ async fn a_wait_may_be_dropped_anywhere() {
 #[tokio::test]
 async fn bad_input_is_refused_and_changes_nothing() {
     let bench = Bench::of(1).await;
-    let Bench { wire, latch, server } = &bench;
+    let Bench { raw, latch, server } = &bench;
     let nameless = Client::connect(server.url()).await.unwrap().count_down_latch("");
-    wire.messages();
+    raw.messages();
     for misuse in [
         nameless.wait().await.err(),
         nameless.count_down().await.err(),
@@ -357,9 +357,9 @@ async fn bad_input_is_refused_and_changes_nothing() {
         assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
     }
     for make in [["RPUSH", NAME, "1"], ["SET", NAME, "many"], ["SET", NAME, "1.5"]] {
-        wire.run::<()>(&["DEL", NAME]);
-        wire.run::<()>(&make);
-        let before: Vec<u8> = wire.run(&["DUMP", NAME]);
+        raw.run::<()>(&["DEL", NAME]);
+        raw.run::<()>(&make);
+        let before: Vec<u8> = raw.run(&["DUMP", NAME]);
         for (call, error) in [
             ("wait", latch.wait().await.err()),
             ("count_down", latch.count_down().await.err()),
@@ -372,26 +372,29 @@ async fn bad_input_is_refused_and_changes_nothing() {
         if make[0] == "RPUSH" {
             assert_eq!(latch.delete().await.unwrap_err().code(), Some("WRONGTYPE"));
         }
-        assert_eq!(wire.run::<Vec<u8>>(&["DUMP", NAME]), before, "{make:?}");
-        assert_eq!((wire.messages(), wire.keys().len()), (vec![], 1), "{make:?}");
+        assert_eq!(raw.run::<Vec<u8>>(&["DUMP", NAME]), before, "{make:?}");
+        assert_eq!((raw.messages(), raw.keys().len()), (vec![], 1), "{make:?}");
     }
 }
 
-/// An answer counts for those who waited when it was asked for. Since then the latch may have been closed.
+/// A reply counts for the waiters that were queued when the question was sent. The latch may have been closed since.
 #[tokio::test]
-async fn whoever_closed_a_latch_does_not_pass_by_an_earlier_answer() {
+async fn a_reply_from_before_a_close_does_not_count_for_a_later_wait() {
     let server = Server::start();
-    let latch = another(&server).await;
-    // The server learns the script.
+    let latch = latch_of_new_client(&server).await;
+    // Load the script.
     latch.wait().await.unwrap();
     let mut early = std::pin::pin!(latch.wait());
     std::future::poll_fn(|cx| {
-        assert!(early.as_mut().poll(cx).is_pending(), "it has asked, and not been answered");
+        assert!(early.as_mut().poll(cx).is_pending(), "the question is sent and not answered yet");
         std::task::Poll::Ready(())
     })
     .await;
     assert!(latch.try_set_count(1).await.unwrap());
-    assert!(!latch.wait_for(Duration::from_millis(100)).await.unwrap(), "it passed the latch that it closed");
-    // It was open when this one asked.
+    assert!(
+        !latch.wait_for(Duration::from_millis(100)).await.unwrap(),
+        "a wait passed the latch that its client had just closed"
+    );
+    // The latch was open when this wait asked.
     early.await.unwrap();
 }

@@ -1,6 +1,6 @@
-//! Answers that never come, requests that come late, and links that are dead without saying so.
+//! Lost replies, late requests, and connections that die without notice.
 //!
-//! Whether a request ran is seen in the record and in what was published, both on the server itself.
+//! The tests read the record and the published messages from the server itself, not through the client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,15 +11,15 @@ use redisson_lock::{
 };
 use tokio_stream::StreamExt;
 
-use crate::support::proxy::{Link, Way, Words};
+use crate::support::proxy::{Direction, ProxyLink, Words};
 use crate::support::{Proxy, Server, Stopwatch, scripts};
 
 const NAME: &str = "orders";
 const CHANNEL: &str = "redisson_lock__channel:{orders}";
-/// Short, so that what is found by waiting for an answer is found soon.
+/// Short, because the tests wait for it.
 const RESPONSE: Duration = Duration::from_millis(300);
 
-/// The reply is lost with its connection, or the connection is silent from then on.
+/// The connection ends with the lost reply, or it is silent from then on.
 const LOSSES: [Loss; 2] = [Loss::Cut, Loss::Silence];
 
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ enum Loss {
 
 impl Loss {
     /// Loses the reply to the next request that may change the lock's record.
-    fn strike(self, link: &Link) {
+    fn strike(self, link: &ProxyLink) {
         match self {
             Self::Cut => link.cut_at_reply_to(changes_record),
             Self::Silence => link.lose_reply_to(changes_record),
@@ -46,7 +46,7 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
         let started = Instant::now();
         let guard = bench.lock.lock().await.unwrap();
         bench.link.lost_reply().await;
-        // It is the hold whose reply was lost, and not another that waited until the first one's lease was over.
+        // The hold is the one whose reply was lost, and not a second one that waited for the first one's lease.
         assert!(!guard.owner().contains('~'), "{loss:?}: {} after {:?}", guard.owner(), started.elapsed());
         assert_eq!(guard.state(), HoldState::Held, "{loss:?}");
         assert_eq!(bench.record(), one(&guard, 1), "{loss:?}");
@@ -55,19 +55,19 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
         guard.unlock().await.unwrap();
         assert_eq!(bench.record(), HashMap::new(), "{loss:?}");
         assert_eq!(bench.published(), 1, "{loss:?}");
-        // The dead connection may still deliver something for the first text.
+        // The dead connection may still deliver a request with the first owner id.
         let guard = bench.lock.lock().await.unwrap();
         assert_ne!(guard.owner(), first, "{loss:?}");
         guard.unlock().await.unwrap();
     }
 }
 
-/// One attempt ends with its time. What it may have done is undone.
+/// A single attempt ends with the response timeout, and its possible effect is undone.
 #[tokio::test]
 async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
     let bench = Bench::start().await;
     Loss::Cut.strike(&bench.link);
-    // The new connection is there long before the time is over, and the request is harmless to repeat.
+    // The client reconnects well within that time, and repeating the request is harmless.
     let guard = bench.lock.try_lock().await.unwrap().expect("nobody else holds it");
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
@@ -79,7 +79,7 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
     let error = bench.lock.try_lock().await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
     assert!(started.elapsed() < RESPONSE * 2, "{:?}", started.elapsed());
-    // The library's own release tells that the hold is undone.
+    // This message comes from the release that undoes the hold.
     bench.next_message().await;
     assert_eq!(bench.record(), HashMap::new());
     let guard = bench.lock.lock().await.unwrap();
@@ -87,7 +87,7 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
 }
 
 #[tokio::test]
-async fn a_lost_reply_to_an_unlock_is_a_release_all_the_same() {
+async fn a_lost_reply_to_an_unlock_still_releases() {
     let bench = Bench::start().await;
     let guard = bench.lock.lock().await.unwrap();
     Loss::Cut.strike(&bench.link);
@@ -99,17 +99,17 @@ async fn a_lost_reply_to_an_unlock_is_a_release_all_the_same() {
     guard.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 
-    // No answer within the response timeout: the release goes on in the background.
+    // Without a reply within the response timeout, the release goes on in the background.
     let bench = Bench::start().await;
     let guard = bench.lock.lock().await.unwrap();
     Loss::Silence.strike(&bench.link);
     let outcome = guard.unlock().await;
     assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}");
-    // Its place in the lane is behind the repeats.
+    // This acquire is queued behind the repeats.
     let guard = bench.lock.lock().await.unwrap();
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
-    assert_eq!((bench.record(), bench.published()), (HashMap::new(), 2), "one message a release");
+    assert_eq!((bench.record(), bench.published()), (HashMap::new(), 2), "one message for each release");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn a_lost_reply_to_a_partial_release_counts_once() {
             Loss::Cut => outcome.unwrap(),
             Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
         }
-        // Its place in the lane is behind the repeats.
+        // This acquire is queued behind the repeats.
         let again = bench.lock.lock().await.unwrap();
         assert_eq!(bench.record(), one(&outer, 3), "{loss:?}");
         again.unlock().await.unwrap();
@@ -161,7 +161,7 @@ async fn a_lost_reply_to_a_partial_release_counts_once() {
 #[tokio::test]
 async fn a_connection_cut_in_the_middle_of_an_acquire_is_replaced() {
     let bench = Bench::start().await;
-    bench.link.hold(Way::ToServer);
+    bench.link.hold(Direction::ToServer);
     let lock = bench.lock.clone();
     let locking = tokio::spawn(async move { lock.lock().await });
     bench.link.asked(1, changes_record).await;
@@ -175,7 +175,7 @@ async fn a_connection_cut_in_the_middle_of_an_acquire_is_replaced() {
 
 /// The client closes its half of the old link before it opens another.
 #[tokio::test]
-async fn a_half_open_link_is_found_by_the_heartbeat_and_a_watched_hold_survives_it() {
+async fn the_heartbeat_finds_a_half_open_link_and_the_hold_survives() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_secs(3))).await;
     let guard = bench.lock.lock().await.unwrap();
     let first = guard.deadline();
@@ -183,7 +183,7 @@ async fn a_half_open_link_is_found_by_the_heartbeat_and_a_watched_hold_survives_
     assert_eq!(states.next().await, Some(HoldState::Held));
     bench.link.swallow_both();
     assert_eq!(states.next().await, Some(HoldState::Suspect));
-    assert!(Instant::now() < first, "the doubt came after the lease");
+    assert!(Instant::now() < first, "the hold became suspect after the end of its lease");
     assert_eq!(states.next().await, Some(HoldState::Held));
     assert!(guard.deadline() > first);
     assert_eq!(bench.record(), one(&guard, 1));
@@ -192,11 +192,11 @@ async fn a_half_open_link_is_found_by_the_heartbeat_and_a_watched_hold_survives_
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 }
 
-/// A call that is under way finds the dead link by itself.
+/// A call under way detects the dead link by itself.
 #[tokio::test]
-async fn a_half_open_link_costs_a_call_no_more_than_its_time() {
+async fn a_call_on_a_half_open_link_ends_within_its_timeout() {
     let bench = Bench::start().await;
-    bench.proxy.darken();
+    bench.proxy.partition();
     for call in ["try_lock", "is_locked", "holder", "force_unlock"] {
         let started = Stopwatch::start();
         let error = match call {
@@ -212,7 +212,7 @@ async fn a_half_open_link_costs_a_call_no_more_than_its_time() {
             "{call}: {error:?}"
         );
     }
-    bench.proxy.lighten();
+    bench.proxy.heal();
     let guard = bench.lock.lock().await.unwrap();
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
@@ -225,25 +225,28 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     let guard = bench.lock.lock().await.unwrap();
     let mut states = guard.states();
     assert_eq!(states.next().await, Some(HoldState::Held));
-    bench.proxy.darken();
+    bench.proxy.partition();
     assert_eq!(states.next().await, Some(HoldState::Suspect));
-    // Nothing can move it any more.
+    // Nothing can move the deadline any more.
     let deadline = guard.deadline();
     assert!(deadline > Instant::now());
     let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
-    assert!(deadline <= Instant::now() + Duration::from_millis(left + 1), "the server lets go before we do");
+    assert!(
+        deadline <= Instant::now() + Duration::from_millis(left + 1),
+        "the record expires before the client's deadline"
+    );
 
     assert_eq!(states.next().await, Some(HoldState::Lost(LossReason::Unreachable)));
     let late = watch.since(deadline);
-    // The time that it takes to be scheduled.
+    // Allowance for scheduling.
     assert!(late < Duration::from_millis(100), "{late:?}");
-    // The last state is the end of the stream.
+    // The stream ends after a final state.
     let end = tokio::time::timeout(Duration::from_secs(5), states.next()).await;
-    assert_eq!(end, Ok(None), "the stream goes on after its last state");
+    assert_eq!(end, Ok(None), "the stream continues after a final state");
 
-    // Confirmed or not by then: never back from Lost.
+    // A lost hold never comes back, whether or not its last renewal took effect.
     let text = guard.owner().to_owned();
-    bench.proxy.lighten();
+    bench.proxy.heal();
     let again = bench.lock.lock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
     assert_ne!(again.owner(), text);
@@ -254,10 +257,10 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     again.unlock().await.unwrap();
 }
 
-/// The old link is dead to the client, which repeats the release elsewhere and locks again. Then the server reads the
-/// old link: by its text alone it could not tell the new hold from the old one.
+/// The client gives up the old link, repeats the release on another one and locks again. Then the server reads the old
+/// link. With one owner id for both holds it could not tell them apart.
 #[tokio::test]
-async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
+async fn a_late_release_leaves_the_next_hold_alone() {
     let bench = Bench::start().await;
     let guard = bench.lock.lock().await.unwrap();
     let text = guard.owner().to_owned();
@@ -270,16 +273,16 @@ async fn a_release_that_comes_late_leaves_the_next_hold_alone() {
     bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), before);
     assert_eq!(before, one(&guard, 1));
-    // The ghost of a transaction says so to those who listen, who look and go on waiting.
+    // A late release that is a transaction publishes its message. Its receivers look at the lock and go on waiting.
     assert!(bench.published() <= 1);
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 }
 
-/// What a replica did not have in time is given back, and that may come late as any other release.
+/// A hold that no replica confirms in time is undone, and that release may arrive late like any other.
 #[tokio::test]
-async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
+async fn a_late_undo_leaves_the_next_hold_alone() {
     let within = Duration::from_millis(1500);
     let bench = Bench::with(Client::builder().replication(Replication::at_least(1).within(within))).await;
     let lock = bench.lock.with_owner(&Owner::unique());
@@ -292,7 +295,7 @@ async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
     let taken = taking.await.unwrap();
     assert!(matches!(taken, Err(Error::NotReplicated { .. })), "{taken:?}");
     bench.proxy.stopped().await;
-    bench.link.hold(Way::ToServer);
+    bench.link.hold(Direction::ToServer);
     bench.link.cut_client();
     bench.proxy.open_gate();
     bench.next_message().await;
@@ -309,7 +312,7 @@ async fn an_undo_that_comes_late_leaves_the_next_hold_alone() {
 }
 
 #[tokio::test]
-async fn an_acquire_that_comes_late_leaves_the_hold_alone() {
+async fn a_late_acquire_leaves_the_current_hold_alone() {
     let bench = Bench::start().await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let before = bench.record();
@@ -320,24 +323,29 @@ async fn an_acquire_that_comes_late_leaves_the_hold_alone() {
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 }
 
-/// It finds the lock free, and nobody holds it by the text that it brings.
+/// The late acquire finds the lock free, and takes it for an owner id that no hold has.
 #[tokio::test]
-async fn an_acquire_that_comes_late_to_a_free_lock_is_undone_for_who_waits() {
+async fn a_late_acquire_of_a_free_lock_is_undone_for_waiters() {
     let bench = Bench::start().await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
-    let ghost = guard.owner().to_owned();
+    let orphan = guard.owner().to_owned();
     guard.unlock().await.unwrap();
     bench.link.deliver(changes_record).await;
-    assert_eq!(bench.record(), HashMap::from([(ghost.clone(), 1)]));
-    let guard = bench.lock.try_lock_for(Duration::from_secs(2)).await.unwrap().expect("the ghost is let be");
-    assert_ne!(guard.owner(), ghost);
+    assert_eq!(bench.record(), HashMap::from([(orphan.clone(), 1)]));
+    let guard = bench
+        .lock
+        .try_lock_for(Duration::from_secs(2))
+        .await
+        .unwrap()
+        .expect("the orphaned record is removed");
+    assert_ne!(guard.owner(), orphan);
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
 }
 
-/// It would lengthen a lease that its owner wanted short.
+/// A late renewal would lengthen a lease that its owner wanted short.
 #[tokio::test]
-async fn a_renewal_that_comes_late_does_not_touch_the_next_hold() {
+async fn a_late_renewal_does_not_touch_the_next_hold() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_millis(900))).await;
     let guard = bench.lock.lock().await.unwrap();
     let deadline = guard.deadline();
@@ -353,22 +361,22 @@ async fn a_renewal_that_comes_late_does_not_touch_the_next_hold() {
     guard.unlock().await.unwrap();
 }
 
-/// The server renewed in time and tells it too late.
+/// The server renews in time, but its reply comes too late.
 #[tokio::test]
-async fn a_renewal_that_is_answered_late_does_not_revive_the_hold() {
+async fn a_late_reply_to_a_renewal_does_not_revive_the_hold() {
     let lease = Duration::from_millis(2_400);
     let bench = Bench::with_response(Client::builder().watchdog_timeout(lease), Duration::from_secs(5)).await;
     let guard = bench.lock.lock().await.unwrap();
     let deadline = guard.deadline();
     crate::support::eventually(|| guard.deadline() > deadline).await;
-    bench.link.hold(Way::ToClient);
+    bench.link.hold(Direction::ToClient);
     assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Unreachable));
-    // From the confirmed renewal on, one is sent after a third of the lease, and the next one when that was waited for
-    // for a third and a tenth has passed: its answer is waited for until a tenth after the end.
+    // After the confirmed renewal, the next one is sent after a third of the lease, and awaited for a third. The one
+    // after that is sent a tenth later, so its reply is awaited until a tenth of the lease after the deadline.
     assert_eq!(bench.record(), one(&guard, 1));
-    bench.link.pass(Way::ToClient);
+    bench.link.pass(Direction::ToClient);
     bench.next_message().await;
-    // Answers come in the order of the requests: at the second one here, what the renewal's did has been done.
+    // Replies come in the order of the requests: once the second call here returns, the renewal's reply has been handled.
     for _ in 0..2 {
         assert!(!bench.lock.is_locked().await.unwrap());
     }
@@ -376,10 +384,9 @@ async fn a_renewal_that_is_answered_late_does_not_revive_the_hold() {
     assert_eq!(bench.record(), HashMap::new());
 }
 
-/// The hold is the same and so is its text: what comes late finds the count that it expects, if that was reached
-/// again meanwhile.
+/// The hold and its owner id are the same. So a late request applies if the record has reached the count that it expects again.
 #[tokio::test]
-async fn a_partial_release_that_comes_late_does_not_spoil_the_count() {
+async fn a_late_partial_release_does_not_spoil_the_count() {
     let bench = Bench::start().await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.lock.lock().await.unwrap();
@@ -388,7 +395,7 @@ async fn a_partial_release_that_comes_late_does_not_spoil_the_count() {
     let inner = bench.lock.lock().await.unwrap();
     assert_eq!(bench.record(), one(&outer, 2));
     bench.link.deliver(changes_record).await;
-    // Whatever the record says now: what the holder does next must work, and the lock end free.
+    // Whatever the record says now, the holder's next calls must work and the lock must end free.
     let third = bench.lock.lock().await.unwrap();
     third.unlock().await.unwrap();
     inner.unlock().await.unwrap();
@@ -399,7 +406,7 @@ async fn a_partial_release_that_comes_late_does_not_spoil_the_count() {
 }
 
 #[tokio::test]
-async fn a_re_entry_that_comes_late_does_not_spoil_the_count() {
+async fn a_late_re_entry_does_not_spoil_the_count() {
     let bench = Bench::start().await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
@@ -414,9 +421,9 @@ async fn a_re_entry_that_comes_late_does_not_spoil_the_count() {
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
 }
 
-/// The record passes from one task to the next, and the request for it comes twice.
+/// The record passes from one task to the next, and the request for that arrives twice.
 #[tokio::test]
-async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
+async fn a_late_hand_off_leaves_later_holds_alone() {
     let bench = Bench::start().await;
     let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
     let guard = a.lock().await.unwrap();
@@ -424,7 +431,7 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
         let b = b.clone();
         async move { b.lock().await.unwrap() }
     });
-    // The waiter is in the queue once it has been polled, and needs no trip for that.
+    // A waiter is queued once it has been polled. That needs no round trip.
     tokio::task::yield_now().await;
     let second = bench
         .link
@@ -434,7 +441,7 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
         })
         .await;
     assert_eq!(bench.record(), one(&second, 1));
-    assert_eq!(bench.published(), 0, "a hand-off tells nobody");
+    assert_eq!(bench.published(), 0, "a hand-off publishes nothing");
     second.unlock().await.unwrap();
     assert_eq!((bench.record(), bench.published()), (HashMap::new(), 1));
     let third = a.lock().await.unwrap();
@@ -444,7 +451,7 @@ async fn a_hand_off_that_comes_late_leaves_later_holds_alone() {
     third.unlock().await.unwrap();
 }
 
-/// Whom a second send would free is not known, so there is none.
+/// A second send could free another holder, so there is none.
 #[tokio::test]
 async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
     for loss in LOSSES {
@@ -456,7 +463,7 @@ async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
         assert!(matches!(outcome, Err(Error::Ambiguous { .. })), "{loss:?}: {outcome:?}");
         bench.link.lost_reply().await;
         let next = other.with_owner(&Owner::unique()).lock().await.unwrap();
-        // Answered on the connection that came after, or after the one that is silent is given up.
+        // Answered on the next connection, or once the silent one is given up.
         while bench.lock.is_locked().await.is_err() {}
         assert_eq!(bench.record(), one(&next, 1), "{loss:?}");
         next.unlock().await.unwrap();
@@ -464,12 +471,12 @@ async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
     }
 }
 
-/// What the network takes is not the holder's to use.
+/// The time on the network counts against the lease.
 #[tokio::test]
 async fn a_lease_counts_from_the_send() {
     let bench = Bench::start().await;
     let (lease, delay) = (Duration::from_secs(2), RESPONSE / 2);
-    bench.link.delay(Way::ToClient, delay);
+    bench.link.delay(Direction::ToClient, delay);
     let sent = Instant::now();
     let guard = bench.lock.with_lease(lease).lock().await.unwrap();
     assert!(sent.elapsed() >= delay);
@@ -478,13 +485,13 @@ async fn a_lease_counts_from_the_send() {
     guard.unlock().await.unwrap();
 }
 
-/// A client behind a proxy, and what the server says without it.
+/// A client behind a proxy, and direct access to its server.
 struct Bench {
     server: Server,
     proxy: Proxy,
     lock: Lock,
-    /// Commands go here at first.
-    link: Link,
+    /// The first link of the client for commands.
+    link: ProxyLink,
     subscriber: Arc<Mutex<redis::Connection>>,
 }
 
@@ -500,12 +507,12 @@ impl Bench {
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
         scripts::load(&server);
-        // Without a time limit of its own: that would be interrupted by signals, and what is waited for always comes.
+        // No read timeout: signals would interrupt it, and an awaited message always comes.
         let mut subscriber = server.cli();
         redis::cmd("SUBSCRIBE").arg(CHANNEL).exec(&mut subscriber).unwrap();
         let proxy = Proxy::start(server.port()).await;
         let client = builder.response_timeout(response).connect(proxy.url()).await.unwrap();
-        // The second link is that of the subscriptions, so that the third is the second for commands.
+        // The second link carries the subscriptions, so the third is the second one for commands.
         let link = proxy.link(0).await;
         proxy.link(1).await;
         Self { lock: client.lock(NAME), link, proxy, server, subscriber: Arc::new(Mutex::new(subscriber)) }
@@ -515,31 +522,31 @@ impl Bench {
         redis::cmd("HGETALL").arg(NAME).query(&mut self.server.cli()).unwrap()
     }
 
-    /// How many messages were published on the lock's channel since the last call. One of our own tells where to
-    /// stop, because a channel delivers in order.
+    /// The number of messages on the lock's channel since the last call. A message of our own marks the end, because a
+    /// channel delivers in order.
     fn published(&self) -> usize {
         redis::cmd("PUBLISH").arg(CHANNEL).arg("that was all").exec(&mut self.server.cli()).unwrap();
         let mut subscriber = self.subscriber.lock().unwrap();
         std::iter::repeat_with(|| receive(&mut subscriber)).take_while(|message| message == "0").count()
     }
 
-    /// The next message that is published, or was since the last call.
+    /// Waits for the next message. One that was published since the last call counts, too.
     async fn next_message(&self) {
         let subscriber = self.subscriber.clone();
-        // The client needs this thread to publish it.
+        // The client needs this thread to publish the message.
         let hearing = tokio::task::spawn_blocking(move || receive(&mut subscriber.lock().unwrap()));
         assert_eq!(hearing.await.unwrap(), "0");
     }
 }
 
 fn receive(subscriber: &mut redis::Connection) -> String {
-    let push = subscriber.recv_response().expect("the channel is silent");
+    let push = subscriber.recv_response().expect("a message arrives");
     let (kind, _, message): (String, String, String) = redis::from_redis_value(push).unwrap();
     assert_eq!(kind, "message");
     message
 }
 
-/// Whether a request names the lock's record, other than to look at it.
+/// Whether a request names the lock's record and may change it.
 fn changes_record(words: &Words) -> bool {
     const LOOKS: [&[u8]; 4] = [b"PTTL", b"EXISTS", b"HGET", b"HSCAN"];
     names_record(words) && !LOOKS.contains(&words[0].as_slice())
@@ -549,7 +556,7 @@ fn names_record(words: &Words) -> bool {
     words.iter().any(|word| word == NAME.as_bytes())
 }
 
-/// The record of one holder.
+/// The record of a single holder.
 fn one(guard: &LockGuard, count: u64) -> HashMap<String, u64> {
     HashMap::from([(guard.owner().to_owned(), count)])
 }

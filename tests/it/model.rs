@@ -1,7 +1,7 @@
 //! The scripts against a model of their contract: random sequences of requests by three owners in two clients, on a
-//! real server. Expected counts are right and wrong, a request comes once, again, or long after (a ghost), and between
-//! them records expire, vanish, get other holders and other types. After each step the answer, what was published, and
-//! each record with its expiry are what the model says.
+//! real server. Requests expect right and wrong counts, and arrive once, again, or long after. Between requests,
+//! records expire, vanish, and get other holders and types. After each step, the reply, the published messages and each
+//! record with its expiry must match the model.
 
 mod contract;
 
@@ -22,46 +22,39 @@ use contract::{
 };
 
 const JAVA: &str = "33333333-3333-4333-8333-333333333333:57";
-/// Both are far longer than a sequence takes: records expire when a step says so.
+/// Both are far longer than a sequence takes: a record expires only when a step says so.
 const LEASES: [i64; 2] = [30_000, 90_000];
 const LITTLE: i64 = 10_000;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A repeat where the first send was lost, and did nothing.
-    Send {
-        request: Request,
-        repeated: bool,
-    },
-    /// The request sent so many before, once more: as the same first send, or marked as a repeat.
-    Again {
-        back: usize,
-        repeated: bool,
-    },
-    /// Time passes: little of the lease is left, or nothing.
+    /// A new request. `repeated` marks it as the repeat of a send that was lost without effect.
+    Send { request: Request, repeated: bool },
+    /// The request that was sent `back` requests before, once more: as the same first send, or marked as a repeat.
+    Again { back: usize, repeated: bool },
+    /// Time passes, and little of the lease is left.
     Age(usize),
+    /// Time passes until the lease is over.
     Expire(usize),
-    /// Others write to the key by hand.
+    /// Another program deletes the key.
     Delete(usize),
-    Java {
-        key: usize,
-        count: u64,
-        lease: Option<i64>,
-    },
+    /// A Java client writes its hold.
+    Java { key: usize, count: u64, lease: Option<i64> },
+    /// Another program overwrites the key with a value of another type.
     Spoil(usize),
 }
 
 #[test]
-fn the_scripts_do_what_their_contract_says_in_any_order() {
+fn the_scripts_match_their_contract_in_any_order() {
     let server = Server::start();
     let bench = RefCell::new(Bench::new(&server));
     let cases = sequences(step(), |steps| bench.borrow_mut().run(steps));
-    let met = bench.into_inner().met;
+    let reached = bench.into_inner().reached;
     let possible = cells();
-    assert!(met.is_subset(&possible), "the model met what cannot be: {met:?}");
-    let missing: Vec<_> = possible.difference(&met).collect();
-    // With few sequences some cells are left out.
-    assert!(cases < USUAL_CASES || missing.is_empty(), "never met: {missing:?}");
+    assert!(reached.is_subset(&possible), "the model reached impossible cells: {reached:?}");
+    let missing: Vec<_> = possible.difference(&reached).collect();
+    // A run of few sequences does not reach all cells.
+    assert!(cases < USUAL_CASES || missing.is_empty(), "never reached: {missing:?}");
 }
 
 fn key() -> impl Strategy<Value = usize> {
@@ -101,7 +94,7 @@ fn request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// As its script's head says. Those without a flag look the same when they are sent again.
+/// Builds the command that the script's header describes. Requests without a flag look the same when they are repeated.
 fn command(request: &Request, repeated: bool) -> Cmd {
     let flag = u8::from(repeated);
     let mut command = redis::cmd("EVAL");
@@ -133,20 +126,20 @@ fn command(request: &Request, repeated: bool) -> Cmd {
     command
 }
 
-/// The server and who listens to it.
+/// The server, and connections that observe it.
 struct Bench {
     commands: Connection,
     listener: Connection,
-    /// Subscribers who only count.
+    /// These only count as subscribers.
     _subscribers: Vec<Connection>,
-    /// Each request with what it met and was answered, in all sequences.
-    met: BTreeSet<String>,
+    /// Each request with the state that it found and its reply, over all sequences.
+    reached: BTreeSet<String>,
 }
 
 impl Bench {
     fn new(server: &Server) -> Self {
         let mut commands = server.cli();
-        // What has expired stays until somebody asks for it, which is to be the script.
+        // An expired record stays until a command touches it, and the script must be the first one to do so.
         redis::cmd("DEBUG").arg("SET-ACTIVE-EXPIRE").arg(0).exec(&mut commands).unwrap();
         let subscribe = |command: &str, channel: &str| {
             let mut connection = server.cli();
@@ -160,7 +153,7 @@ impl Bench {
             commands,
             _subscribers: subscribers.collect(),
             listener: subscribe("PSUBSCRIBE", "*"),
-            met: BTreeSet::new(),
+            reached: BTreeSet::new(),
         }
     }
 
@@ -199,7 +192,7 @@ impl Bench {
             }
             Step::Expire(key) => {
                 let asked = self.change(&[by_hand(&["PEXPIRE", KEYS[key], "1"])]);
-                // A look would delete it: the next step is to find it as it is, its time over.
+                // A look would delete the record, and the next step must find it there with its time over.
                 while self.change(&[]).from <= asked.to + 1 {}
                 model.records[key] = Record::NOTHING;
                 Ok(())
@@ -229,7 +222,7 @@ impl Bench {
         }
     }
 
-    /// Writes by hand, and tells when.
+    /// Writes by hand, and returns when.
     fn change(&mut self, commands: &[Cmd]) -> Window {
         run_and_look(&mut self.commands, commands, &[]).1
     }
@@ -240,9 +233,9 @@ impl Bench {
         let (replies, asked, seen) = run_and_look(&mut self.commands, &commands, &KEYS);
         let published = self.published();
         let outcomes = model.answer(request, repeated, asked);
-        for (met, reply) in &outcomes {
+        for (reached, reply) in &outcomes {
             let again = if repeated && request.is_flagged() { "again " } else { "" };
-            self.met.insert(format!("{again}{} {met} {}", request.name(), reply.word()));
+            self.reached.insert(format!("{again}{} {reached} {}", request.name(), reply.word()));
         }
         fits(request, &outcomes, &replies[0], asked)?;
         let expected = std::mem::take(&mut model.published);
@@ -256,7 +249,7 @@ impl Bench {
         look(model, &run_and_look(&mut self.commands, &[], &KEYS).2)
     }
 
-    /// What was published up to the mark, by channel.
+    /// The messages up to the mark, with their channels.
     fn published(&mut self) -> Vec<(String, String)> {
         let mut published = Vec::new();
         loop {
@@ -271,14 +264,14 @@ impl Bench {
     }
 }
 
-/// Whether the server's answer is the model's.
+/// Whether the server's reply is the one that the model expects.
 fn fits(request: &Request, outcomes: &[Outcome], reply: &Value, asked: Window) -> Result<(), String> {
     let text = |word: &str| Value::BulkString(word.as_bytes().to_vec());
     let fitting = match (request, outcomes) {
         (Request::Renew(_), all) => {
             let numbers = all.iter().map(|(_, reply)| match reply {
                 Reply::Number(number) => Value::Int(*number),
-                other => unreachable!("a renewal answers by numbers and not by {other:?}"),
+                other => unreachable!("a renewal replies with numbers, not {other:?}"),
             });
             let numbers: Vec<_> = numbers.collect();
             match i64::try_from(numbers.len()) {
@@ -290,27 +283,29 @@ fn fits(request: &Request, outcomes: &[Outcome], reply: &Value, asked: Window) -
             Reply::Number(number) | Reply::Done(_, number) => *reply == Value::Int(number),
             Reply::Word(word) => *reply == Value::Array(vec![text(word)]),
             Reply::Count(word, number) => *reply == Value::Array(vec![text(word), Value::Int(number)]),
-            // Before Redis 7 the code of an error inside a script stood in the text of an ERR.
+            // Before Redis 7, the code of an error inside a script was part of the text of an ERR.
             Reply::WrongType => {
                 matches!(reply, Value::ServerError(error) if format!("{error:?}").contains("WRONGTYPE"))
             }
             Reply::Left(word, mut end) => match reply {
                 Value::Array(items) => match (word, &items[..]) {
-                    // By whom, too.
-                    ("BUSY", [told, Value::Int(ttl), Value::BulkString(_)])
-                    | ("STALE", [told, Value::Int(ttl)]) => *told == text(word) && end.agrees(*ttl, asked),
+                    // The reply names the holder, too.
+                    ("BUSY", [status, Value::Int(ttl), Value::BulkString(_)])
+                    | ("STALE", [status, Value::Int(ttl)]) => {
+                        *status == text(word) && end.agrees(*ttl, asked)
+                    }
                     _ => false,
                 },
                 _ => false,
             },
         },
-        (_, other) => unreachable!("one answer and not {other:?}"),
+        (_, other) => unreachable!("expected one reply, not {other:?}"),
     };
     let expected: Vec<_> = outcomes.iter().map(|(_, reply)| reply).collect();
-    if fitting { Ok(()) } else { Err(format!("answered {reply:?} instead of {expected:?}")) }
+    if fitting { Ok(()) } else { Err(format!("replied {reply:?} instead of {expected:?}")) }
 }
 
-/// Whether the keys hold what the model says.
+/// Whether the keys match the model.
 fn look(model: &mut Model, seen: &[Seen]) -> Result<(), String> {
     for ((record, seen), key) in model.records.iter_mut().zip(seen).zip(KEYS) {
         let lives = match record.content {

@@ -1,7 +1,7 @@
-//! The public API against a model of who holds what how often: random sequences of calls by four owners in two clients
-//! on two keys of a real server. Records are deleted behind the holder's back, force-unlocked, and held by a Java
-//! client. After each step the outcome, the record with its expiry, what each guard says of its hold and what an owner
-//! is told who asks are what the model says.
+//! The public API against a model of the holds: random sequences of calls by four owners in two clients on two keys of
+//! a real server. Between calls, records are deleted, force-unlocked, and held by a Java client. After each step, the
+//! outcome, the record with its expiry, the state of each guard and the answers to an owner's queries must match the
+//! model.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,18 +21,18 @@ use crate::support::{Server, eventually};
 const KEYS: [&str; 2] = ["orders", "stock"];
 const OWNERS: [&str; 2] = ["east", "west"];
 const JAVA: &str = "33333333-3333-4333-8333-333333333333:57";
-/// In ms, the watchdog's and Java's. Nothing is due before a third of it, which is long after a sequence.
+/// In ms: the lease of the watchdog and of Java. Nothing is due before a third of it, which is long after a sequence.
 const LEASE: i64 = 30_000;
-/// A shorter one and a longer one.
+/// In ms: one that is shorter and one that is longer than [`LEASE`].
 const FIXED: [i64; 2] = [20_000, 60_000];
-/// For what should be at once.
+/// Upper bound for an effect that should come at once.
 const SOON: Duration = Duration::from_secs(5);
 
-/// All that can come of a step.
+/// Every outcome of a step.
 const OUTCOMES: [&str; 19] = [
     "first",
-    // The client believed that another of its owners held it.
-    "first, beside a lost one",
+    // The client believed that another of its owners held the lock.
+    "first, after a lost one",
     "again",
     "again, but gone",
     "again, but taken",
@@ -55,13 +55,13 @@ const OUTCOMES: [&str; 19] = [
 /// Clients, owners and keys are numbers.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// With a fixed lease, or the watchdog's.
+    /// Acquires, with a fixed lease or the watchdog's.
     Lock {
-        who: Who,
+        caller: Caller,
         key: usize,
         fixed: Option<i64>,
     },
-    /// The guard of that number among those there are.
+    /// Unlocks the guard of that number, modulo the number of guards.
     Unlock(usize),
     Drop(usize),
     ForceUnlock {
@@ -69,7 +69,7 @@ enum Step {
         key: usize,
     },
     Delete(usize),
-    /// Takes a free lock.
+    /// A Java client takes the lock if it is free.
     Java {
         key: usize,
         count: u64,
@@ -77,43 +77,43 @@ enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Who {
+struct Caller {
     client: usize,
     owner: usize,
 }
 
-/// What came of a call.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
     Done,
     Granted,
     Busy,
     Was(bool),
-    /// With who holds the lock instead, and how often.
+    /// With the holder that has the lock instead, and its count.
     Lost(LossReason, Option<(String, u64)>),
     NotHeld(Option<(String, u64)>),
     Other(String),
 }
 
 #[test]
-fn the_api_tells_what_the_record_says_in_any_order() {
+fn the_api_matches_the_record_in_any_order() {
     let server = Server::start();
     let runtime = Runtime::new().unwrap();
-    let met = RefCell::new(BTreeSet::new());
-    let cases = sequences(step(), |steps| runtime.block_on(run(&server, steps, &mut met.borrow_mut())));
-    let missing: Vec<_> = OUTCOMES.iter().filter(|outcome| !met.borrow().contains(*outcome)).collect();
-    // With few sequences some are left out.
-    assert!(cases < USUAL_CASES || missing.is_empty(), "never met: {missing:?}");
-    assert!(met.borrow().iter().all(|outcome| OUTCOMES.contains(outcome)), "{met:?}");
+    let reached = RefCell::new(BTreeSet::new());
+    let cases = sequences(step(), |steps| runtime.block_on(run(&server, steps, &mut reached.borrow_mut())));
+    let missing: Vec<_> = OUTCOMES.iter().filter(|outcome| !reached.borrow().contains(*outcome)).collect();
+    // A run of few sequences misses some.
+    assert!(cases < USUAL_CASES || missing.is_empty(), "never reached: {missing:?}");
+    assert!(reached.borrow().iter().all(|outcome| OUTCOMES.contains(outcome)), "{reached:?}");
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let key = || prop_oneof![4 => Just(0_usize), 1 => Just(1)];
-    let who = (prop_oneof![2 => Just(0_usize), 1 => Just(1)], 0..OWNERS.len());
-    let who = who.prop_map(|(client, owner)| Who { client, owner });
+    let caller = (prop_oneof![2 => Just(0_usize), 1 => Just(1)], 0..OWNERS.len());
+    let caller = caller.prop_map(|(client, owner)| Caller { client, owner });
     let fixed = select(vec![None, Some(FIXED[0]), Some(FIXED[1])]);
     prop_oneof![
-        12 => (who, key(), fixed).prop_map(|(who, key, fixed)| Step::Lock { who, key, fixed }),
+        12 => (caller, key(), fixed).prop_map(|(caller, key, fixed)| Step::Lock { caller, key, fixed }),
         5 => (0..8_usize).prop_map(Step::Unlock),
         4 => (0..8_usize).prop_map(Step::Drop),
         1 => (0..2_usize, key()).prop_map(|(client, key)| Step::ForceUnlock { client, key }),
@@ -122,27 +122,27 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A hold that was given out.
+/// A hold that was granted.
 #[derive(Clone, Debug)]
 struct Hold {
-    who: Who,
+    caller: Caller,
     key: usize,
     text: String,
     state: HoldState,
-    /// Its deadline is one of these.
+    /// The earliest and the latest possible deadline.
     deadline: (Instant, Instant),
 }
 
-/// A guard that was given out and not given back.
+/// One level of a hold, whose guard was not given back yet.
 #[derive(Clone, Copy, Debug)]
 struct Level {
     hold: usize,
     renewing: bool,
 }
 
-/// Who has a record.
+/// The holder of a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Has {
+enum RecordHolder {
     Nobody,
     Hold(usize),
     Java(u64),
@@ -150,12 +150,12 @@ enum Has {
 
 #[derive(Clone, Debug)]
 struct Model {
-    records: [(Has, End); 2],
+    records: [(RecordHolder, End); 2],
     holds: Vec<Hold>,
     levels: Vec<Level>,
 }
 
-/// When a step was done: by the server's clock, and by ours.
+/// When a step ran, by the server's clock and by ours.
 #[derive(Clone, Copy)]
 struct When {
     asked: Window,
@@ -164,41 +164,42 @@ struct When {
 }
 
 impl Model {
-    /// The hold that a client believes in.
+    /// The hold that the client believes to be live.
     fn believed(&self, client: usize, key: usize) -> Option<usize> {
         self.holds
             .iter()
-            .position(|hold| hold.who.client == client && hold.key == key && hold.state.is_live())
+            .position(|hold| hold.caller.client == client && hold.key == key && hold.state.is_live())
     }
 
-    /// How often a hold is held.
+    /// The number of levels of a hold.
     fn count(&self, hold: usize) -> u64 {
         self.levels.iter().filter(|level| level.hold == hold).count() as u64
     }
 
-    /// Of the record, as anyone is told.
+    /// The holder of a record and its count, as every query must report them.
     fn holder(&self, key: usize) -> Option<(String, u64)> {
         match self.records[key].0 {
-            Has::Nobody => None,
-            Has::Hold(hold) => Some((self.holds[hold].text.clone(), self.count(hold))),
-            Has::Java(count) => Some((JAVA.to_owned(), count)),
+            RecordHolder::Nobody => None,
+            RecordHolder::Hold(hold) => Some((self.holds[hold].text.clone(), self.count(hold))),
+            RecordHolder::Java(count) => Some((JAVA.to_owned(), count)),
         }
     }
 
-    /// Whether a lock without a limit would not have to wait.
-    fn is_open_to(&self, who: Who, key: usize) -> bool {
-        match self.believed(who.client, key) {
-            Some(hold) => self.holds[hold].who == who,
-            None => self.records[key].0 == Has::Nobody,
+    /// Whether `lock` would return without waiting.
+    fn is_open_to(&self, caller: Caller, key: usize) -> bool {
+        match self.believed(caller.client, key) {
+            Some(hold) => self.holds[hold].caller == caller,
+            None => self.records[key].0 == RecordHolder::Nobody,
         }
     }
 
-    /// What a step does, and what comes of it, if it is done at `when` and a new hold has `text`.
+    /// Applies a step that ran at `when`, in which a new hold got the owner id `text`. Returns the step's name in
+    /// [`OUTCOMES`] and its outcome.
     fn apply(&mut self, step: Step, when: When, text: &str) -> (&'static str, Outcome) {
         match step {
-            Step::Lock { who, key, fixed } => match self.believed(who.client, key) {
-                Some(hold) if self.holds[hold].who == who => self.lock_again(hold, fixed, when),
-                other => self.lock_first(who, key, fixed, when, text, other),
+            Step::Lock { caller, key, fixed } => match self.believed(caller.client, key) {
+                Some(hold) if self.holds[hold].caller == caller => self.lock_again(hold, fixed, when),
+                other => self.lock_first(caller, key, fixed, when, text, other),
             },
             Step::Unlock(at) => self.give_back(at, when),
             Step::Drop(at) => {
@@ -207,17 +208,19 @@ impl Model {
                     OUTCOMES.iter().find(|o| o.strip_prefix("drop") == label.strip_prefix("unlock"));
                 (dropped.unwrap(), Outcome::Done)
             }
-            Step::ForceUnlock { key, .. } => match std::mem::replace(&mut self.records[key].0, Has::Nobody) {
-                Has::Nobody => ("force nothing", Outcome::Was(false)),
-                _ => ("force", Outcome::Was(true)),
-            },
+            Step::ForceUnlock { key, .. } => {
+                match std::mem::replace(&mut self.records[key].0, RecordHolder::Nobody) {
+                    RecordHolder::Nobody => ("force nothing", Outcome::Was(false)),
+                    _ => ("force", Outcome::Was(true)),
+                }
+            }
             Step::Delete(key) => {
-                self.records[key].0 = Has::Nobody;
+                self.records[key].0 = RecordHolder::Nobody;
                 ("by hand", Outcome::Done)
             }
             Step::Java { key, count } => {
-                if self.records[key].0 == Has::Nobody {
-                    self.records[key] = (Has::Java(count), End::after(LEASE, when.asked));
+                if self.records[key].0 == RecordHolder::Nobody {
+                    self.records[key] = (RecordHolder::Java(count), End::after(LEASE, when.asked));
                 }
                 ("by hand", Outcome::Done)
             }
@@ -226,36 +229,36 @@ impl Model {
 
     fn lock_first(
         &mut self,
-        who: Who,
+        caller: Caller,
         key: usize,
         fixed: Option<i64>,
         when: When,
         text: &str,
-        beside: Option<usize>,
+        lost: Option<usize>,
     ) -> (&'static str, Outcome) {
-        if self.records[key].0 != Has::Nobody {
+        if self.records[key].0 != RecordHolder::Nobody {
             return ("busy", Outcome::Busy);
         }
         let lease = fixed.unwrap_or(LEASE);
-        if let Some(beside) = beside {
-            self.lose(beside, LossReason::Gone);
+        if let Some(lost) = lost {
+            self.lose(lost, LossReason::Gone);
         }
         let hold = self.holds.len();
-        self.records[key] = (Has::Hold(hold), End::after(lease, when.asked));
+        self.records[key] = (RecordHolder::Hold(hold), End::after(lease, when.asked));
         let deadline = (when.began + ms(lease), when.ended + ms(lease));
-        self.holds.push(Hold { who, key, text: text.to_owned(), state: HoldState::Held, deadline });
+        self.holds.push(Hold { caller, key, text: text.to_owned(), state: HoldState::Held, deadline });
         self.levels.push(Level { hold, renewing: fixed.is_none() });
-        (if beside.is_some() { "first, beside a lost one" } else { "first" }, Outcome::Granted)
+        (if lost.is_some() { "first, after a lost one" } else { "first" }, Outcome::Granted)
     }
 
     fn lock_again(&mut self, hold: usize, fixed: Option<i64>, when: When) -> (&'static str, Outcome) {
         match self.records[self.holds[hold].key].0 {
-            Has::Hold(has) if has == hold => {
+            RecordHolder::Hold(has) if has == hold => {
                 self.levels.push(Level { hold, renewing: fixed.is_none() });
                 self.renew(hold, fixed.unwrap_or(LEASE), when);
                 ("again", Outcome::Granted)
             }
-            Has::Nobody => {
+            RecordHolder::Nobody => {
                 self.lose(hold, LossReason::Gone);
                 ("again, but gone", Outcome::Lost(LossReason::Gone, None))
             }
@@ -275,26 +278,26 @@ impl Model {
         let others = self.levels.iter().filter(|level| level.hold == hold);
         let (left, renewing) = others.fold((0, false), |(n, any), level| (n + 1, any || level.renewing));
         let (label, reason) = match self.records[key].0 {
-            Has::Hold(has) if has == hold && left > 0 => {
-                // A level with a fixed lease adds nothing when it ends.
+            RecordHolder::Hold(has) if has == hold && left > 0 => {
+                // The end of a level with a fixed lease renews nothing.
                 if renewing {
                     self.renew(hold, LEASE, when);
                 }
                 return ("unlock one of many", Outcome::Done);
             }
-            Has::Hold(has) if has == hold => {
-                self.records[key].0 = Has::Nobody;
+            RecordHolder::Hold(has) if has == hold => {
+                self.records[key].0 = RecordHolder::Nobody;
                 self.holds[hold].state = HoldState::Released;
                 return ("unlock the last", Outcome::Done);
             }
-            Has::Nobody => ("unlock, but gone", LossReason::Gone),
+            RecordHolder::Nobody => ("unlock, but gone", LossReason::Gone),
             _ => ("unlock, but taken", LossReason::Taken),
         };
         self.lose(hold, reason);
         (label, Outcome::Lost(reason, self.holder(key)))
     }
 
-    /// A confirmed request never brings an end nearer.
+    /// A confirmed request never shortens a lease.
     fn renew(&mut self, hold: usize, lease: i64, when: When) {
         let hold = &mut self.holds[hold];
         let end = &mut self.records[hold.key].1;
@@ -307,8 +310,8 @@ impl Model {
         self.holds[hold].state = HoldState::Lost(reason);
     }
 
-    /// Whether the keys hold what they should.
-    fn look(&mut self, seen: &[Seen]) -> Result<(), String> {
+    /// Whether the records match the model.
+    fn check_records(&mut self, seen: &[Seen]) -> Result<(), String> {
         for (key, seen) in seen.iter().enumerate() {
             let (content, lives) = match self.holder(key) {
                 None => (Content::Nothing, seen.ttl == -2),
@@ -325,20 +328,20 @@ impl Model {
         Ok(())
     }
 
-    /// Whether each guard says of its hold what is so.
-    fn hear(&self, guards: &[LockGuard]) -> Result<(), String> {
+    /// Whether the state and the deadline of each guard match the model.
+    fn check_guards(&self, guards: &[LockGuard]) -> Result<(), String> {
         for (level, guard) in self.levels.iter().zip(guards) {
             let hold = &self.holds[level.hold];
             if guard.state() != hold.state || guard.owner() != hold.text {
                 return Err(format!("{guard:?} is not {hold:?}"));
             }
-            // What is left is counted after one look at the clock, and told after another.
+            // The guard converts its deadline between two clocks. Allow for the time between the two readings.
             let asked = Instant::now();
-            let told = guard.deadline();
+            let reported = guard.deadline();
             let (earliest, latest) = hold.deadline;
-            if hold.state.is_live() && !(told <= latest && told + asked.elapsed() >= earliest) {
-                let [told, earliest, latest] = [told, earliest, latest].map(|at| at - asked);
-                return Err(format!("{guard:?} ends in {told:?}, not in {earliest:?} to {latest:?}"));
+            if hold.state.is_live() && !(reported <= latest && reported + asked.elapsed() >= earliest) {
+                let [reported, earliest, latest] = [reported, earliest, latest].map(|at| at - asked);
+                return Err(format!("{guard:?} ends in {reported:?}, not in {earliest:?} to {latest:?}"));
             }
         }
         Ok(())
@@ -349,31 +352,31 @@ fn ms(lease: i64) -> Duration {
     Duration::from_millis(lease.unsigned_abs())
 }
 
-async fn run(server: &Server, steps: &[Step], met: &mut BTreeSet<&'static str>) -> Result<(), String> {
+async fn run(server: &Server, steps: &[Step], reached: &mut BTreeSet<&'static str>) -> Result<(), String> {
     let mut bench = Bench::new(server).await;
     for (number, &step) in steps.iter().enumerate() {
-        let who = Who { client: number % 2, owner: number / 2 % 2 };
+        let caller = Caller { client: number % 2, owner: number / 2 % 2 };
         let done = async {
-            met.extend(bench.step(step).await?);
-            bench.ask(who, usize::from(number % 5 == 4)).await
+            reached.extend(bench.step(step).await?);
+            bench.check_queries(caller, usize::from(number % 5 == 4)).await
         };
         done.await.map_err(|why| format!("{why}\nat step {} of {}: {step:?}", number + 1, steps.len()))?;
     }
-    // Nothing is left of those who leave.
+    // Nothing may be left of the guards that remain.
     while !bench.guards.is_empty() {
-        met.extend(bench.step(Step::Drop(0)).await.map_err(|why| format!("{why}\nat the end"))?);
+        reached.extend(bench.step(Step::Drop(0)).await.map_err(|why| format!("{why}\nat the end"))?);
     }
     Ok(())
 }
 
-/// What is really there, and what should be.
+/// The clients and the model of one sequence.
 struct Bench {
     server: Connection,
     clients: [Client; 2],
     owners: [Owner; 2],
     guards: Vec<LockGuard>,
     model: Model,
-    /// By client: every text that began a hold, and those of them that must not begin another.
+    /// For each client: the owner ids that began a hold, and those of them that must not begin another.
     texts: [BTreeSet<String>; 2],
     retired: [BTreeSet<String>; 2],
 }
@@ -388,13 +391,17 @@ impl Bench {
             clients: [client().await, client().await],
             owners: OWNERS.map(|owner| Owner::new(owner).unwrap()),
             guards: Vec::new(),
-            model: Model { records: [(Has::Nobody, End::Never); 2], holds: Vec::new(), levels: Vec::new() },
+            model: Model {
+                records: [(RecordHolder::Nobody, End::Never); 2],
+                holds: Vec::new(),
+                levels: Vec::new(),
+            },
             texts: Default::default(),
             retired: Default::default(),
         }
     }
 
-    /// Does one step and returns what it was, by its name in [`OUTCOMES`]. One for which there is no guard is none.
+    /// Runs one step, and returns its name in [`OUTCOMES`]. A step that needs a guard does nothing where there is none.
     async fn step(&mut self, step: Step) -> Result<Option<&'static str>, String> {
         let step = match step {
             Step::Unlock(_) | Step::Drop(_) if self.guards.is_empty() => return Ok(None),
@@ -404,7 +411,7 @@ impl Bench {
         };
         let (before, began) = (self.clock(), Instant::now());
         let outcome = self.call(step).await;
-        // A drop takes effect in the background. For the others one look has to do.
+        // A drop takes effect in the background. All other steps must match at the first look.
         let patience = if matches!(step, Step::Drop(_)) { SOON } else { Duration::ZERO };
         let mut settled = Err(String::new());
         let settle = eventually(|| {
@@ -417,7 +424,10 @@ impl Bench {
             settled = if outcome != expected {
                 Err(format!("{outcome:?} instead of {expected:?}"))
             } else {
-                model.look(&seen).and_then(|()| model.hear(&self.guards)).map(|()| (label, model))
+                model
+                    .check_records(&seen)
+                    .and_then(|()| model.check_guards(&self.guards))
+                    .map(|()| (label, model))
             };
             settled.is_ok()
         });
@@ -425,26 +435,27 @@ impl Bench {
         let (label, model) = settled?;
         let before_it = std::mem::replace(&mut self.model, model).holds;
         if label.starts_with("first") {
-            self.check_text()?;
+            self.check_owner_id()?;
         }
-        // After a loss that was told all texts are new. (What a drop finds is told to nobody.)
+        // A reported loss retires all owner ids of the client. A drop reports nothing.
         let found = before_it.iter().zip(&self.model.holds).find(|(was, hold)| was.state != hold.state);
-        if let Some((_, Hold { who, state: HoldState::Lost(_), .. })) = found
+        if let Some((_, Hold { caller, state: HoldState::Lost(_), .. })) = found
             && !matches!(step, Step::Drop(_))
         {
-            self.retired[who.client] = self.texts[who.client].clone();
+            self.retired[caller.client] = self.texts[caller.client].clone();
         }
         Ok(Some(label))
     }
 
     async fn call(&mut self, step: Step) -> Outcome {
         match step {
-            Step::Lock { who, key, fixed } => {
-                let mut lock = self.clients[who.client].lock(KEYS[key]).with_owner(&self.owners[who.owner]);
+            Step::Lock { caller, key, fixed } => {
+                let mut lock =
+                    self.clients[caller.client].lock(KEYS[key]).with_owner(&self.owners[caller.owner]);
                 if let Some(lease) = fixed {
                     lock = lock.with_lease(ms(lease));
                 }
-                let locked = if self.model.is_open_to(who, key) {
+                let locked = if self.model.is_open_to(caller, key) {
                     match timeout(SOON, lock.lock()).await {
                         Ok(locked) => locked.map(Some),
                         Err(_) => return Outcome::Other("waits".into()),
@@ -459,7 +470,7 @@ impl Bench {
                     }
                     Ok(None) => Outcome::Busy,
                     Err(error) => match failed(error) {
-                        // Nobody asked who holds it now.
+                        // A failed acquire does not query the holder.
                         Outcome::Lost(reason, _) => Outcome::Lost(reason, None),
                         other => other,
                     },
@@ -481,7 +492,7 @@ impl Bench {
                 Outcome::Done
             }
             Step::Java { key, count } => {
-                if self.model.records[key].0 == Has::Nobody {
+                if self.model.records[key].0 == RecordHolder::Nobody {
                     let mut write = redis::pipe();
                     write.cmd("HSET").arg(KEYS[key]).arg(JAVA).arg(count);
                     write.cmd("PEXPIRE").arg(KEYS[key]).arg(LEASE).exec(&mut self.server).unwrap();
@@ -491,29 +502,32 @@ impl Bench {
         }
     }
 
-    /// Whether the newest hold's text is its owner's, and one that is still good.
-    fn check_text(&mut self) -> Result<(), String> {
+    /// Whether the newest hold's owner id belongs to its owner, and is not retired.
+    fn check_owner_id(&mut self) -> Result<(), String> {
         let hold = self.model.holds.last().unwrap();
-        let client = hold.who.client;
-        let text = format!("{}:owner-{}", self.clients[client].id(), OWNERS[hold.who.owner]);
-        let era = hold.text.strip_prefix(&text).map(|era| era.is_empty() || era.starts_with('~'));
-        if era != Some(true) || self.retired[client].contains(&hold.text) {
-            return Err(format!("{hold:?} should have a fresh text that begins with {text}"));
+        let client = hold.caller.client;
+        let text = format!("{}:owner-{}", self.clients[client].id(), OWNERS[hold.caller.owner]);
+        let generation = hold
+            .text
+            .strip_prefix(&text)
+            .map(|generation| generation.is_empty() || generation.starts_with('~'));
+        if generation != Some(true) || self.retired[client].contains(&hold.text) {
+            return Err(format!("{hold:?} should have a fresh owner id that begins with {text}"));
         }
         self.texts[client].insert(hold.text.clone());
         Ok(())
     }
 
-    /// Whether `who` is told of a lock what is so.
-    async fn ask(&mut self, who: Who, key: usize) -> Result<(), String> {
-        let lock = self.clients[who.client].lock(KEYS[key]).with_owner(&self.owners[who.owner]);
+    /// Whether the answers to a caller's queries match the model.
+    async fn check_queries(&mut self, caller: Caller, key: usize) -> Result<(), String> {
+        let lock = self.clients[caller.client].lock(KEYS[key]).with_owner(&self.owners[caller.owner]);
         let holder = self.model.holder(key);
         let count = match self.model.records[key].0 {
-            Has::Hold(hold) if self.model.holds[hold].who == who => self.model.count(hold),
+            RecordHolder::Hold(hold) if self.model.holds[hold].caller == caller => self.model.count(hold),
             _ => 0,
         };
         let from = self.clock().from;
-        let told = tokio::join!(
+        let reported = tokio::join!(
             async { lock.holder().await.map(|holder| holder.map(named)) },
             lock.hold_count(),
             lock.is_held(),
@@ -521,7 +535,7 @@ impl Bench {
             lock.remaining_lease(),
         );
         let asked = Window { from, to: self.clock().to };
-        let fits = match &told {
+        let fits = match &reported {
             (Ok(named), Ok(times), Ok(held), Ok(locked), Ok(left)) => {
                 let lives = left.map(|left| i64::try_from(left.as_millis()).unwrap_or(i64::MAX));
                 *named == holder
@@ -534,7 +548,7 @@ impl Bench {
         if fits {
             return Ok(());
         }
-        Err(format!("{who:?} is told {told:?} of {} instead of {holder:?}, own count {count}", KEYS[key]))
+        Err(format!("{caller:?} got {reported:?} for {} instead of {holder:?}, own count {count}", KEYS[key]))
     }
 
     fn clock(&mut self) -> Window {

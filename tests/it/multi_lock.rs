@@ -1,7 +1,9 @@
-//! All of several locks, or none.
+//! `MultiLock`: all of several locks, or none.
 
-use crate::support::crossing::{Bench, Cut, LEASE as LEASE_THERE, NAME, Tally, cross, series, shut};
-use crate::support::proxy::{Proxy, Way, Words};
+use crate::support::drop_point::{
+    CutAt, DropBench, LEASE as LEASE_THERE, NAME, Tally, drop_at, for_each_cut, shut_gate,
+};
+use crate::support::proxy::{Direction, Proxy, Words};
 use crate::support::{
     Java, Server, Stopwatch, clock::monotonic_ns, eventually, median, subscribers, versions,
 };
@@ -14,14 +16,14 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
 const LEASE: Duration = Duration::from_millis(600);
-/// How long a server far away takes to answer.
+/// The response time of a distant server.
 const FAR: Duration = Duration::from_millis(100);
-/// A wake-up by message is well below this; one by TTL would take 30 s.
+/// A wake-up by message takes well below this. One by TTL takes 30 s.
 const WOKEN: Duration = Duration::from_millis(20);
 
 fn keys(server: &Server) -> Vec<String> {
     let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
-    // What Redisson itself leaves for its own retries.
+    // Redisson leaves these keys for its own retries.
     keys.retain(|key| !key.starts_with("redisson_unlock_latch"));
     keys.sort();
     keys
@@ -39,13 +41,13 @@ fn of(client: &Client, names: &[&str]) -> MultiLock {
     MultiLock::new(names.iter().map(|name| client.lock(name))).unwrap()
 }
 
-/// What it is told at its end, which must come.
+/// Waits for the end of the hold, which must come.
 async fn lost(guard: &MultiLockGuard) -> HoldState {
-    tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.expect("it is lost")
+    tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.expect("the hold ends")
 }
 
 #[tokio::test]
-async fn all_are_held_by_one_owner_and_given_back() {
+async fn all_members_are_held_by_one_owner_and_released() {
     let (one, two) = (Server::start(), Server::start());
     let (here, there) =
         (Client::connect(one.url()).await.unwrap(), Client::connect(two.url()).await.unwrap());
@@ -65,7 +67,7 @@ async fn all_are_held_by_one_owner_and_given_back() {
     assert_eq!(token, Some(1));
     assert_eq!(guard.deadline(), guard.members().iter().map(|member| member.deadline()).min().unwrap());
 
-    // The same owner takes them again, alone or together; another finds them busy.
+    // The same owner takes them again, together or alone. Another owner finds them busy.
     let again = all.try_lock().await.unwrap().expect("it is the same owner");
     assert_eq!(here.lock("a").hold_count().await.unwrap(), 2);
     let other = all.with_owner(&Owner::unique());
@@ -79,14 +81,14 @@ async fn all_are_held_by_one_owner_and_given_back() {
     assert_eq!(holding.validity(), Duration::ZERO);
     assert!(keys(&one).is_empty());
 
-    // Dropped, they are given back in the background.
+    // Dropped guards are released in the background.
     drop(other.lock().await.unwrap());
     eventually(|| keys(&one).is_empty() && keys(&two).iter().all(|key| key.contains("token"))).await;
     eventually(|| channels(&one).is_empty() && channels(&two).is_empty()).await;
 }
 
 #[tokio::test]
-async fn misuse_is_told_before_anything_is_sent() {
+async fn misuse_is_reported_before_anything_is_sent() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let rw = client.read_write_lock("rw");
@@ -110,7 +112,7 @@ async fn misuse_is_told_before_anything_is_sent() {
     }
     assert!(keys(&server).is_empty());
 
-    // An owner that would wait for itself is told, and what it took on the way is given back.
+    // An owner that would wait for itself gets an error, and the locks taken before that are released.
     let held = client.non_reentrant_lock("n").lock().await.unwrap();
     let multi = MultiLock::new([client.lock("a"), client.non_reentrant_lock("n")]).unwrap();
     assert!(matches!(multi.lock().await, Err(Error::WouldDeadlock { .. })));
@@ -118,18 +120,18 @@ async fn misuse_is_told_before_anything_is_sent() {
     held.unlock().await.unwrap();
 }
 
-/// A round trip may be longer than the time for which locks are held while another is busy.
+/// A round trip may take longer than locks are held while another member is busy.
 #[tokio::test]
-async fn servers_far_away_are_no_hindrance() {
+async fn distant_servers_do_not_prevent_an_acquire() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
     let near = Client::connect(server.url()).await.unwrap();
     let far = Client::connect(proxy.url()).await.unwrap();
-    // Of two clients, as the record of one would be known to the other.
+    // The holder is another client, because a client knows its own holds without a request.
     let multi = |client: &Client| of(client, &["a", "b", "c"]);
     multi(&far).lock().await.unwrap().unlock().await.unwrap();
     for link in proxy.open_links() {
-        link.delay(Way::ToClient, FAR);
+        link.delay(Direction::ToClient, FAR);
     }
     for _ in 0..3 {
         let guard = multi(&far).try_lock().await.unwrap().expect("nobody holds one");
@@ -138,7 +140,7 @@ async fn servers_far_away_are_no_hindrance() {
     let started = Instant::now();
     multi(&far).lock().await.unwrap().unlock().await.unwrap();
     let taken = started.elapsed();
-    assert!(taken < 5 * FAR, "an answer for each, and one for the release: {taken:?}");
+    assert!(taken < 5 * FAR, "one round trip for each lock and one for the release: {taken:?}");
 
     let held = near.lock("b").lock().await.unwrap();
     assert!(multi(&far).try_lock().await.unwrap().is_none());
@@ -147,9 +149,9 @@ async fn servers_far_away_are_no_hindrance() {
     eventually(|| keys(&server).is_empty()).await;
 }
 
-/// Whoever fails has given back what it had when it says so.
+/// An attempt that fails has released its locks by the time it returns.
 #[tokio::test]
-async fn where_one_is_busy_none_is_held() {
+async fn one_busy_member_leaves_none_held() {
     let server = Server::start();
     let (client, other) =
         (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
@@ -167,17 +169,17 @@ async fn where_one_is_busy_none_is_held() {
     eventually(|| channels(&server).is_empty()).await;
 }
 
-/// The record of `b` has what time has left of 20 s.
+/// Asserts that the record of `b` still has its original lease of 20 s.
 fn kept_since(started: Instant, server: &Server) {
     let left = ttl(server, "b");
     let gone = started.elapsed().as_millis() as i64;
-    // By the clocks of two processes, which count whole milliseconds.
+    // Two processes measure the time, in whole milliseconds.
     assert!((20_000 - gone - 5..=20_000).contains(&left), "{left} after {gone}");
 }
 
-/// Fault 13 of Redisson's protocol.
+/// Redisson's protocol has this fault (number 13); ours must not.
 #[tokio::test]
-async fn records_of_others_keep_their_expiry() {
+async fn records_of_other_owners_keep_their_expiry() {
     let server = Server::start();
     let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();
@@ -192,7 +194,7 @@ async fn records_of_others_keep_their_expiry() {
     }
     held.unlock().await.unwrap();
 
-    // One that was lost, and is another's by now: neither renewals nor the release touch it.
+    // A member was lost, and another client holds it by now: neither renewals nor the release touch it.
     let guard = of(&client, &["a", "b"]).lock().await.unwrap();
     redis::cmd("DEL").arg("b").exec(&mut server.cli()).unwrap();
     let started = Instant::now();
@@ -211,7 +213,7 @@ async fn records_of_others_keep_their_expiry() {
 }
 
 #[tokio::test]
-async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
+async fn one_lost_member_ends_the_hold_and_frees_the_rest() {
     let (one, two) = (Server::start(), Server::start());
     let builder = Client::builder().watchdog_timeout(LEASE);
     let (here, there) =
@@ -220,7 +222,7 @@ async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
     let guard = multi.lock().await.unwrap();
     let states = guard.states().collect::<Vec<_>>();
     let states = tokio::spawn(states);
-    // Renewed as long as nothing happens.
+    // The locks are renewed while nothing happens.
     let first = guard.deadline();
     eventually(|| guard.deadline() > first + LEASE).await;
     assert_eq!(guard.state(), HoldState::Held);
@@ -229,14 +231,18 @@ async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
     assert!(there.lock("b").force_unlock().await.unwrap());
     assert_eq!(lost(&guard).await, HoldState::Lost(LossReason::Gone));
     assert!(started.elapsed() < LEASE);
-    // While the guard is still there.
+    // The rest is freed while the guard still exists.
     eventually(|| keys(&one).is_empty()).await;
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Gone));
-    let told = states.await.unwrap();
-    assert_eq!((told.first(), told.last()), (Some(&HoldState::Held), Some(&guard.state())), "{told:?}");
+    let observed = states.await.unwrap();
+    assert_eq!(
+        (observed.first(), observed.last()),
+        (Some(&HoldState::Held), Some(&guard.state())),
+        "{observed:?}"
+    );
     assert!(guard.unlock().await.unwrap_err().is_lost());
 
-    // A fixed lease finds it out when it is unlocked, and gives the others back.
+    // With a fixed lease, the loss shows at the unlock, which releases the others.
     let guard = multi.with_lease(Duration::from_secs(20)).lock().await.unwrap();
     assert!(there.lock("b").force_unlock().await.unwrap());
     match guard.unlock().await {
@@ -245,7 +251,7 @@ async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
     }
     assert!(keys(&one).is_empty());
 
-    // The body is stopped where it stands.
+    // `run` stops its body at once.
     let operator = there.lock("b");
     let outcome = multi
         .run(|holding| async move {
@@ -260,7 +266,7 @@ async fn one_lost_member_ends_the_whole_and_frees_the_rest() {
 }
 
 #[tokio::test]
-async fn the_earliest_deadline_is_that_of_the_whole() {
+async fn the_earliest_member_deadline_is_the_deadline() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let short = Duration::from_millis(400);
@@ -283,10 +289,10 @@ async fn the_earliest_deadline_is_that_of_the_whole() {
     guard.unlock().await.unwrap();
 }
 
-/// Most of the lease is left, however long one of them was waited for. So many locks would be waited for longer than that
-/// with the first of them in hand.
+/// However long the acquire waits for one member, most of the lease must be left at the end. With 60 members, the waits
+/// would otherwise add up to more than the lease while the first one is held.
 #[tokio::test]
-async fn what_is_held_while_others_are_waited_for_is_held_for_a_quarter_of_the_lease_at_most() {
+async fn waiting_for_a_member_uses_at_most_a_quarter_of_the_lease() {
     let server = Server::start();
     let (client, other) =
         (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
@@ -306,9 +312,9 @@ async fn what_is_held_while_others_are_waited_for_is_held_for_a_quarter_of_the_l
     }
 }
 
-/// Who waits long for one lock keeps no other from those who want that alone.
+/// A long wait for one lock must not keep the others from clients that want only those.
 #[tokio::test]
-async fn who_waits_for_one_has_nothing_in_hand() {
+async fn a_wait_for_a_busy_member_holds_no_other_member() {
     let server = Server::start();
     let (client, other) =
         (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
@@ -335,7 +341,7 @@ async fn who_waits_for_one_has_nothing_in_hand() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_down_is_told_or_waited_for() {
+async fn a_server_that_is_down_is_reported_or_awaited() {
     let (one, mut two) = (Server::start(), Server::start());
     let (here, there) =
         (Client::connect(one.url()).await.unwrap(), Client::connect(two.url()).await.unwrap());
@@ -378,14 +384,14 @@ async fn counting(server: &Server) -> redis::aio::MultiplexedConnection {
     redis::Client::open(server.url()).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
 
-/// What all return, if they are done in a time that is more than enough.
+/// Returns the results of all tasks, which must end within an ample limit.
 async fn in_time<T: 'static>(tasks: JoinSet<T>) -> Vec<T> {
-    tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("they get on")
+    tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("the tasks make progress")
 }
 
-/// Overlapping sets, named in opposite orders, and locks that are taken alone.
+/// The sets overlap and are named in opposite orders, and some locks are taken alone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_with_overlapping_sets_counts_exactly_and_gets_on() {
+async fn overlapping_sets_exclude_each_other_without_deadlock() {
     const EACH: usize = 30;
     const SETS: [&[&str]; 7] =
         [&["a", "b"], &["b", "a"], &["b", "c"], &["c", "a"], &["c", "b", "a"], &["a"], &["b"]];
@@ -421,9 +427,9 @@ async fn a_crowd_with_overlapping_sets_counts_exactly_and_gets_on() {
     eventually(|| channels(&server).is_empty()).await;
 }
 
-/// Of two clients that hold what the other wants, one goes by the order and gets on.
+/// Of two clients that hold what the other wants, the one that goes by the order of the locks makes progress.
 #[tokio::test(flavor = "multi_thread")]
-async fn philosophers_who_hold_long_all_eat() {
+async fn dining_philosophers_all_eat() {
     const SEATS: usize = 5;
     let server = Server::start();
     let mut tasks = JoinSet::new();
@@ -435,7 +441,7 @@ async fn philosophers_who_hold_long_all_eat() {
         tasks.spawn(async move {
             for _ in 0..5 {
                 let guard = multi.lock().await.unwrap();
-                // Longer than anybody's patience at first.
+                // Longer than the initial patience of any acquire.
                 tokio::time::sleep(Duration::from_millis(120)).await;
                 guard.unlock().await.unwrap();
             }
@@ -444,13 +450,13 @@ async fn philosophers_who_hold_long_all_eat() {
     in_time(tasks).await;
     let took = started.elapsed();
     println!("{SEATS} philosophers have eaten in {took:?}");
-    // Two at a time would be 1.5 s.
+    // Two at a time would take 1.5 s.
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// Patience grows, so that those who hardly ever leave a lock free do not starve who wants both.
+/// Patience grows, so an acquire of both locks does not starve, although other clients rarely leave one free.
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_that_are_seldom_free_are_got_in_the_end() {
+async fn seldom_free_members_are_acquired_eventually() {
     let server = Server::start();
     let (client, other) =
         (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
@@ -469,7 +475,7 @@ async fn locks_that_are_seldom_free_are_got_in_the_end() {
     for _ in 0..3 {
         let started = Instant::now();
         let guard = of(&client, &["a", "b"]).try_lock_for(Duration::from_secs(15)).await.unwrap();
-        let guard = guard.expect("it was to be had");
+        let guard = guard.expect("both become free in time");
         println!("got both after {:?}", started.elapsed());
         guard.unlock().await.unwrap();
     }
@@ -481,36 +487,37 @@ fn of_two_locks(words: &Words) -> bool {
     words.iter().any(named) && !BY_THE_CLOCK.contains(&words[0].as_slice())
 }
 
-/// Dropped wherever `kinds_cancelled` does it, while one of the locks is another's: nothing of it is left, and the next is served.
+/// Drops the acquire at the same points as `kinds_cancelled`, while another client holds one of the locks. Nothing may
+/// be left, and the next client must get the locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_dropped_anywhere_leaves_nothing() {
-    let (bench, tally) = (Bench::start().await, Tally::default());
+    let (bench, tally) = (DropBench::start().await, Tally::default());
     for (position, busy) in [("the first is busy", "m"), ("the last is busy", NAME)] {
-        series(&tally, ("MultiLock::lock", position), &Cut::SERIES, async |crossing| {
+        for_each_cut(&tally, ("MultiLock::lock", position), &CutAt::SERIES, async |drop_point| {
             let held = bench.other.lock(busy).lock().await.unwrap();
             let owner = Owner::new("caller").unwrap();
             let multi = of(&bench.near, &[NAME, "m"]).with_owner(&owner);
-            shut(&bench.proxy, crossing.cut, of_two_locks);
-            // Held past the first round's patience, so that a round in vain is crossed, too.
+            shut_gate(&bench.proxy, drop_point.cut, of_two_locks);
+            // Held past the first round's patience, so that a round that fails is covered, too.
             let free = tokio::spawn(async move {
                 tokio::time::sleep(Duration::from_millis(40)).await;
                 held.unlock().await.unwrap();
             });
-            let guard = cross(&bench.proxy, crossing.cut, multi.lock(), || {}).await;
+            let guard = drop_at(&bench.proxy, drop_point.cut, multi.lock(), || {}).await;
             let dropped = guard.is_none();
             bench.proxy.open_gate();
             drop(guard);
             free.await.unwrap();
             for name in [NAME, "m"] {
-                // Long before a lease would free it.
+                // Well before a lease would free it.
                 let next = bench.far.lock(name).try_lock_for(LEASE_THERE / 2).await;
                 let Ok(Some(next)) = next else {
-                    panic!("{crossing}: {name} is not free: {next:?}, {bench:?}")
+                    panic!("{drop_point}: {name} is not free: {next:?}, {bench:?}")
                 };
                 next.unlock().await.unwrap();
             }
-            bench.at_rest(&crossing).await;
-            assert!(keys(&bench.server).is_empty(), "{crossing}: {:?}", keys(&bench.server));
+            bench.at_rest(&drop_point).await;
+            assert!(keys(&bench.server).is_empty(), "{drop_point}: {:?}", keys(&bench.server));
             dropped
         })
         .await;
@@ -522,7 +529,7 @@ async fn an_acquire_dropped_anywhere_leaves_nothing() {
 }
 
 #[test]
-fn threads_share_several_locks() {
+fn threads_exclude_each_other_with_a_multi_lock() {
     let server = Server::start();
     let (one, two) =
         (blocking::Client::connect(server.url()).unwrap(), blocking::Client::connect(server.url()).unwrap());
@@ -551,13 +558,13 @@ async fn java_and_rust_exclude_and_wake_each_other() {
         let client = Client::connect(server.url()).await.unwrap();
         let multi = of(&client, &["a", "b"]);
 
-        // Java's multi lock keeps ours, and our locks on the members, out.
+        // Java's multi lock excludes ours, and our locks on its members.
         java.lock("multi", "both").await.unwrap();
         assert!(multi.try_lock().await.unwrap().is_none(), "{version}");
         assert!(client.lock("a").try_lock().await.unwrap().is_none(), "{version}");
         assert!(client.lock("b").try_lock().await.unwrap().is_none(), "{version}");
         java.unlock("multi", "both").await.unwrap();
-        // Ours keeps Java's out, and Java's locks on the members.
+        // Ours excludes Java's, and Java's locks on its members.
         let guard = multi.lock().await.unwrap();
         assert!(!java.try_lock("multi", "both").await.unwrap(), "{version}");
         for name in ["a", "b"] {
@@ -565,14 +572,14 @@ async fn java_and_rust_exclude_and_wake_each_other() {
             assert!(other.is_locked("plain", name).await.unwrap());
         }
         guard.unlock().await.unwrap();
-        // One member of Java's is enough, whichever.
+        // One member that Java holds is enough, whichever it is.
         for name in ["a", "b"] {
             other.lock("plain", name).await.unwrap();
             assert!(multi.try_lock().await.unwrap().is_none(), "{version}: {name}");
             other.unlock("plain", name).await.unwrap();
         }
 
-        // Java's release wakes us, whether it is of the whole or of the member that is missing.
+        // Java's release wakes us, both of the whole and of the one missing member.
         for (kind, name, channel) in [("multi", "both", "a"), ("plain", "a", "a"), ("plain", "b", "b")] {
             let mut took = Vec::new();
             for _ in 0..ROUNDS {
@@ -586,7 +593,7 @@ async fn java_and_rust_exclude_and_wake_each_other() {
                 });
                 let channel = format!("redisson_lock__channel:{{{channel}}}");
                 eventually(|| subscribers(&server, &channel) == 1).await;
-                // By then we have glanced at the lock after 10, 30, 70 and 150 ms; the next glance is far away.
+                // By then we have probed the holder after 10, 30, 70 and 150 ms, and the next probe is far away.
                 tokio::time::sleep(Duration::from_millis(170)).await;
                 let unlocked = java.unlock(kind, name).await;
                 took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
@@ -619,9 +626,9 @@ async fn java_and_rust_exclude_and_wake_each_other() {
     }
 }
 
-/// Java takes them in the order in which they were given to it: the opposite of ours.
+/// Java takes its members in the order in which it got them, which is the opposite of ours.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mixed_crowd_in_opposite_orders_counts_exactly_and_gets_on() {
+async fn java_and_rust_in_opposite_orders_do_not_deadlock() {
     const EACH: usize = 30;
     for version in versions() {
         let server = Server::start();

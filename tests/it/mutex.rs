@@ -1,4 +1,4 @@
-//! `Client::mutex`, which is held by its guard; and the trap that it avoids: the branches of one task are one owner.
+//! `Client::mutex`, whose guard owns the lock, and the trap that it avoids: all branches of one task are one owner.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use redisson_lock::{
 };
 use tokio::task::JoinSet;
 
-use crate::support::contender::Party;
+use crate::support::any_lock::ClientSet;
 use crate::support::kind::{Kind, in_time, is_idle, keys};
 use crate::support::{Java, Server, eventually, subscribers, versions};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const BRANCHES: usize = 5;
 
-/// Counts who is inside.
+/// Counts how many visitors are inside at once.
 #[derive(Default)]
 struct Room {
     visits: AtomicUsize,
@@ -35,7 +35,7 @@ impl Room {
         guard.unlock().await
     }
 
-    /// Long enough for another to come in that may.
+    /// Stays long enough for a second visitor to enter, if the lock lets it.
     async fn stay(&self) {
         self.visits.fetch_add(1, Ordering::SeqCst);
         let inside = self.inside.fetch_add(1, Ordering::SeqCst) + 1;
@@ -44,14 +44,14 @@ impl Room {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// All were inside, one after the other.
+    /// Asserts that all visitors were inside, one at a time.
     fn was_entered_by(&self, visitors: usize) {
         assert_eq!(self.visits.load(Ordering::SeqCst), visitors);
-        assert_eq!(self.most.load(Ordering::SeqCst), 1, "they were inside at once");
+        assert_eq!(self.most.load(Ordering::SeqCst), 1, "visitors were inside at the same time");
     }
 }
 
-/// The first branch gets in, and the others are refused, with the remedies.
+/// Asserts that one branch entered, and that the others were refused with an error that names the remedies.
 fn one_is_let_in(outcomes: Vec<Result<()>>, room: &Room) {
     assert_eq!(outcomes.len(), BRANCHES);
     room.was_entered_by(1);
@@ -79,7 +79,7 @@ async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
     std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
-async fn nothing_is_left(server: &Server, client: &Client) {
+async fn assert_nothing_left(server: &Server, client: &Client) {
     eventually(|| keys(server).is_empty() && is_idle(client)).await;
 }
 
@@ -112,8 +112,8 @@ async fn buffer_unordered_lets_the_branches_in_one_by_one() {
     room.was_entered_by(BRANCHES);
 }
 
-/// A connection as hyper serves it: one task, which answers a request as soon as its work is under way, and goes on to the
-/// next one.
+/// A connection as hyper serves it: one task, which answers a request as soon as its work is under way and goes on to
+/// the next one.
 async fn serve<F>(lock: Lock, work: impl Fn(LockGuard) -> F) -> JoinSet<()>
 where
     F: Future<Output = ()> + Send + 'static,
@@ -127,7 +127,7 @@ where
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_requests_of_one_connection_exclude_each_other_by_a_mutex_and_not_by_a_lock() {
+async fn a_mutex_excludes_requests_of_one_task_and_a_lock_does_not() {
     let (_server, client) = start().await;
     let room = Arc::new(Room::default());
     let inside = room.clone();
@@ -141,7 +141,7 @@ async fn two_requests_of_one_connection_exclude_each_other_by_a_mutex_and_not_by
     tokio::spawn(serve(client.mutex("n"), work)).await.unwrap().join_all().await;
     room.was_entered_by(2);
 
-    // The task of the connection is the owner of both: the second request re-enters.
+    // The connection's task is the owner of both holds, so the second request re-enters.
     let both = Arc::new(tokio::sync::Barrier::new(2));
     let work = move |guard: LockGuard| {
         let both = both.clone();
@@ -155,10 +155,10 @@ async fn two_requests_of_one_connection_exclude_each_other_by_a_mutex_and_not_by
 }
 
 #[tokio::test]
-async fn it_waits_behind_a_hold_of_its_own_task() {
+async fn a_mutex_waits_behind_a_hold_of_its_own_task() {
     let (server, client) = start().await;
     let (mutex, lock) = (client.mutex("n"), client.lock("n"));
-    // Also behind the task's own hold as an owner, and the reverse.
+    // A mutex also waits behind a lock of its own task, and a lock behind the task's mutex.
     for (holds, waits) in [(&mutex, &mutex), (&lock, &mutex), (&mutex, &lock)] {
         let guard = holds.lock().await.unwrap();
         assert!(waits.try_lock().await.unwrap().is_none());
@@ -170,7 +170,7 @@ async fn it_waits_behind_a_hold_of_its_own_task() {
         assert_eq!(next.state(), HoldState::Held);
         next.unlock().await.unwrap();
     }
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test]
@@ -187,11 +187,11 @@ async fn each_acquire_has_an_owner_of_its_own() {
         guard.unlock().await.unwrap();
     }
     assert_ne!(owners[0], owners[1]);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_guard_is_given_back_by_whichever_task_has_it() {
+async fn any_task_can_release_the_guard() {
     let (server, client) = start().await;
     let mutex = client.mutex("n");
     let guard = mutex.lock().await.unwrap();
@@ -206,7 +206,7 @@ async fn its_guard_is_given_back_by_whichever_task_has_it() {
     let guard = in_time("a dropped guard frees it", mutex.lock()).await.unwrap();
     assert!(mutex.force_unlock().await.unwrap());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test]
@@ -219,21 +219,21 @@ async fn a_dropped_acquire_leaves_nothing() {
         assert!(poll_once(waiting.as_mut()).await.is_pending());
     }
     let next = {
-        // The one in front goes, granted or not.
+        // The first waiter is dropped, whether it was granted or not.
         let mut first = Box::pin(mutex.lock());
         assert!(poll_once(first.as_mut()).await.is_pending());
         let mut next = Box::pin(mutex.lock());
         assert!(poll_once(next.as_mut()).await.is_pending());
         guard.unlock().await.unwrap();
         drop(first);
-        in_time("what the first had won goes on", next).await.unwrap()
+        in_time("the first waiter's grant passes on", next).await.unwrap()
     };
     next.unlock().await.unwrap();
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_excludes_a_java_lock_and_wakes_it() {
+async fn a_mutex_excludes_and_wakes_a_java_lock() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
@@ -264,7 +264,7 @@ async fn it_excludes_a_java_lock_and_wakes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_handed_on_ahead_of_the_record() {
+async fn a_mutex_supports_pipelined_hand_off() {
     const TASKS: usize = 4;
     let server = Server::start();
     let mut hand_off = HandOff::default();
@@ -279,11 +279,11 @@ async fn it_is_handed_on_ahead_of_the_record() {
     let outcomes = in_time("all are served", tasks.join_all()).await;
     assert!(outcomes.iter().flatten().all(Result::is_ok), "{outcomes:?}");
     room.was_entered_by(TASKS * BRANCHES);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[test]
-fn a_thread_waits_behind_its_own_hold_and_may_give_the_guard_away() {
+fn a_thread_waits_behind_its_own_mutex_and_may_send_the_guard() {
     let server = Server::start();
     let client = blocking::Client::connect(server.url()).unwrap();
     let mutex = client.mutex("n");
@@ -299,7 +299,7 @@ fn a_thread_waits_behind_its_own_hold_and_may_give_the_guard_away() {
 }
 
 #[tokio::test]
-async fn several_as_one_are_taken_by_one_branch_at_a_time() {
+async fn a_multi_lock_of_mutexes_admits_one_branch_at_a_time() {
     let (server, client) = start().await;
     let [a, b] = ["n", "m"].map(|name| client.mutex(name));
     let both = MultiLock::new([b.clone(), a.clone()]).unwrap();
@@ -313,7 +313,7 @@ async fn several_as_one_are_taken_by_one_branch_at_a_time() {
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
     room.was_entered_by(BRANCHES);
 
-    // Beside a lock, which its task holds already.
+    // Together with a lock that its task holds already.
     let (mixed, lock) = (MultiLock::new([a.clone(), client.lock("l")]).unwrap(), client.lock("l"));
     let held = lock.lock().await.unwrap();
     let guard = mixed.lock().await.unwrap();
@@ -322,18 +322,18 @@ async fn several_as_one_are_taken_by_one_branch_at_a_time() {
     guard.unlock().await.unwrap();
     held.unlock().await.unwrap();
 
-    // A second place for one record would wait for the first.
+    // A second member with the same record would wait for the first one.
     misuse(MultiLock::new([client.lock("n"), a.clone()]));
     misuse(MultiLock::new([a.clone(), a.clone()]));
     misuse(MultiLock::new([lock.with_owner(&Owner::unique()), a.clone(), client.lock("k")]));
     misuse(mixed.with_owner(&Owner::unique()).lock().await);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_majority_is_taken_by_one_branch_at_a_time() {
+async fn a_red_lock_of_mutexes_admits_one_branch_at_a_time() {
     let server = Server::start();
-    let party = Party::of(Kind::Red, &server).await;
+    let party = ClientSet::of(Kind::Red, &server).await;
     let members = party.clients().iter().enumerate().map(|(at, client)| client.mutex(format!("n{at}")));
     let red = RedLock::new(members).unwrap().with_node_timeout(Duration::from_secs(2));
     let guard = red.lock().await.unwrap();
@@ -343,7 +343,7 @@ async fn a_majority_is_taken_by_one_branch_at_a_time() {
 }
 
 #[tokio::test]
-async fn questions_about_a_tasks_hold_are_misuse() {
+async fn queries_about_a_tasks_hold_are_misuse() {
     let (server, client) = start().await;
     let mutex = client.mutex("n");
     let guard = mutex.lock().await.unwrap();
@@ -368,7 +368,7 @@ async fn join_all_with_a_lock_refuses_all_branches_but_one() {
     let (lock, room) = (client.lock("n"), Room::default());
     let outcomes = join_all((0..BRANCHES).map(|_| room.visit(&lock))).await;
     one_is_let_in(outcomes, &room);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test]
@@ -377,7 +377,7 @@ async fn futures_unordered_with_a_lock_refuses_all_branches_but_one() {
     let (lock, room) = (client.lock("n"), Room::default());
     let branches: FuturesUnordered<_> = (0..BRANCHES).map(|_| room.visit(&lock)).collect();
     one_is_let_in(branches.collect().await, &room);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
 #[tokio::test]
@@ -386,10 +386,10 @@ async fn buffer_unordered_with_a_lock_refuses_all_branches_but_one() {
     let (lock, room) = (client.lock("n"), Room::default());
     let branches = stream::iter(0..BRANCHES).map(|_| room.visit(&lock)).buffer_unordered(BRANCHES);
     one_is_let_in(branches.collect().await, &room);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
-/// Whatever the other branch asks for, and nothing is sent for it.
+/// Every call of the second branch is refused, and sends nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_branch_is_refused_while_the_first_waits() {
     let (server, client) = start().await;
@@ -407,7 +407,7 @@ async fn a_second_branch_is_refused_while_the_first_waits() {
     let both = MultiLock::new([lock.clone(), client.lock("m")]).unwrap();
     names_the_remedies(in_time("it is refused", both.lock()).await);
     assert_eq!(server.scripts(), 0);
-    // Owners that somebody named, other tasks and other locks are not concerned.
+    // Named owners, other tasks and other locks are not affected.
     let owner = Owner::unique();
     let named = lock.with_owner(&owner);
     let (one, two) = (named.try_lock_for(Duration::from_millis(30)), named.try_lock());
@@ -418,10 +418,10 @@ async fn a_second_branch_is_refused_while_the_first_waits() {
     client.lock("m").lock().await.unwrap().unlock().await.unwrap();
     holder.unlock().await.unwrap();
     in_time("the first is served", first).await.unwrap().unlock().await.unwrap();
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
-/// It holds the lock by then, and would share it with the second.
+/// By then the first branch holds the lock, and the second one would share its hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_branch_is_refused_while_the_first_is_granted_and_not_polled() {
     let (server, client) = start().await;
@@ -431,24 +431,24 @@ async fn a_second_branch_is_refused_while_the_first_is_granted_and_not_polled() 
     assert!(poll_once(first.as_mut()).await.is_pending());
     let before = holder.owner().to_owned();
     holder.unlock().await.unwrap();
-    let granted = || client_holds(&server).is_some_and(|owner| owner != before);
+    let granted = || record_owner(&server).is_some_and(|owner| owner != before);
     eventually(granted).await;
     names_the_remedies(lock.lock().await);
     let guard = first.await.unwrap();
-    // While it is held, a re-entry is what an owner may do.
+    // While the guard exists, its owner may re-enter.
     let inner = lock.lock().await.unwrap();
     inner.unlock().await.unwrap();
     guard.unlock().await.unwrap();
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
-fn client_holds(server: &Server) -> Option<String> {
+fn record_owner(server: &Server) -> Option<String> {
     let fields: Vec<String> = redis::cmd("HKEYS").arg("n").query(&mut server.cli()).unwrap();
     fields.into_iter().next()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_is_over_or_dropped_is_no_branch() {
+async fn a_finished_or_dropped_acquire_refuses_no_later_one() {
     let (server, client) = start().await;
     let lock = client.lock("n");
     for round in 0..200 {
@@ -458,7 +458,7 @@ async fn an_acquire_that_is_over_or_dropped_is_no_branch() {
             let mut first = pin!(lock.lock());
             assert!(poll_once(first.as_mut()).await.is_pending());
             if round % 2 == 0 {
-                // It is dropped when it may be granted.
+                // The acquire is dropped at the moment of a possible grant.
                 holder.unlock().await.unwrap();
             }
         }
@@ -467,17 +467,17 @@ async fn an_acquire_that_is_over_or_dropped_is_no_branch() {
     }
     let guard = in_time("it is free", lock.lock()).await.unwrap();
     guard.unlock().await.unwrap();
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
-/// In so short a time the server may not answer.
+/// The server may not answer within so short a time.
 fn timed_out<T>(error: Error) -> Result<Option<T>> {
     if let Error::TimedOut { .. } = error { Ok(None) } else { Err(error) }
 }
 
-/// Between its tries a multi lock holds nothing, and is under way all the same.
+/// A multi lock holds nothing between its attempts, and its acquire is under way all the same.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_branch_is_refused_while_several_locks_are_under_way() {
+async fn a_second_branch_is_refused_during_a_multi_lock_acquire() {
     let (server, client) = start().await;
     let both = MultiLock::new(["n", "m"].map(|name| client.lock(name))).unwrap();
     let holder = client.mutex("m").lock().await.unwrap();
@@ -491,10 +491,10 @@ async fn a_second_branch_is_refused_while_several_locks_are_under_way() {
     }
     holder.unlock().await.unwrap();
     in_time("the first is served", first).await.unwrap().unlock().await.unwrap();
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }
 
-/// Branches that lock other values do not meet.
+/// Branches that lock different values do not conflict.
 #[tokio::test]
 async fn a_second_branch_may_take_other_values_of_a_group() {
     let (server, client) = start().await;
@@ -506,5 +506,5 @@ async fn a_second_branch_may_take_other_values_of_a_group() {
     let outcomes = tokio::join!(one.lock(), one.lock());
     drop(outcomes.0.unwrap());
     names_the_remedies(outcomes.1);
-    nothing_is_left(&server, &client).await;
+    assert_nothing_left(&server, &client).await;
 }

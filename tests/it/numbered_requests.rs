@@ -1,5 +1,5 @@
-//! Requests whose record does not name their holder carry numbers: permits, values of a group, counts of a latch. Whatever
-//! happens between an acquire and its undo, nothing is lost and nothing is counted twice.
+//! Requests whose record does not name their holder carry numbers: permits, values of a group, counts of a latch.
+//! Whatever happens between an acquire and its undo, no request is lost and none counts twice.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use crate::support::kind::each;
 use crate::support::{Server, eventually};
 
 const NAME: &str = "n";
-/// The time that a client waits for an answer: short, because the tests wait for it.
+/// The response timeout. Short, because the tests wait for it.
 const RESPONSE: Duration = Duration::from_millis(200);
 
-/// The kinds whose acquires are undone by number or by id.
+/// The kinds that undo an acquire by its number or by its permit id.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Permits,
@@ -36,7 +36,8 @@ impl Kind {
         }
     }
 
-    /// One attempt. Attempts of one kind share the numbers: those of a group have the same owner and take another `value`.
+    /// A single attempt. Attempts of one kind share the numbers: those of a group have the same owner, and each takes
+    /// another `value`.
     fn take(self, client: &Client, owner: &Owner, value: &str) -> Taking {
         fn held<T: Send + 'static>(taken: Option<T>) -> Option<Held> {
             taken.map(|guard| Box::new(guard) as Held)
@@ -57,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// How many are taken, by the record.
+    /// The number that is taken, according to the record.
     fn taken(self, cli: &mut redis::Connection) -> i64 {
         match self {
             Self::Group => redis::cmd("HLEN").arg(NAME).query::<i64>(cli).unwrap() / 3,
@@ -66,19 +67,19 @@ impl Kind {
     }
 }
 
-/// Sends what `future` sends at once.
+/// Polls `future` once, which sends its request.
 async fn begin(future: &mut Taking) {
     poll_fn(|cx| {
-        assert!(future.as_mut().poll(cx).is_pending(), "nobody has answered yet");
+        assert!(future.as_mut().poll(cx).is_pending(), "no reply has arrived yet");
         Poll::Ready(())
     })
     .await;
 }
 
-/// A replica that stops makes the acquire fail after it took effect. Until then its client waits for replicas, and what is
-/// given back in that time waits for the undo.
+/// The acquire takes effect, and then fails because no replica confirms it. A release that is made in between must wait
+/// for the undo.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_no_replica_has_is_undone_before_later_releases() {
+async fn an_unreplicated_acquire_is_undone_before_later_releases() {
     each(KINDS, |kind| async move {
         let (master, owner) = (Server::start(), Owner::unique());
         let replica = Server::replica_of(&master);
@@ -98,16 +99,16 @@ async fn an_acquire_that_no_replica_has_is_undone_before_later_releases() {
     .await;
 }
 
-/// The server takes note of nothing for so long that the acquire is given up, and its undo has gone unanswered. Then it does
-/// all that it was sent.
+/// The server is frozen for so long that the client gives up the acquire, and the undo goes unanswered. Then the server
+/// runs all requests that it was sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_a_frozen_server_answers_late_is_undone_before_later_releases() {
+async fn an_acquire_on_a_frozen_server_is_undone_before_later_releases() {
     let faults = KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
     each(faults, |(kind, cancelled)| async move {
         let (server, owner) = (Server::start(), Owner::unique());
         let client = Client::builder().response_timeout(RESPONSE).connect(server.url()).await.unwrap();
         kind.make(&server);
-        // The server learns both scripts.
+        // Load both scripts.
         drop(kind.take(&client, &owner, "y").await.unwrap().expect("it is free"));
         let held = kind.take(&client, &owner, "x").await.unwrap().expect("it is free");
         server.stop_signal();
@@ -120,7 +121,7 @@ async fn an_acquire_that_a_frozen_server_answers_late_is_undone_before_later_rel
             let outcome = attempt.await.map(|held| held.is_some());
             assert!(outcome.is_err(), "{kind:?}: {outcome:?}");
         }
-        // The server stands still for that long.
+        // The server stays frozen for this long.
         tokio::time::sleep(RESPONSE * 3).await;
         server.cont();
         eventually_free(kind, &server).await;
@@ -128,7 +129,7 @@ async fn an_acquire_that_a_frozen_server_answers_late_is_undone_before_later_rel
     .await;
 }
 
-/// All was given back, and once: the client's next request comes after all that went before.
+/// Asserts that everything is released, and only once.
 async fn eventually_free(kind: Kind, server: &Server) {
     let mut cli = server.cli();
     for _ in 0..5_000 {
@@ -137,17 +138,17 @@ async fn eventually_free(kind: Kind, server: &Server) {
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    assert_eq!(kind.taken(&mut cli), 0, "{kind:?}: taken for good");
+    assert_eq!(kind.taken(&mut cli), 0, "{kind:?}: never released");
     let client = Client::connect(server.url()).await.unwrap();
     let owner = Owner::unique();
     let both = [kind.take(&client, &owner, "x").await, kind.take(&client, &owner, "y").await];
     assert!(both.iter().all(|taken| matches!(taken, Ok(Some(_)))), "{kind:?}");
-    assert_eq!(kind.taken(&mut cli), 2, "{kind:?}: given back more than once");
+    assert_eq!(kind.taken(&mut cli), 2, "{kind:?}: released more than once");
 }
 
 /// Counts that went unanswered are repeated until they are answered, and each takes effect once.
 #[tokio::test(flavor = "multi_thread")]
-async fn counts_that_a_frozen_server_answers_late_take_effect_once() {
+async fn counts_on_a_frozen_server_take_effect_once() {
     let server = Server::start();
     let client = Client::builder().response_timeout(RESPONSE).connect(server.url()).await.unwrap();
     let latch = client.count_down_latch(NAME);

@@ -1,4 +1,4 @@
-//! What an operator sees and grants: traces, and the smallest set of permissions.
+//! The operator's view: log output, and the smallest set of permissions.
 
 use crate::support::worker::Worker;
 use crate::support::{Server, eventually, subscribers};
@@ -12,7 +12,7 @@ const GRANTED: &str = "+eval +evalsha +exists +hexists +hset +hget +hscan +hdel 
                        +subscribe +unsubscribe +pubsub|numsub +ping +select";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
+async fn the_documented_permissions_are_sufficient_and_necessary() {
     let server = Server::start();
     let documented = include_str!("../../docs/deployment.md").replace(['\n', '`'], " ");
     let words: Vec<&str> = documented.split_whitespace().collect();
@@ -21,8 +21,8 @@ async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
     }
     use_all(&server, GRANTED).await.unwrap();
     for spared in GRANTED.split_whitespace() {
-        // Without HDEL there is no hand-off, without NUMSUB a shorter one; without UNSUBSCRIBE or PING subscriptions
-        // are made anew again and again.
+        // Without HDEL there is no hand-off, and without NUMSUB a shorter one. Without UNSUBSCRIBE or PING,
+        // subscriptions are made anew again and again.
         if !["+hdel", "+pubsub|numsub", "+unsubscribe", "+ping"].contains(&spared) {
             let fewer = GRANTED.replace(spared, "");
             assert!(use_all(&server, &fewer).await.is_err(), "{spared} is not needed");
@@ -30,16 +30,16 @@ async fn the_documented_permissions_are_enough_and_none_can_be_spared() {
     }
 }
 
-/// What would break locks later is told when a client connects.
+/// A setting that would break locks later is reported when a client connects.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_breaks_locks_is_told_at_connect() {
+async fn settings_that_break_locks_are_reported_at_connect() {
     let server = Server::start();
     let run = |command: &str| {
         let words: Vec<&str> = command.split_whitespace().collect();
         redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
     };
     let user = |rules: &str| run(&format!("ACL SETUSER app reset on >canary-in-a-coal-mine {rules}"));
-    let told = async || {
+    let connect = async || {
         let url = format!("redis://app:canary-in-a-coal-mine@{}/", server.address());
         let mut worker = Worker::start(&["connect", &url]);
         let mut lines = vec![worker.line().await];
@@ -50,39 +50,39 @@ async fn what_breaks_locks_is_told_at_connect() {
     };
 
     user("+@all ~* &*");
-    assert_eq!(told().await, ("connected".into(), vec![]));
-    // The key that is tried is not the user's: that says nothing of the keys that are.
+    assert_eq!(connect().await, ("connected".into(), vec![]));
+    // The user may not use the key that is tried. That says nothing about the keys that it may use.
     user("+@all ~mine &*");
-    assert_eq!(told().await, ("connected".into(), vec![]));
+    assert_eq!(connect().await, ("connected".into(), vec![]));
 
     user("+@all -pexpire -publish ~mine &*");
-    let (outcome, warnings) = told().await;
+    let (outcome, warnings) = connect().await;
     assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
     assert!(warnings[0].contains("pexpire publish"), "{warnings:?}");
     user("+@all ~* resetchannels");
-    let (outcome, warnings) = told().await;
+    let (outcome, warnings) = connect().await;
     assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
     assert!(warnings[0].contains("publish"), "{warnings:?}");
     for command in ["eval", "evalsha"] {
         user(&format!("+@all -{command} ~* &*"));
         run("SCRIPT FLUSH");
-        let (outcome, _) = told().await;
+        let (outcome, _) = connect().await;
         assert!(outcome.contains("NOPERM") && outcome.contains(command), "{outcome}");
     }
 
     user("+@all ~* &*");
     run("CONFIG SET maxmemory-policy allkeys-lru");
-    let (outcome, warnings) = told().await;
+    let (outcome, warnings) = connect().await;
     assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
     assert!(warnings[0].contains("allkeys-lru"), "{warnings:?}");
     run("CONFIG SET maxmemory-policy noeviction");
     let master = Server::start();
     run(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
-    let (outcome, warnings) = told().await;
+    let (outcome, warnings) = connect().await;
     assert!(outcome.contains("READONLY") && warnings.is_empty(), "{outcome} {warnings:?}");
 }
 
-/// Everything a user of the lock does, as a user with these permissions.
+/// Makes every call that a user of the lock makes, as a user with these permissions.
 async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut cli = server.cli();
     let mut user = redis::cmd("ACL");
@@ -115,7 +115,7 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     lock.hold_count().await?;
     lock.remaining_lease().await?;
     lock.holder().await?;
-    // A renewal, told by the deadline.
+    // A renewal moves the deadline.
     let deadline = guard.deadline();
     tokio::time::timeout(Duration::from_millis(600), async {
         while guard.deadline() <= deadline {
@@ -145,7 +145,7 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     guard.unlock().await?;
     for waiter in waiters {
         if !waiter.await?? {
-            return Err("a waiter was not let in".into());
+            return Err("a waiter did not get the lock".into());
         }
     }
     let guard = lock.lock().await?;
@@ -155,9 +155,9 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     Ok(())
 }
 
-/// In a process of its own: a subscriber is the process's.
+/// Runs in a process of its own, because a tracing subscriber is global.
 #[tokio::test]
-async fn traces_tell_what_happens_and_no_secret() {
+async fn traces_report_events_without_secrets() {
     let server = Server::with_args(&["--requirepass", "canary-in-a-coal-mine"]);
     let url = format!("redis://:canary-in-a-coal-mine@{}", server.address());
     let mut cli = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
@@ -191,6 +191,6 @@ async fn traces_tell_what_happens_and_no_secret() {
     ] {
         assert!(text.contains(expected), "no {expected:?} in\n{text}");
     }
-    assert!(!text.contains("canary-in-a-coal-mine"), "a password was written:\n{text}");
-    assert!(!text.contains("line\nbreak"), "a name was written unescaped");
+    assert!(!text.contains("canary-in-a-coal-mine"), "a password was logged:\n{text}");
+    assert!(!text.contains("line\nbreak"), "a name was logged unescaped");
 }

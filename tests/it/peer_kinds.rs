@@ -1,5 +1,5 @@
-//! What real Redissons keep, publish and reply, for each kind of lock and synchronizer: the facts that this project's
-//! own client is built on.
+//! The records, messages and replies of real Redissons, for each kind of lock and synchronizer. This project's own
+//! client is built on these facts.
 
 mod combined;
 mod entries;
@@ -19,7 +19,7 @@ use tokio_stream::StreamExt;
 use crate::support::java::{JavaClient, JavaThread};
 use crate::support::{Java, Server, since, versions};
 
-/// Longer than any wait that is not to end by itself.
+/// Longer than any wait that must not end by itself.
 const LONG: Duration = Duration::from_secs(20);
 const WATCHDOG_MS: i64 = 30_000;
 
@@ -28,7 +28,7 @@ fn versions_since(major: u32, minor: u32) -> impl Iterator<Item = String> {
     versions().into_iter().filter(move |version| since(version, major, minor))
 }
 
-/// A server with one Redisson client, and all that is published there.
+/// A server with one Redisson client, and a subscription to all messages.
 struct Stage {
     version: String,
     server: Server,
@@ -58,7 +58,7 @@ impl Stage {
         since(&self.version, major, minor)
     }
 
-    /// Sends a command of words without spaces in them.
+    /// Runs a command, given as words with spaces between them.
     fn run<T: FromRedisValue>(&self, words: &str) -> T {
         let mut words = words.split(' ');
         let mut command = redis::cmd(words.next().unwrap());
@@ -76,7 +76,7 @@ impl Stage {
         self.run(&format!("LRANGE {key} 0 -1"))
     }
 
-    /// With the scores, which fit into integers.
+    /// The members and their scores, which fit into integers.
     fn zset(&self, key: &str) -> Vec<(Vec<u8>, i64)> {
         let scored: Vec<(Vec<u8>, f64)> = self.run(&format!("ZRANGE {key} 0 -1 WITHSCORES"));
         #[allow(clippy::cast_possible_truncation)]
@@ -93,13 +93,13 @@ impl Stage {
 
     fn keys(&self) -> Vec<String> {
         let mut keys: Vec<String> = self.run("KEYS *");
-        // Theirs are random; a test of their own tells of them.
+        // These keys are random. A test of their own covers them.
         keys.retain(|key| !key.starts_with("redisson_unlock_latch:"));
         keys.sort();
         keys
     }
 
-    /// Asserts that the key ends `lease_ms` after a moment between `asked` and now.
+    /// Asserts that the key expires `lease_ms` after a moment between `asked` and now.
     #[track_caller]
     fn assert_ends(&self, key: &str, lease_ms: i64, asked: Instant) {
         let ttl = self.ttl(key);
@@ -134,10 +134,10 @@ impl Stage {
 }
 
 fn millis(time: Duration) -> i64 {
-    time.as_millis().try_into().expect("it is not that long")
+    time.as_millis().try_into().expect("the time fits into an i64")
 }
 
-/// The clock that the scores of Java clients on this machine are of.
+/// The clock of the scores that Java clients on this machine write.
 fn wall_ms() -> i64 {
     millis(SystemTime::UNIX_EPOCH.elapsed().expect("it is later"))
 }

@@ -1,4 +1,4 @@
-//! The peer and the servers themselves work: what every other test builds on.
+//! The Java peer and the servers work. Every other test builds on that.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::support::java::{JavaError, Pending};
 use crate::support::{Java, Server, clock, since, versions};
 
-/// Base64 has to pad this one, and the shell, the protocol and Redis could each spoil it.
+/// Base64 pads this name, and the shell, the protocol and Redis could each damage it.
 const NAME: &str = "ordérs {a} \"b\"";
 
 #[tokio::test]
-async fn java_locks_as_the_record_shows() {
+async fn a_java_lock_matches_its_record() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version);
@@ -44,7 +44,7 @@ async fn java_locks_as_the_record_shows() {
 }
 
 #[tokio::test]
-async fn a_waiter_is_let_in_by_a_release_and_times_are_comparable() {
+async fn a_release_wakes_a_waiter_and_times_are_comparable() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version);
@@ -87,14 +87,14 @@ async fn loops_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn crowds_of_readers_and_writers_and_of_permits_keep_apart() {
+async fn readers_writers_and_permits_respect_their_limits() {
     const HOLD: Duration = Duration::from_micros(200);
     for version in versions() {
         let server = Server::start();
         redis::cmd("SET").arg("sem").arg(2).exec(&mut server.cli()).unwrap();
         redis::cmd("SET").arg("permits").arg(2).exec(&mut server.cli()).unwrap();
         let java = Java::get(&version);
-        // A wake-up that Redisson loses by itself costs a lease. 3.3.2 has no setting for that.
+        // Redisson itself may lose a wake-up, which costs it a lease. 3.3.2 has no setting for the lease.
         let lease = if since(&version, 3, 10) { 2000 } else { 0 };
         let (one, two) = (java.client(&server, lease).await, java.client(&server, lease).await);
         let start = |kind: &str, name: &str, thread: &str| {
@@ -130,14 +130,14 @@ async fn all(loops: impl IntoIterator<Item = Pending<Vec<(u64, u64)>>>) -> Vec<(
     holds
 }
 
-/// How many of these holds there were at one time.
+/// The largest number of these holds at any one time.
 fn most_at_once(holds: &[(u64, u64)]) -> usize {
     let at = |time: u64| holds.iter().filter(|hold| hold.0 <= time && time < hold.1).count();
     holds.iter().map(|hold| at(hold.0)).max().unwrap_or_default()
 }
 
 #[tokio::test]
-async fn what_a_version_lacks_is_an_error() {
+async fn a_kind_that_a_version_lacks_is_an_error() {
     let kinds = [
         ("fair", (0, 0)),
         ("read", (0, 0)),
@@ -166,7 +166,7 @@ async fn what_a_version_lacks_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_killed_jvm_answers_with_its_death() {
+async fn a_killed_jvm_fails_its_pending_requests() {
     let server = Server::start();
     let version = versions().pop().expect("there is a version to test");
     let java = Java::spawn(&version);
@@ -177,7 +177,7 @@ async fn a_killed_jvm_answers_with_its_death() {
     java.kill();
     assert_eq!(waiting.await.unwrap_err().class, JavaError::DIED);
     assert_eq!(client.thread("t1").unlock("plain", "n").await.unwrap_err().class, JavaError::DIED);
-    // Its hold outlives it.
+    // The hold outlives the JVM.
     assert!(redis::cmd("EXISTS").arg("n").query::<bool>(&mut server.cli()).unwrap());
 }
 

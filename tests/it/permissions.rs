@@ -1,5 +1,5 @@
-//! The smallest permissions of each kind, as docs/deployment.md has them: a user who has no more can do all that there is to do,
-//! and the kind's scripts use all of it.
+//! The smallest permissions of each kind, as docs/deployment.md lists them. A user with no more must be able to make
+//! every call, and the kind's scripts must need all of them.
 
 use crate::support::kind::Kind;
 use crate::support::{Server, eventually};
@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 const NAME: &str = "n";
 const WAIT: Duration = Duration::from_secs(5);
-/// Of all kinds alike.
+/// The permissions that all kinds need.
 const COMMON: &str = "+eval +evalsha +ping +subscribe +unsubscribe";
 
-/// What makes up the scripts of those that are called by the first name, and what they ask without a script.
+/// For each group of kinds, by its first name: how its scripts' names begin, and the commands that it sends without a script.
 const USED: [(&str, &[&str], &str); 9] = [
     (
         "lock",
@@ -36,7 +36,7 @@ const USED: [(&str, &[&str], &str); 9] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_permissions_of_each_kind_are_enough_and_all_are_used() {
+async fn each_kind_needs_exactly_its_documented_permissions() {
     let documented = documented();
     let firsts: Vec<_> = documented.iter().map(|(names, _)| names[0].as_str()).collect();
     assert_eq!(firsts, USED.map(|(name, ..)| name));
@@ -71,8 +71,8 @@ async fn suffices(name: &str, rules: &[String]) {
     let builder = || Client::builder().watchdog_timeout(Duration::from_millis(900));
     let (one, other) = (builder().connect(&url).await.unwrap(), builder().connect(&url).await.unwrap());
     use_all(name, &server, &one, &other).await.unwrap_or_else(|error| panic!("{name}: {error}"));
-    // Nothing was refused in the background either, but what is tried when a client connects: the way around Lua, and what
-    // it may not ask of the server.
+    // No command was refused in the background either. The exceptions are tried when a client connects: the fast paths,
+    // and queries about the server.
     let refused: Vec<redis::Value> = redis::cmd("ACL").arg("LOG").query(&mut server.cli()).unwrap();
     let tried = ["info", "multi", "exec", "restore", "nobody", "delifeq", "delex"];
     for entry in refused.iter().map(|entry| format!("{entry:?}")) {
@@ -80,10 +80,10 @@ async fn suffices(name: &str, rules: &[String]) {
     }
 }
 
-/// The names of kinds that go together, and what a user of them is granted.
+/// Groups of kinds, and the permissions of each group.
 fn documented() -> Vec<(Vec<String>, Vec<String>)> {
     let page = include_str!("../../docs/deployment.md");
-    let section = page.split("## The smallest permissions").nth(1).expect("there is one");
+    let section = page.split("## The smallest permissions").nth(1).expect("the page has this section");
     let blocks: Vec<_> =
         section.split("```").skip(1).step_by(2).map(|block| block.strip_prefix("text").unwrap()).collect();
     assert_eq!(blocks[0].trim(), COMMON);
@@ -99,7 +99,7 @@ fn documented() -> Vec<(Vec<String>, Vec<String>)> {
     kinds
 }
 
-/// The commands in the scripts whose names begin so.
+/// The commands in the scripts whose names begin with one of `scripts`.
 fn commands_of(scripts: &[&str]) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("lua");
     let mut commands = BTreeSet::new();
@@ -181,7 +181,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
                 if kind.listens() {
                     eventually(listens).await;
                 }
-                // Handed on, too.
+                // The second waiter of this client makes it hand off, too.
                 let (next, third) = (here.clone(), here.clone());
                 let behind = tokio::spawn(async move { served(&next).await });
                 guard.unlock().await?;
@@ -212,11 +212,11 @@ fn kinds(name: &str) -> Vec<Kind> {
         "read_write_lock" => vec![Kind::Read, Kind::Write],
         "value_lock" => vec![Kind::Value],
         "group_lock" => vec![Kind::Group],
-        _ => panic!("there is no {name}"),
+        _ => panic!("unknown kind {name}"),
     }
 }
 
-/// Ends when the deadline has moved.
+/// Returns once the deadline has moved.
 async fn renewed<T: PartialOrd>(deadline: impl Fn() -> T) {
     let first = deadline();
     eventually(|| deadline() > first).await;

@@ -1,5 +1,6 @@
-//! Semaphores and latches beside a real Redisson, for every version that is tested: what each method leaves in Redis and
-//! publishes, from Rust and from Java. See `permits_beside_java` for both at the same time.
+//! Semaphores and latches compared with every tested version of Redisson: each method must leave the same keys, publish
+//! the same messages and return the same answer from Rust and from Java. `permits_with_java` has both at the same
+//! time.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,20 +8,20 @@ use std::time::Duration;
 use redisson_lock::Client;
 
 use crate::support::java::objects::{JavaLatch, JavaPermits, JavaSemaphore};
-use crate::support::wire::NAME;
-use crate::support::{Java, Server, Wire, since, versions};
+use crate::support::raw::NAME;
+use crate::support::{Java, RawRedis, Server, since, versions};
 
 const TIMEOUTS: &str = "{n}:timeout";
 const LEASE: Duration = Duration::from_secs(50);
 
-/// What is under a key before a method is called, or after: nothing, or a number that lives for ever or for a time.
+/// The contents of a key before or after a call: nothing, or a number with or without an expiry.
 #[derive(Clone, Debug, PartialEq)]
 struct Record {
     value: Option<String>,
     expires: bool,
 }
 
-/// What a method did. The ids of permits are of either side's making, so only how many there are of each end counts.
+/// The effects of a call. Each side makes permit ids of its own, so only the number of permits with each end counts.
 #[derive(Debug, PartialEq)]
 struct Done {
     answer: String,
@@ -33,15 +34,15 @@ struct Done {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ends {
     Over,
-    /// In less than a [`LEASE`], and more than that less 10 s.
+    /// Within a [`LEASE`] from now.
     WithLease,
-    /// With what was there before.
+    /// As set before the call.
     Later,
     Never,
 }
 
 struct Bench {
-    wire: Wire,
+    raw: RawRedis,
     client: Client,
     java: (JavaSemaphore, JavaPermits, JavaLatch),
     version: String,
@@ -53,32 +54,32 @@ impl Bench {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
         let client = Client::connect(server.url()).await.unwrap();
-        let wire = Wire::of(&server);
+        let raw = RawRedis::of(&server);
         let java = (java.semaphore(NAME), java.permits(NAME), java.latch(NAME));
-        Self { wire, client, java, version, _server: server }
+        Self { raw, client, java, version, _server: server }
     }
 
-    /// Makes the record anew, and the permits that are taken with those scores.
+    /// Makes the record anew, with these taken permits, each a score and an id.
     fn prepare(&self, before: &Record, taken: &[(&str, &str)]) {
-        let wire = &self.wire;
-        wire.run::<()>(&["FLUSHALL"]);
+        let raw = &self.raw;
+        raw.run::<()>(&["FLUSHALL"]);
         if let Some(value) = &before.value {
-            wire.run::<()>(&["SET", NAME, value]);
+            raw.run::<()>(&["SET", NAME, value]);
         }
         for (score, id) in taken {
-            wire.run::<()>(&["ZADD", TIMEOUTS, score, id]);
+            raw.run::<()>(&["ZADD", TIMEOUTS, score, id]);
         }
         if before.expires {
-            wire.run::<()>(&["PEXPIRE", NAME, "60000"]);
+            raw.run::<()>(&["PEXPIRE", NAME, "60000"]);
         }
-        wire.messages();
+        raw.messages();
     }
 
     fn done(&self, answer: impl fmt::Display) -> Done {
-        let wire = &self.wire;
-        let (seconds, _): (f64, f64) = wire.run(&["TIME"]);
+        let raw = &self.raw;
+        let (seconds, _): (f64, f64) = raw.run(&["TIME"]);
         let mut permits: Vec<(Ends, usize)> = Vec::new();
-        let taken: Vec<(Vec<u8>, f64)> = wire.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
+        let taken: Vec<(Vec<u8>, f64)> = raw.run(&["ZRANGE", TIMEOUTS, "0", "-1", "WITHSCORES"]);
         for (_, score) in taken {
             let left = score / 1000.0 - seconds;
             let ends = match left {
@@ -95,18 +96,18 @@ impl Bench {
                 _ => permits.push((ends, 1)),
             }
         }
-        let record = Record { value: wire.run(&["GET", NAME]), expires: wire.ttl(NAME) >= 0 };
+        let record = Record { value: raw.run(&["GET", NAME]), expires: raw.ttl(NAME) >= 0 };
         Done {
             answer: answer.to_string(),
             record,
             permits,
-            permits_expire: wire.ttl(TIMEOUTS) >= 0,
-            messages: wire.messages(),
+            permits_expire: raw.ttl(TIMEOUTS) >= 0,
+            messages: raw.messages(),
         }
     }
 }
 
-/// Nothing, and numbers, each for ever and for a time.
+/// No record, and each of these numbers without and with an expiry.
 fn records(values: &[&str]) -> Vec<Record> {
     let mut records = vec![Record { value: None, expires: false }];
     for value in values {
@@ -118,12 +119,12 @@ fn records(values: &[&str]) -> Vec<Record> {
 }
 
 #[tokio::test]
-async fn semaphores_do_what_javas_do() {
+async fn semaphores_match_java() {
     for version in versions() {
         let bench = Bench::of(version).await;
         let (java, ours) = (&bench.java.0, bench.client.semaphore(NAME));
         let mut methods = vec!["acquire", "acquire 3", "release", "release 2", "set", "drain", "available"];
-        // Before that nobody was told of what is added.
+        // Earlier versions publish nothing when permits are added.
         if since(&bench.version, 3, 16) {
             methods.extend(["add 2", "add -4"]);
         }
@@ -132,7 +133,7 @@ async fn semaphores_do_what_javas_do() {
         }
         for before in records(&["3", "0", "-2"]) {
             for method in &methods {
-                // Those of 3.12 to 3.14 throw a ClassCastException of their own there.
+                // Versions 3.12 to 3.14 throw a ClassCastException of their own here.
                 let throws = since(&bench.version, 3, 12) && !since(&bench.version, 3, 15);
                 if *method == "drain" && before.value.is_none() && throws {
                     continue;
@@ -176,7 +177,7 @@ async fn semaphores_do_what_javas_do() {
 }
 
 #[tokio::test]
-async fn expirable_permits_do_what_javas_do() {
+async fn expirable_permits_match_java() {
     const OVER: (&str, &str) = ("1000", "an id, long over");
     const LATER: (&str, &str) = ("4000000000000", "an id for a time");
     const NEVER: (&str, &str) = ("922337203685477", "an id for ever..");
@@ -192,12 +193,12 @@ async fn expirable_permits_do_what_javas_do() {
             methods.push("acquire 2");
         }
         let mut records = records(&["3", "0"]);
-        // Before 3.12 the ids lived for ever, whatever their semaphore did.
+        // Before 3.12 the permits never expired, whatever the expiry of their semaphore.
         records.retain(|record| !record.expires || since(&bench.version, 3, 12));
         for before in records {
             for taken in [&[][..], &[OVER, LATER, NEVER], &[OVER, ("1001", "another, as old."), LATER]] {
                 for method in &methods {
-                    // It would wait.
+                    // The acquire would wait.
                     let free = before.value.as_deref().map_or(0, |value| value.parse::<i64>().unwrap());
                     let over = taken.iter().filter(|taken| taken.0.len() < 6).count() as i64;
                     if (*method == "acquire 2" && free + over.min(2) < 2)
@@ -261,14 +262,14 @@ async fn expirable_permits_do_what_javas_do() {
 }
 
 #[tokio::test]
-async fn latches_do_what_javas_do() {
+async fn latches_match_java() {
     for version in versions() {
         let bench = Bench::of(version).await;
         let (java, ours) = (&bench.java.2, bench.client.count_down_latch(NAME));
         for before in records(&["3", "1", "0", "-2"]) {
             for method in ["set", "set 0", "count down", "count", "delete", "await"] {
                 bench.prepare(&before, &[]);
-                // So long that Java finds an open one open, also where it first subscribes.
+                // Long enough for Java to find an open latch open, even where it subscribes first.
                 let wait = Duration::from_millis(300);
                 let javas = match method {
                     "set" => java.try_set_count(5).await.unwrap().to_string(),
@@ -290,12 +291,12 @@ async fn latches_do_what_javas_do() {
                 };
                 let mut ours = bench.done(answer);
                 if method == "delete" && before.value.is_some() {
-                    // Java's tells that something changed, and its own waiters sleep on.
+                    // Java's delete publishes that something changed, and its own waiters sleep on.
                     assert_eq!(ours.messages[0].1, "0");
                     ours.messages[0].1 = "1".to_owned();
                 }
                 if method == "count" && before.value.as_deref() == Some("-2") {
-                    // Ours tells how often it is to be counted down yet.
+                    // Ours returns how many counts are left.
                     assert_eq!(ours.answer, "0");
                     ours.answer = "-2".to_owned();
                 }

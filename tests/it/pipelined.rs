@@ -1,4 +1,4 @@
-//! The pipelined hand-off: who holds is ahead of the record, which follows. What that promises, and what not.
+//! Pipelined hand-off: the holder changes first, and the record follows. These are the promises of this mode, and their limits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::proxy::{Proxy, Way};
+use crate::support::proxy::{Direction, Proxy};
 use crate::support::{Java, Server, eventually, versions};
 
 struct Bench {
@@ -22,7 +22,7 @@ impl Bench {
         let mut hand_off = HandOff::default();
         hand_off.pipelined = true;
         let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
-        // The scripts are known from here on, so that each request is one send.
+        // Load the scripts, so that each later request is one send.
         let bench = Self { server, client };
         let [a, b] = bench.owners();
         let guard = a.lock().await.unwrap();
@@ -38,12 +38,12 @@ impl Bench {
         })
     }
 
-    /// Somebody who stands in the queue once this returns.
+    /// Starts a waiter, which is queued once this returns.
     async fn wait(&self, lock: &Lock) -> JoinHandle<LockGuard> {
         let (lock, (standing, stands)) = (lock.clone(), tokio::sync::oneshot::channel());
         let waiting = tokio::spawn(async move {
             let mut taking = std::pin::pin!(lock.lock());
-            // The place is taken at the first poll.
+            // The first poll enters the queue.
             let first = std::future::poll_fn(|cx| std::task::Poll::Ready(taking.as_mut().poll(cx))).await;
             standing.send(()).unwrap();
             match first {
@@ -65,8 +65,8 @@ impl Bench {
     }
 }
 
-/// Mutual exclusion, and what it costs the server: how many holds a round trip has room for is the client's speed, so the
-/// trip is made a long one.
+/// Holders exclude each other, and many holds share a round trip. The round trip is slowed down, because the number of
+/// holds that it has room for depends on the client's speed.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_holds_share_a_round_trip_and_exclude_each_other() {
     const TASKS: u64 = 16;
@@ -76,7 +76,7 @@ async fn many_holds_share_a_round_trip_and_exclude_each_other() {
     let mut hand_off = HandOff::default();
     hand_off.pipelined = true;
     let client = Client::builder().hand_off(hand_off).connect(proxy.url()).await.unwrap();
-    proxy.open_links().iter().for_each(|link| link.delay(Way::ToClient, Duration::from_millis(5)));
+    proxy.open_links().iter().for_each(|link| link.delay(Direction::ToClient, Duration::from_millis(5)));
     let counter = Arc::new(AtomicU64::new(0));
     let before = bench.server.scripts();
     let mut tasks = JoinSet::new();
@@ -101,23 +101,23 @@ async fn many_holds_share_a_round_trip_and_exclude_each_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_one_holds_at_once_and_the_record_follows() {
+async fn the_next_owner_holds_at_once_and_the_record_follows() {
     let bench = Bench::start().await;
     let [a, b, c] = bench.owners();
     let first = a.lock().await.unwrap();
     let (second, third) = (bench.wait(&b).await, bench.wait(&c).await);
-    // With a server that answers nobody, and a lease that has been used for a while.
+    // The server answers nobody, and part of the lease has been used.
     bench.server.stop_signal();
     tokio::time::sleep(Duration::from_millis(20)).await;
-    // The deadline on the clock of the tests is as certain as two looks at two clocks.
+    // The deadline is converted between two clocks, so it is as exact as the time between the two readings.
     let (named, lease_ends) = (first.owner().to_owned(), first.deadline() + Duration::from_millis(10));
     first.unlock().await.unwrap();
     let second = second.await.unwrap();
     assert_eq!(second.state(), HoldState::Held);
-    assert!(second.deadline() <= lease_ends, "held for longer than the record lives by what is confirmed");
+    assert!(second.deadline() <= lease_ends, "the hold outlasts the confirmed lease of the record");
     second.unlock().await.unwrap();
     let third = third.await.unwrap();
-    assert!(third.deadline() <= lease_ends, "held for longer than the record lives by what is confirmed");
+    assert!(third.deadline() <= lease_ends, "the hold outlasts the confirmed lease of the record");
     bench.server.cont();
     bench.record_names(&third, 1).await;
     eventually(|| third.deadline() > lease_ends).await;
@@ -126,9 +126,9 @@ async fn the_next_one_holds_at_once_and_the_record_follows() {
     assert!(bench.record().is_empty());
 }
 
-/// The move that is on its way names another than the one who holds again.
+/// The move that is under way names another owner than the one that holds again.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_owner_who_holds_again_within_the_round_trip_is_named_in_the_end() {
+async fn an_owner_that_holds_again_within_a_round_trip_gets_the_record() {
     let bench = Bench::start().await;
     let [a, b] = bench.owners();
     for others in [1, 2, 3] {
@@ -138,7 +138,7 @@ async fn an_owner_who_holds_again_within_the_round_trip_is_named_in_the_end() {
             let next = bench.wait(&b).await;
             guard.unlock().await.unwrap();
             let between = next.await.unwrap();
-            // By then the move is on its way, and the lease is older than two looks at two clocks differ.
+            // By then the move is under way, and the lease is older than the difference between the two clocks.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let next = bench.wait(&a).await;
             between.unlock().await.unwrap();
@@ -146,7 +146,7 @@ async fn an_owner_who_holds_again_within_the_round_trip_is_named_in_the_end() {
         }
         let unconfirmed = guard.deadline() + Duration::from_millis(10);
         bench.server.cont();
-        // Before any move the record names this owner, too.
+        // Before any move the record names this owner, too, so this waits for a confirmed move.
         eventually(|| guard.deadline() > unconfirmed).await;
         assert_eq!(bench.record(), HashMap::from([(guard.owner().to_owned(), 1)]));
         assert_eq!(guard.state(), HoldState::Held);
@@ -169,7 +169,7 @@ async fn a_re_entry_waits_until_the_record_has_followed() {
     bench.server.cont();
     let again = again.await.unwrap();
     bench.record_names(&second, 2).await;
-    // What is held twice is passed on to nobody.
+    // A hold with two levels is not handed off.
     let third = bench.wait(&a).await;
     second.unlock().await.unwrap();
     bench.record_names(&again, 1).await;
@@ -178,9 +178,9 @@ async fn a_re_entry_waits_until_the_record_has_followed() {
     third.await.unwrap().unlock().await.unwrap();
 }
 
-/// Who had the lock when the record went is not told; who has it when that is found out is.
+/// The holder at the time of the loss is not notified. The holder at the time when the loss is found is.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_gone_or_others_ends_the_hold_that_is_ahead_of_it() {
+async fn a_deleted_or_taken_record_ends_the_hold_ahead_of_it() {
     let bench = Bench::start().await;
     let other = Client::connect(bench.server.url()).await.unwrap().lock("n");
     let [a, b] = bench.owners();
@@ -189,7 +189,7 @@ async fn a_record_that_is_gone_or_others_ends_the_hold_that_is_ahead_of_it() {
         let second = bench.wait(&b).await;
         redis::cmd("DEL").arg("n").exec(&mut bench.server.cli()).unwrap();
         let theirs = if taken { Some(other.lock().await.unwrap()) } else { None };
-        // So that it is found out when the next one has the lock in hand.
+        // The loss is found while the next holder has the lock.
         bench.server.stop_signal();
         first.unlock().await.unwrap();
         let second = second.await.unwrap();
@@ -202,14 +202,14 @@ async fn a_record_that_is_gone_or_others_ends_the_hold_that_is_ahead_of_it() {
             bench.record_names(&theirs, 1).await;
             theirs.unlock().await.unwrap();
         }
-        // The lane goes on.
+        // The key queue goes on.
         a.lock().await.unwrap().unlock().await.unwrap();
     }
 }
 
-/// A server out of memory refuses the move. The hold is good for as long as the record lives, and is given back.
+/// A server out of memory refuses the move. The hold is valid for as long as the record lives, and is released as usual.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_move_that_is_refused_is_tried_again_and_costs_no_hold() {
+async fn a_refused_move_is_retried_and_costs_no_hold() {
     let bench = Bench::start().await;
     let full = |full: bool| {
         let bytes = if full { "1" } else { "0" };
@@ -239,9 +239,9 @@ async fn a_move_that_is_refused_is_tried_again_and_costs_no_hold() {
     }
 }
 
-/// The record still names the first one when the lock comes back to him by a hand-off that is waited for.
+/// The record still names the first owner when a hand-off that is not pipelined returns the lock to it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_handed_to_whom_it_names_stays() {
+async fn a_hand_off_to_the_named_owner_keeps_the_record() {
     let bench = Bench::start().await;
     let memory = |bytes: &str| {
         redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut bench.server.cli()).unwrap();
@@ -254,10 +254,10 @@ async fn a_record_that_is_handed_to_whom_it_names_stays() {
     memory("1");
     first.unlock().await.unwrap();
     let second = second.await.unwrap();
-    // Before Redis 7 an error inside a script counts as the script's.
+    // Before Redis 7, an error inside a script counts as the script's error.
     eventually(|| ["_OOM:", "_ERR:"].iter().any(|refusal| refusals().contains(refusal))).await;
     memory("0");
-    // Not passed on, because the record is not known to follow.
+    // This hand-off is not pipelined, because the record is not known to follow.
     let third = bench.wait(&a).await;
     second.unlock().await.unwrap();
     let third = third.await.unwrap();
@@ -267,9 +267,9 @@ async fn a_record_that_is_handed_to_whom_it_names_stays() {
     assert!(bench.record().is_empty());
 }
 
-/// Both must ask for it: who lets go, and who is next.
+/// Both sides must ask for it: the owner that releases, and the next one.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_did_not_ask_for_it_has_the_record_in_his_name() {
+async fn a_holder_without_pipelining_owns_the_record() {
     let bench = Bench::start().await;
     let [a, b] = bench.owners();
     for (lets_go, next) in [(false, true), (true, false)] {
@@ -282,9 +282,9 @@ async fn who_did_not_ask_for_it_has_the_record_in_his_name() {
     }
 }
 
-/// Java beside many tasks that hand the lock on among themselves has it within the bound of that, and one hold.
+/// Many tasks hand the lock on among themselves. A Java waiter still gets it within the bound on hand-offs, plus one hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn javas_waiter_beside_tasks_in_a_row_gets_its_turn() {
+async fn a_java_waiter_gets_its_turn_despite_local_hand_offs() {
     const ROUNDS: u32 = 20;
     let bounds = HandOff::default();
     for version in versions() {
@@ -305,7 +305,7 @@ async fn javas_waiter_beside_tasks_in_a_row_gets_its_turn() {
             });
         }
         let mut waits = Vec::new();
-        // The first wait of a JVM loads classes.
+        // The first wait of a JVM also loads classes.
         for round in 0..=ROUNDS {
             let before = taken.load(Ordering::Relaxed);
             eventually(|| taken.load(Ordering::Relaxed) > before + 100).await;

@@ -1,28 +1,28 @@
-//! Every kind of lock on servers that answer as other products do (`support/product.rs`): it works, or connecting fails with an
-//! error that says what is missing. The table of docs/deployment.md is what comes out of this.
+//! Every kind of lock on servers that answer as other products do (`support/product.rs`). Either it works, or
+//! connecting fails with an error that says what is missing. The table of docs/deployment.md comes from here.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use redisson_lock::{Client, Error, HoldState, Owner, Phase, Replication};
 
-use crate::support::contender::{Held, Party};
+use crate::support::any_lock::{ClientSet, Held};
 use crate::support::kind::{Kind, each, in_time};
 use crate::support::product::{
-    ALL, DRAGONFLY, ELASTICACHE_SERVERLESS, GARNET, Imitation, KVROCKS, MEMORYDB, MEMORYSTORE, Product,
+    DRAGONFLY, ELASTICACHE_SERVERLESS, GARNET, KVROCKS, MEMORYDB, MEMORYSTORE, Product, ProductServer,
     REDIS_ENTERPRISE,
 };
 use crate::support::{Stopwatch, eventually};
 
-/// Of all that a hold goes through: it excludes another client, is renewed, and is passed on to one that waits.
-async fn works(kind: Kind, server: &Imitation) {
-    let name = format!("{kind:?}");
+/// Takes a hold through its life: it excludes another client, is renewed, and passes to a waiter.
+async fn works(kind: Kind, scheme: &str, server: &ProductServer) {
+    let name = format!("{scheme}.{kind:?}");
     let builder = match kind {
         Kind::Red => kind.builder(),
         _ => kind.builder().watchdog_timeout(Duration::from_millis(1500)),
     };
-    let (one, two) = tokio::join!(server.clients(builder.clone()), server.clients(builder));
-    let (one, two) = (Party::of_clients(one).counting(kind).await, Party::of_clients(two));
+    let (one, two) = tokio::join!(server.clients(scheme, builder.clone()), server.clients(scheme, builder));
+    let (one, two) = (ClientSet::from_clients(one).counting(kind).await, ClientSet::from_clients(two));
     for record in kind.records(&name) {
         kind.make(server.server(), &record);
     }
@@ -35,30 +35,50 @@ async fn works(kind: Kind, server: &Imitation) {
         assert_eq!(guard.state(), HoldState::Held, "the {kind} was not renewed");
     }
     let waiting = tokio::spawn(async move { rival.lock().await });
-    // Long enough for it to listen: what it hears comes much sooner than what it would find out by itself.
+    // Wait until it listens: a message then comes much sooner than its own next look.
     eventually(|| server.asked("subscribe") + server.asked("ssubscribe") > 0 || !kind.listens()).await;
     guard.unlock().await.unwrap();
     let guard = in_time("its turn", waiting).await.unwrap().unwrap();
     assert_eq!(guard.state(), HoldState::Held, "{kind}");
     guard.unlock().await.unwrap();
-    // The next acquire of one who knows the lock.
+    // A client that knows the lock acquires it again.
     in_time("a second turn", kind.of(&one, &name).lock()).await.unwrap().unlock().await.unwrap();
+}
+
+/// Another client waits for a latch until it is open.
+async fn latch_works(scheme: &str, server: &ProductServer) {
+    let clients = server.clients(scheme, Client::builder()).await;
+    let [latch, other] =
+        [0, 1].map(|client: usize| clients[client].count_down_latch(format!("{scheme}.latch")));
+    assert!(latch.try_set_count(2).await.unwrap());
+    latch.count_down().await.unwrap();
+    let waiting = tokio::spawn(async move { other.wait().await });
+    assert_eq!(latch.count().await.unwrap(), 1);
+    latch.count_down().await.unwrap();
+    in_time("the opening of the latch", waiting).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_works_on_every_product() {
-    each(ALL, |product: Product| async move {
-        let server = Arc::new(Imitation::start(product).await);
-        each(Kind::ALL, |kind| {
+    each(PRODUCTS, |(product, outcomes)| async move {
+        let server = Arc::new(ProductServer::start(product).await);
+        let accepted = SEVERAL.into_iter().zip(outcomes).filter_map(|((scheme, number), outcome)| {
+            (!number && matches!(outcome, Outcome::Works)).then_some(scheme)
+        });
+        for scheme in ["redis"].into_iter().chain(accepted) {
+            latch_works(scheme, &server).await;
             let server = server.clone();
-            async move { works(kind, &server).await }
-        })
-        .await;
+            each(Kind::ALL, move |kind| {
+                let server = server.clone();
+                async move { works(kind, scheme, &server).await }
+            })
+            .await;
+        }
     })
     .await;
 }
 
-/// Where other servers may take a master's place, by sentinels or as a cluster.
+/// The outcome where another server may take the master's place, under sentinels or in a cluster.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
     Works,
@@ -66,9 +86,17 @@ enum Outcome {
     Refused(&'static str),
 }
 
-/// What comes of `redis-sentinel://` and of `redis-cluster://`, as they are and with a number of replicas asked for; and of
-/// `redis-replicated://`.
-const SEVERAL: [(Product, [Outcome; 5]); 7] = {
+/// The schemes of these URLs, and whether the client requires a number of replicas.
+const SEVERAL: [(&str, bool); 5] = [
+    ("redis-sentinel", false),
+    ("redis-sentinel", true),
+    ("redis-cluster", false),
+    ("redis-cluster", true),
+    ("redis-replicated", false),
+];
+
+/// The outcomes in the order of [`SEVERAL`]. Over `redis://` every product works.
+const PRODUCTS: [(Product, [Outcome; 5]); 7] = {
     use Outcome::{Refused, Works};
     const NO_ROLE: Outcome = Refused("ROLE");
     const NO_WAIT: Outcome = Refused("WAIT");
@@ -86,29 +114,21 @@ const SEVERAL: [(Product, [Outcome; 5]); 7] = {
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_product_cannot_do_for_replicas_is_refused_at_connect() {
-    each(SEVERAL, |(product, outcomes)| async move {
-        let mut server = Imitation::start(product).await;
-        let (sentinels, cluster) = (server.sentinel().await, server.url("redis-cluster"));
-        let replicated = server.url("redis-replicated");
-        let urls = [
-            (&sentinels, false),
-            (&sentinels, true),
-            (&cluster, false),
-            (&cluster, true),
-            (&replicated, false),
-        ];
-        for ((url, number), outcome) in urls.into_iter().zip(outcomes) {
+async fn missing_replica_commands_are_refused_at_connect() {
+    each(PRODUCTS, |(product, outcomes)| async move {
+        let server = ProductServer::start(product).await;
+        for ((scheme, number), outcome) in SEVERAL.into_iter().zip(outcomes) {
+            let url = server.url(scheme);
             let said = format!("{} at {url} with a number of replicas: {number}", product.name);
             let mut builder = Client::builder();
             if number {
                 builder = builder.replication(Replication::at_least(1).within(Duration::from_millis(50)));
             }
             let started = Stopwatch::start();
-            match (builder.connect(url).await, outcome) {
+            match (builder.connect(&url).await, outcome) {
                 (Ok(client), Outcome::Works) => match client.lock("n").lock().await {
                     Ok(guard) => guard.unlock().await.unwrap(),
-                    // There are none here.
+                    // There are no replicas here.
                     Err(Error::NotReplicated { acknowledged: 0, needed: 1, .. }) if number => {}
                     Err(error) => panic!("{said}: {error}"),
                 },
@@ -117,16 +137,16 @@ async fn what_a_product_cannot_do_for_replicas_is_refused_at_connect() {
                     assert!(phase && error.to_string().contains(text), "{said}: {error:?}");
                     assert!(started.elapsed() < Duration::from_secs(3), "{said}: {:?}", started.elapsed());
                 }
-                (answer, _) => panic!("{said}: {answer:?} in the place of {outcome:?}"),
+                (answer, _) => panic!("{said}: {answer:?} instead of {outcome:?}"),
             }
         }
     })
     .await;
 }
 
-/// The imitations are no more lenient than what they imitate, so that what works there works for a reason.
+/// The imitations are as strict as their products, so a lock that works on them works for a reason.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_imitations_refuse_what_they_are_to_refuse() {
+async fn the_imitations_refuse_like_their_products() {
     let script = |keys: &'static [&'static str]| {
         let mut command = redis::cmd("EVAL");
         command.arg("return redis.call('get', ARGV[1])").arg(keys.len()).arg(keys).arg("there");
@@ -139,7 +159,7 @@ async fn the_imitations_refuse_what_they_are_to_refuse() {
         (MEMORYDB, &["here", "there"], Some("same slot")),
         (REDIS_ENTERPRISE, &["there"], None),
     ] {
-        let server = Imitation::start(product).await;
+        let server = ProductServer::start(product).await;
         let url = server.url("redis");
         let answer = tokio::task::spawn_blocking(move || {
             let mut cli = redis::Client::open(url).unwrap().get_connection().unwrap();
@@ -153,4 +173,35 @@ async fn the_imitations_refuse_what_they_are_to_refuse() {
             (answer, _) => panic!("{} with {keys:?}: {answer:?}", product.name),
         }
     }
+}
+
+/// A release declares the holds of the client's other readers. Where it may look at no others, the record keeps its expiry.
+#[tokio::test]
+async fn a_read_release_sets_the_expiry_where_keys_must_be_declared() {
+    const SHORT: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(600);
+    let server = ProductServer::start(DRAGONFLY).await;
+    let mut cli = server.server().cli();
+    let mut left = || -> i64 { redis::cmd("PTTL").arg("n").query(&mut cli).unwrap() };
+    let (short, long) =
+        (1..=SHORT.as_millis() as i64, 2 * SHORT.as_millis() as i64..=LONG.as_millis() as i64);
+    let url = server.url("redis");
+    let [client, other] = [Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap()];
+    let reader = |client: &Client, lease| {
+        client.read_write_lock("n").read().with_lease(lease).with_owner(&Owner::unique())
+    };
+    let first = reader(&client, SHORT).lock().await.unwrap();
+    let second = reader(&client, LONG).lock().await.unwrap();
+    assert!(long.contains(&left()));
+    second.unlock().await.unwrap();
+    assert!(short.contains(&left()), "the longer hold still counts");
+    let second = reader(&client, LONG).lock().await.unwrap();
+    first.unlock().await.unwrap();
+    assert!(long.contains(&left()), "the longer hold does not count");
+    let foreign = reader(&other, SHORT).lock().await.unwrap();
+    second.unlock().await.unwrap();
+    assert!(long.contains(&left()), "the script cannot know when the other client's hold ends");
+    assert_eq!(foreign.state(), HoldState::Held);
+    foreign.unlock().await.unwrap();
+    assert_eq!(left(), -2, "the record is left");
 }

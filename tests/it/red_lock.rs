@@ -1,6 +1,6 @@
-//! A majority of locks on independent servers.
+//! `RedLock`: a majority of locks on independent servers.
 
-use crate::support::crossing::{Crossing, Cut, PROMPT, Tally, cross, series, shut, soon};
+use crate::support::drop_point::{CutAt, DropPoint, PROMPT, Tally, drop_at, for_each_cut, shut_gate, soon};
 use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
 use redisson_lock::{
     Client, Error, HoldState, Lock, LossReason, MultiLockGuard, Owner, RedLock, blocking, redis,
@@ -8,11 +8,11 @@ use redisson_lock::{
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Of every client here: the time for which new servers do not count.
+/// The lease of every client here, which is also the time for which a new server does not count.
 const LEASE: Duration = Duration::from_millis(900);
-/// The default.
+/// The default node timeout.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
-/// What a busy machine may add to a time that is no time of a lease.
+/// Allowance for a busy machine, in times that have nothing to do with a lease.
 const SLACK: Duration = Duration::from_millis(250);
 
 const NAME: &str = "n";
@@ -34,12 +34,12 @@ fn red(clients: &[Client]) -> RedLock {
     RedLock::new(clients.iter().map(|client| client.lock(NAME))).unwrap()
 }
 
-/// The same where each server is to have a part in it, however busy the machine.
+/// Like [`red`], but every server takes part, however busy the machine is.
 fn patient(clients: &[Client]) -> RedLock {
     red(clients).with_node_timeout(Duration::from_secs(2))
 }
 
-/// So many servers, with clients for which they count.
+/// Three servers, and clients for which they already count.
 async fn three() -> (Vec<Server>, Vec<Client>) {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let clients = clients(&servers).await;
@@ -51,7 +51,7 @@ fn held(server: &Server) -> bool {
     redis::cmd("EXISTS").arg(NAME).query(&mut server.cli()).unwrap()
 }
 
-/// At how many servers there is a record.
+/// The number of servers that have a record.
 fn records(servers: &[Server]) -> usize {
     servers.iter().filter(|server| held(server)).count()
 }
@@ -60,26 +60,26 @@ fn is_young(error: &Error) -> bool {
     matches!(error, Error::Unavailable { reason, .. } if reason.contains("started less than a lease ago"))
 }
 
-/// What it is told at its end, which must come.
+/// Waits for the end of the hold, which must come.
 async fn lost(guard: &MultiLockGuard) -> HoldState {
-    tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.expect("it is lost")
+    tokio::time::timeout(Duration::from_secs(20), guard.lost()).await.expect("the hold ends")
 }
 
 #[tokio::test]
-async fn a_majority_holds_and_is_told_how_long() {
+async fn a_majority_holds_and_reports_its_validity() {
     let (servers, clients) = three().await;
     let red = patient(&clients);
     let started = Instant::now();
     let guard = red.try_lock().await.unwrap().expect("nobody has it");
     assert_eq!((guard.state(), guard.members().len(), records(&servers)), (HoldState::Held, 3, 3));
-    // The drift: 1 % and 2 ms.
+    // The allowance for clock drift: 1 % and 2 ms.
     assert!(guard.deadline() <= Instant::now() + LEASE - Duration::from_millis(11));
     assert!(guard.deadline() > started + LEASE - Duration::from_millis(12));
     let mut deadlines: Vec<_> = guard.members().iter().map(|member| member.deadline()).collect();
     deadlines.sort();
     assert!(guard.validity() <= deadlines[1] - Instant::now() + Duration::from_millis(1));
 
-    // It falls, and is renewed.
+    // The validity falls, and each renewal raises it.
     let mut by_name: Vec<_> = servers.iter().collect();
     by_name.sort_by_key(|server| server.address());
     let (mut fell, mut rose, mut before, mut least) = (0, 0, guard.validity(), LEASE);
@@ -92,7 +92,7 @@ async fn a_majority_holds_and_is_told_how_long() {
         for (member, server) in guard.members().iter().zip(&by_name) {
             let deadline = member.deadline();
             let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
-            // The record ends later than we think, by the drift. It is told in whole milliseconds.
+            // The record outlives the deadline by the drift allowance. PTTL counts whole milliseconds.
             let end = Instant::now() + Duration::from_millis(left + 1);
             assert!(deadline + Duration::from_millis(11) <= end, "{:?}", end - deadline);
         }
@@ -100,7 +100,7 @@ async fn a_majority_holds_and_is_told_how_long() {
     }
     assert!(fell > 20 && rose >= 6 && least > LEASE / 3, "{fell} {rose} {least:?}");
 
-    // The same owner takes it again; another does not.
+    // The same owner takes it again; another owner does not get it.
     let again = red.try_lock().await.unwrap().expect("it is the same owner");
     let other = red.with_owner(&Owner::unique());
     assert!(other.try_lock().await.unwrap().is_none());
@@ -112,7 +112,7 @@ async fn a_majority_holds_and_is_told_how_long() {
     guard.unlock().await.unwrap();
     eventually(|| records(&servers) == 0).await;
 
-    // One that is another's is no hindrance, two are; and what was taken beside them is given back.
+    // One member that another client holds does not matter, and two do. A failed attempt releases the rest.
     let stranger = connect(servers[0].url()).await;
     let one = stranger.lock(NAME).lock().await.unwrap();
     let guard = other.lock().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_majority_holds_and_is_told_how_long() {
     assert!(!held(&servers[2]));
     drop((one, two));
 
-    // A fixed lease ends by itself, before the records do.
+    // A fixed lease ends by itself, and before the records do.
     eventually(|| records(&servers) == 0).await;
     let lease = Duration::from_secs(3);
     let guard = red.with_lease(lease).lock().await.unwrap();
@@ -135,7 +135,7 @@ async fn a_majority_holds_and_is_told_how_long() {
 }
 
 #[tokio::test]
-async fn misuse_is_told_before_anything_is_sent() {
+async fn misuse_is_reported_before_anything_is_sent() {
     let (servers, clients) = three().await;
     let bad: [Vec<Lock>; 4] = [
         vec![],
@@ -164,12 +164,12 @@ async fn misuse_is_told_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time() {
+async fn a_minority_may_be_down_and_a_down_majority_is_reported_in_time() {
     let (mut servers, clients) = three().await;
     let red = red(&clients);
     servers[2].kill();
     red.lock().await.unwrap().unlock().await.unwrap();
-    // Known to be down, it is not waited for.
+    // The client does not wait for a server that it knows to be down.
     let (started, rounds) = (Stopwatch::start(), 20);
     for _ in 0..rounds {
         let guard = red.lock().await.unwrap();
@@ -190,7 +190,7 @@ async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time(
     assert!(took < NODE_TIMEOUT * 2 + Duration::from_millis(400) + SLACK, "{took:?}");
     eventually(|| !held(&servers[0])).await;
 
-    // Who waits gets it, once the one that is back has been there for a lease.
+    // A waiter gets the lock once the restarted server has been up for a lease.
     let waiting = tokio::spawn({
         let red = red.clone();
         async move { red.lock().await.unwrap() }
@@ -202,7 +202,7 @@ async fn a_minority_that_is_down_is_no_hindrance_and_a_majority_is_told_in_time(
     assert!(back.elapsed() > LEASE - Duration::from_millis(20), "{:?}", back.elapsed());
     guard.unlock().await.unwrap();
 
-    // Clients that are closed are no server's failure.
+    // A client that is closed does not count as a failed server.
     for client in &clients[..2] {
         client.close().await;
     }
@@ -216,7 +216,7 @@ async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
     let guard = patient(&clients).lock().await.unwrap();
     assert_eq!(guard.members().len(), 3);
     servers[0].stop_signal();
-    // Given back without it.
+    // The unlock does not wait for the frozen server.
     let started = Stopwatch::start();
     guard.unlock().await.unwrap();
     assert!(started.elapsed() < SLACK, "{:?}", started.elapsed());
@@ -230,7 +230,7 @@ async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
         assert_eq!(guard.members().len(), 2);
         guard.unlock().await.unwrap();
     }
-    // What it was asked for meanwhile is undone when it goes on.
+    // The requests that it got meanwhile are undone once it continues.
     servers[0].cont();
     eventually(|| records(&servers) == 0).await;
     tokio::time::sleep(LEASE).await;
@@ -241,17 +241,17 @@ async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
 }
 
 #[tokio::test]
-async fn a_lost_majority_never_comes_back_and_the_rest_is_given_back() {
+async fn a_lost_majority_stays_lost_and_the_rest_is_released() {
     let (servers, clients) = three().await;
     let red = red(&clients);
-    // One is lost: a majority is left.
+    // One member is lost, and a majority is left.
     let guard = red.lock().await.unwrap();
     clients[0].lock(NAME).force_unlock().await.unwrap();
     tokio::time::sleep(LEASE).await;
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
 
-    // Two are lost.
+    // Two members are lost.
     let guard = red.lock().await.unwrap();
     for client in &clients[..2] {
         client.lock(NAME).force_unlock().await.unwrap();
@@ -260,13 +260,13 @@ async fn a_lost_majority_never_comes_back_and_the_rest_is_given_back() {
     eventually(|| records(&servers) == 0).await;
     assert!(guard.unlock().await.unwrap_err().is_lost());
 
-    // Two are frozen for longer than the validity, and go on.
+    // Two servers are frozen for longer than the validity, and then continue.
     let guard = red.lock().await.unwrap();
     for server in &servers[..2] {
         server.stop_signal();
     }
     eventually(|| guard.state() == HoldState::Suspect).await;
-    // From here on nobody looks.
+    // From here on, nothing reads the state of the hold.
     eventually(|| !held(&servers[2])).await;
     for server in &servers[..2] {
         server.cont();
@@ -288,9 +288,9 @@ async fn a_lost_majority_never_comes_back_and_the_rest_is_given_back() {
     eventually(|| records(&servers) == 0).await;
 }
 
-/// Servers that were started just now may have been started anew.
+/// A server that started a moment ago may have restarted without its data.
 #[tokio::test]
-async fn what_a_young_server_grants_does_not_count() {
+async fn a_grant_by_a_recently_started_server_does_not_count() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let connected = Instant::now();
     let young = red(&clients(&servers).await);
@@ -300,7 +300,7 @@ async fn what_a_young_server_grants_does_not_count() {
     assert!(connected.elapsed() >= LEASE, "{:?}", connected.elapsed());
     guard.unlock().await.unwrap();
 
-    // Of servers that have been running for long enough, for all that their whole seconds tell.
+    // These servers have been up for long enough, as far as their whole seconds show.
     let uptime = |server: &Server| {
         let info: String = redis::cmd("INFO").arg("server").query(&mut server.cli()).unwrap();
         let line = info.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")).unwrap();
@@ -308,19 +308,19 @@ async fn what_a_young_server_grants_does_not_count() {
     };
     eventually(|| servers.iter().all(|server| uptime(server) >= LEASE.as_secs() + 2)).await;
     let old = clients(&servers).await;
-    let guard = red(&old).try_lock().await.unwrap().expect("they have been there for long");
+    let guard = red(&old).try_lock().await.unwrap().expect("the servers have been up for long enough");
     guard.unlock().await.unwrap();
     eventually(|| records(&servers) == 0).await;
-    // A longer lease than that is not over.
+    // A longer lease may still be running.
     assert!(is_young(&red(&old).with_lease(Duration::from_secs(60)).try_lock().await.unwrap_err()));
-    // Nor is the watchdog's, for a lock with a short one.
+    // So may the watchdog's lease, for a lock with a short one.
     let mut cautious = Vec::new();
     for server in &servers {
         cautious.push(Client::connect(server.url()).await.unwrap());
     }
     assert!(is_young(&red(&cautious).with_lease(LEASE).try_lock().await.unwrap_err()));
 
-    // Whoever may not ask for how long they have been running takes them for new.
+    // A client that may not query the uptime takes the servers for new.
     for server in &servers {
         redis::cmd("ACL").arg(&["SETUSER", "default", "-info"]).exec(&mut server.cli()).unwrap();
     }
@@ -330,7 +330,7 @@ async fn what_a_young_server_grants_does_not_count() {
     for server in &servers {
         redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
     }
-    // To them, what they connect to anew is new.
+    // Such a client takes every server for new to which it reconnects.
     let started = Instant::now();
     while started.elapsed() < LEASE / 2 {
         let answer = blind.try_lock().await;
@@ -339,10 +339,10 @@ async fn what_a_young_server_grants_does_not_count() {
     assert!(is_young(&blind.try_lock().await.unwrap_err()));
 }
 
-/// The classic schedule: a holder has two of three servers, one of the two comes back empty, and another client finds two
-/// that grant. The holder is cut off, and does not know.
+/// The classic schedule: a holder has two of three servers, one of the two restarts empty, and another client finds two
+/// that grant. The holder is cut off and does not know.
 #[tokio::test]
-async fn a_server_that_comes_back_empty_makes_no_second_holder() {
+async fn a_server_that_restarts_empty_allows_no_second_holder() {
     const HELD: Duration = Duration::from_millis(1500);
     for (first, lease) in [(false, LEASE), (true, LEASE), (true, HELD), (false, HELD)] {
         let mut servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
@@ -354,15 +354,15 @@ async fn a_server_that_comes_back_empty_makes_no_second_holder() {
         for proxy in &proxies {
             near.push(connect(proxy.url()).await);
         }
-        // Two that were connected before, and one that comes after.
+        // Two clients that were connected before the restart, and one that connects after it.
         let before =
             [red(&clients(&servers).await), red(&clients(&servers).await)].map(|red| red.with_lease(lease));
         tokio::time::sleep(LEASE.max(lease) + Duration::from_millis(20)).await;
-        proxies[2].darken();
+        proxies[2].partition();
         let guard = red(&near).with_lease(lease).lock().await.unwrap();
         assert_eq!(guard.members().len(), 2);
         assert!(!held(&servers[2]));
-        proxies.iter().for_each(Proxy::darken);
+        proxies.iter().for_each(Proxy::partition);
         servers[usize::from(first)].restart();
         let after = red(&clients(&servers).await).with_lease(lease);
         let deadline = guard.deadline();
@@ -381,16 +381,16 @@ async fn a_server_that_comes_back_empty_makes_no_second_holder() {
         }
         assert!(tries > 10, "{tries}");
         assert!(matches!(guard.state(), HoldState::Lost(_)));
-        // The holder is gone, and the server has been there for a lease.
+        // The holder's lease is over, and the server has been up for a lease.
         let next = after.try_lock_for(LEASE * 3).await.unwrap().expect("nobody has it");
         next.unlock().await.unwrap();
     }
 }
 
-/// A record lives by the time of day of its server. Where that jumps it is gone early, or stays; a majority has the lock all the
-/// same, and nobody else gets one.
+/// A record expires by the wall clock of its server. If that jumps, the record is gone early or stays. The majority
+/// still has the lock, and no other client gets it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_clock_jumps_makes_no_second_holder() {
+async fn a_clock_jump_allows_no_second_holder() {
     for jump in ["+3600s", "-3600s"] {
         let file = std::env::temp_dir().join(format!("redisson-lock-clock-{}{jump}", std::process::id()));
         std::fs::write(&file, "+0s").unwrap();
@@ -420,7 +420,8 @@ async fn a_server_whose_clock_jumps_makes_no_second_holder() {
     }
 }
 
-/// Dropped wherever `kinds_cancelled` does it, while one of the servers is another's: nothing of it is left.
+/// Drops the acquire at the same points as `kinds_cancelled`, while another client holds one of the members. Nothing
+/// may be left.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_dropped_anywhere_leaves_nothing() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
@@ -429,41 +430,41 @@ async fn an_acquire_dropped_anywhere_leaves_nothing() {
         [connect(proxy.url()).await, connect(servers[1].url()).await, connect(servers[2].url()).await];
     let others = self::clients(&servers).await;
     let tally = Tally::default();
-    // The first use of a script is two requests, and new servers do not count.
+    // The first use of a script takes two requests, and new servers do not count.
     let red = red(&clients).with_owner(&Owner::new("caller").unwrap());
     red.lock().await.unwrap().unlock().await.unwrap();
-    series(&tally, ("RedLock::lock", "one is busy"), &Cut::SERIES, async |crossing| {
+    for_each_cut(&tally, ("RedLock::lock", "one is busy"), &CutAt::SERIES, async |drop_point| {
         let held = others[0].lock(NAME).lock().await.unwrap();
-        shut(&proxy, crossing.cut, |words| {
+        shut_gate(&proxy, drop_point.cut, |words| {
             words.iter().any(|word| word == NAME.as_bytes()) && words[0] != b"HSCAN"
         });
-        let guard = cross(&proxy, crossing.cut, red.lock(), || {}).await;
+        let guard = drop_at(&proxy, drop_point.cut, red.lock(), || {}).await;
         let dropped = guard.is_none();
         proxy.open_gate();
         drop((guard, held));
-        at_rest(&crossing, &servers, &clients).await;
+        at_rest(&drop_point, &servers, &clients).await;
         dropped
     })
     .await;
     tally.at_least([("RedLock::lock", "one is busy", 6)]);
 }
 
-async fn at_rest(crossing: &Crossing, servers: &[Server], clients: &[Client]) {
+async fn at_rest(drop_point: &DropPoint, servers: &[Server], clients: &[Client]) {
     assert!(PROMPT > LEASE);
-    soon(&format!("{crossing}: an end of the records"), || records(servers) == 0).await;
+    soon(&format!("{drop_point}: the records are gone"), || records(servers) == 0).await;
     for client in clients {
-        soon(&format!("{crossing}: an end of the work"), || format!("{client:?}").contains("lanes: 0 "))
+        soon(&format!("{drop_point}: the clients are idle"), || format!("{client:?}").contains("queues: 0 "))
             .await;
     }
     for server in servers {
         let channels =
             || -> Vec<String> { redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).unwrap() };
-        soon(&format!("{crossing}: an end of the subscriptions"), || channels().is_empty()).await;
+        soon(&format!("{drop_point}: the subscriptions have ended"), || channels().is_empty()).await;
     }
 }
 
 #[test]
-fn threads_share_a_majority() {
+fn threads_exclude_each_other_with_a_red_lock() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let connect = |server: &Server| {
         let builder = Client::builder().watchdog_timeout(LEASE);
@@ -505,7 +506,7 @@ async fn java_and_rust_exclude_each_other() {
         let guard = red.lock().await.unwrap();
         assert!(!thread.try_lock("red", "r").await.unwrap(), "{version}");
         assert!(!other.try_lock("plain", NAME).await.unwrap(), "{version}");
-        // Whoever waits gets it.
+        // A waiter gets the lock.
         let waiting = thread.lock("red", "r");
         guard.unlock().await.unwrap();
         waiting.await.unwrap();

@@ -1,9 +1,9 @@
-//! Replicas: acquires that count only once replicas have them, and what a holder is told of when one takes the master's place.
+//! Replicas: an acquire counts only once replicas have it.
 
 use crate::support::group::Group;
-use crate::support::kind::{in_time, of_kinds};
-use crate::support::product::{Behind, DRAGONFLY, Imitation, Product, Rule};
-use crate::support::{Java, Log, Server, Stopwatch, eventually, since, subscribers};
+use crate::support::kind::{in_time, versions_for_all_kinds};
+use crate::support::product::{Behind, DRAGONFLY, Product, ProductServer, Rule};
+use crate::support::{Java, Server, Stopwatch, WarningLog, eventually, since, subscribers};
 use redisson_lock::{Client, Error, Phase, Replication};
 use std::time::{Duration, Instant};
 
@@ -16,26 +16,26 @@ async fn checking(server: &Server, replication: Replication) -> Client {
 const NO_ROLE: &str = "-ERR unknown command 'ROLE'";
 const NO_WAIT: &str = "-NOPERM this user has no permissions to run the 'wait' command";
 
-/// Found by sentinels, or as a cluster.
-async fn urls(server: &mut Imitation) -> [String; 2] {
-    [server.sentinel().await, server.url("redis-cluster")]
+/// The URLs that find the server by sentinels and as a cluster.
+fn urls(server: &ProductServer) -> [String; 2] {
+    ["redis-sentinel", "redis-cluster"].map(|scheme| server.url(scheme))
 }
 
-/// Of one thread, because it reads the log.
+/// Runs on one thread, because it reads the log.
 #[tokio::test]
-async fn where_replicas_cannot_be_asked_for_the_default_goes_on_with_one_warning() {
+async fn the_default_warns_once_where_replicas_cannot_be_queried() {
     const ROLE: &[Rule] = &[Rule::Answer("role", NO_ROLE)];
     const WAIT: &[Rule] = &[Rule::Answer("wait", NO_WAIT)];
     const BOTH: &[Rule] = &[Rule::Answer("role", NO_ROLE), Rule::Answer("wait", NO_WAIT)];
     for (rules, missing) in [(ROLE, "ROLE"), (WAIT, "WAIT"), (BOTH, "ROLE")] {
-        let mut server = Imitation::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
-        for url in urls(&mut server).await {
-            let log = Log::start();
+        let server = ProductServer::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
+        for url in urls(&server) {
+            let log = WarningLog::start();
             let client = Client::connect(&url).await.unwrap();
             client.lock("n").lock().await.unwrap().unlock().await.unwrap();
             let before = server.connections();
             server.cut();
-            eventually_renewed(&server, before, &client).await;
+            locks_after_reconnect(&server, before, &client).await;
             let warnings = log.lines("replica");
             assert_eq!(warnings.len(), 1, "{url} without {missing}: {warnings:?}");
             assert!(warnings[0].contains("ClientBuilder::replication"), "{warnings:?}");
@@ -45,8 +45,8 @@ async fn where_replicas_cannot_be_asked_for_the_default_goes_on_with_one_warning
     }
 }
 
-/// On a new connection.
-async fn eventually_renewed(server: &Imitation, before: usize, client: &Client) {
+/// Waits for a new connection, and locks on it.
+async fn locks_after_reconnect(server: &ProductServer, before: usize, client: &Client) {
     while server.connections() == before {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -54,12 +54,12 @@ async fn eventually_renewed(server: &Imitation, before: usize, client: &Client) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_replicas_cannot_be_asked_for_a_number_of_them_is_refused_at_connect() {
+async fn a_required_number_is_refused_where_replicas_cannot_be_queried() {
     const ROLE: &[Rule] = &[Rule::Answer("role", NO_ROLE)];
     const WAIT: &[Rule] = &[Rule::Answer("wait", NO_WAIT)];
     for (rules, missing, code) in [(ROLE, "ROLE", "ERR"), (WAIT, "WAIT", "NOPERM")] {
-        let mut server = Imitation::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
-        let [sentinels, cluster] = urls(&mut server).await;
+        let server = ProductServer::start(Product { name: missing, behind: Behind::AllSlots, rules }).await;
+        let [sentinels, cluster] = urls(&server);
         for url in [sentinels, cluster, server.url("redis")] {
             let started = Stopwatch::start();
             let connecting = Client::builder().replication(Replication::at_least(1)).connect(&url);
@@ -73,17 +73,17 @@ async fn where_replicas_cannot_be_asked_for_a_number_of_them_is_refused_at_conne
     }
 }
 
-/// Not every server that can be asked gives a master's role in three parts.
+/// Some servers report a master's role in two parts instead of three.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_role_of_two_parts_is_understood() {
+async fn a_role_reply_of_two_parts_is_accepted() {
     const KVROCKS: Product = Product {
         name: "an offset alone",
         behind: Behind::OneServer,
         rules: &[Rule::Role("*2\r\n$6\r\nmaster\r\n$1\r\n0\r\n")],
     };
     for product in [DRAGONFLY, KVROCKS] {
-        let mut server = Imitation::start(product).await;
-        let client = Client::connect(server.sentinel().await).await.unwrap();
+        let server = ProductServer::start(product).await;
+        let client = Client::connect(server.url("redis-sentinel")).await.unwrap();
         client.lock("n").lock().await.unwrap().unlock().await.unwrap();
         let two = Client::builder().replication(Replication::at_least(1).within(WITHIN));
         let client = two.connect(server.url("redis")).await.unwrap();
@@ -99,21 +99,21 @@ fn exists(server: &Server, key: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acquire_that_no_replica_has_is_undone() {
-    // What WAIT waits for is not the same in all versions.
+async fn an_unreplicated_acquire_is_undone() {
+    // The condition that WAIT waits for differs between versions.
     for master in
         [Server::start(), Server::of("REDISSON_LOCK_REDIS_8_6"), Server::of("REDISSON_LOCK_VALKEY_9_1")]
     {
-        is_undone(master).await;
+        assert_undone(master).await;
     }
 }
 
-async fn is_undone(master: Server) {
+async fn assert_undone(master: Server) {
     let replica = Server::replica_of(&master);
     let client = checking(&master, Replication::any()).await;
     let lock = client.lock("orders");
     let guard = lock.lock().await.unwrap();
-    assert!(exists(&replica, "orders"), "it counts, and the replica does not have it");
+    assert!(exists(&replica, "orders"), "the acquire counts, and the replica does not have it");
     guard.unlock().await.unwrap();
 
     replica.stop_signal();
@@ -124,7 +124,7 @@ async fn is_undone(master: Server) {
     }
     assert!(started.elapsed() >= WITHIN);
     eventually(|| !exists(&master, "orders")).await;
-    // Another client finds it free.
+    // Another client finds the lock free.
     let other = Client::connect(master.url()).await.unwrap();
     other.lock("orders").try_lock().await.unwrap().expect("it is free").unlock().await.unwrap();
     replica.cont();
@@ -132,7 +132,7 @@ async fn is_undone(master: Server) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
+async fn a_closed_client_keeps_no_replication_connection() {
     let master = Server::start();
     let _replica = Server::replica_of(&master);
     let mut cli = master.cli();
@@ -140,7 +140,7 @@ async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
         let list: String = redis::cmd("CLIENT").arg("LIST").query(&mut cli).unwrap();
         list.lines().count()
     };
-    // The replica's, and the one that asks.
+    // The connection of the replica, and the one of this query.
     eventually(|| connections() == 2).await;
     let client = checking(&master, Replication::any()).await;
     client.lock("orders").lock().await.unwrap().unlock().await.unwrap();
@@ -151,20 +151,20 @@ async fn a_closed_client_keeps_no_connection_to_ask_replicas_by() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_written_for_replicas_where_there_are_none() {
+async fn nothing_is_written_for_replicas_that_do_not_exist() {
     let master = Server::start();
     let client = checking(&master, Replication::any()).await;
-    // A client that connects asks for none with WAIT, to find out whether it may.
+    // A client that connects sends WAIT for 0 replicas, to find out whether it may.
     master.commandstats_reset();
     let lock = client.lock("orders");
     for _ in 0..3 {
         lock.lock().await.unwrap().unlock().await.unwrap();
     }
-    // The release tells of replicas only when its caller has gone on.
+    // A release asks replicas only after its caller has gone on.
     client.close().await;
     assert_eq!((master.calls("set"), master.calls("wait")), (0, 0));
 
-    // One that comes is asked from then on.
+    // A replica that joins is asked from then on.
     let client = checking(&master, Replication::any()).await;
     let lock = client.lock("orders");
     lock.lock().await.unwrap().unlock().await.unwrap();
@@ -177,9 +177,9 @@ async fn nothing_is_written_for_replicas_where_there_are_none() {
     assert!(matches!(error, Error::NotReplicated { acknowledged: 0, needed: 1, .. }), "{error}");
 }
 
-/// It may be about to take the master's place, and a connection that came after has not met it.
+/// The replica may be about to become master, and a later connection has never seen it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_that_left_is_missed_by_later_connections_too() {
+async fn later_connections_also_miss_a_replica_that_left() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
     let client = checking(&master, Replication::any()).await;
@@ -193,9 +193,9 @@ async fn a_replica_that_left_is_missed_by_later_connections_too() {
     }
 }
 
-/// Servers and what is between close what is idle for long.
+/// Servers and middleboxes close connections that are idle for long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_was_closed_while_nobody_needed_it_is_made_anew() {
+async fn a_replication_connection_closed_while_idle_is_reopened() {
     let master = Server::start();
     let _replica = Server::replica_of(&master);
     let client = checking(&master, Replication::any()).await;
@@ -204,7 +204,7 @@ async fn a_connection_that_was_closed_while_nobody_needed_it_is_made_anew() {
     for _ in 0..3 {
         let written = master.calls("set");
         lock.lock().await.unwrap().unlock().await.unwrap();
-        // The release asks, too, when its caller has gone on.
+        // The release also asks the replicas, after its caller has gone on.
         eventually(|| master.calls("set") >= written + 2).await;
         let mut killed = false;
         eventually(|| {
@@ -222,7 +222,7 @@ async fn a_connection_that_was_closed_while_nobody_needed_it_is_made_anew() {
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// The replica has to come to itself first.
+/// Waits until the replica has caught up.
 async fn eventually_replicated(client: &Client) {
     let lock = client.lock("another");
     let limit = Instant::now() + Duration::from_secs(20);
@@ -235,9 +235,9 @@ async fn eventually_replicated(client: &Client) {
     }
 }
 
-/// The kinds whose acquires write.
+/// Covers every kind whose acquire writes.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_kind_is_checked() {
+async fn replication_is_checked_for_every_kind() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
     let client = checking(&master, Replication::any()).await;
@@ -265,7 +265,7 @@ async fn every_kind_is_checked() {
     refused(client.semaphore("permits").try_acquire().await.unwrap_err());
     refused(client.expirable_semaphore("expirable").try_acquire().await.unwrap_err());
     replica.cont();
-    // All was given back.
+    // Everything was released.
     for lock in &locks {
         eventually_free(lock).await;
     }
@@ -281,9 +281,9 @@ async fn eventually_free(lock: &redisson_lock::Lock) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_of_replicas_can_be_asked_for() {
+async fn a_number_of_replicas_can_be_required() {
     let master = Server::start();
-    // None is connected.
+    // No replica is connected.
     checking(&master, Replication::any()).await.lock("n").lock().await.unwrap().unlock().await.unwrap();
     match checking(&master, Replication::at_least(1)).await.lock("n").lock().await {
         Err(Error::NotReplicated { acknowledged: 0, needed: 1, .. }) => {}
@@ -297,20 +297,20 @@ async fn a_number_of_replicas_can_be_asked_for() {
         Err(Error::NotReplicated { acknowledged: 1, needed: 2, .. }) => {}
         other => panic!("{other:?}"),
     }
-    // One is enough for Redisson's rule.
+    // One replica is enough for Redisson's rule.
     let any = checking(&master, Replication::any()).await;
     any.lock("n").lock().await.unwrap().unlock().await.unwrap();
     replicas[0].cont();
 }
 
-/// One of Redisson's faults: a release waits for replicas, and in the end it fails though the lock is free.
+/// Redisson has this fault: its release waits for replicas, and fails in the end although the lock is free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_does_not_wait_for_replicas() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
     let long = Replication::any().within(Duration::from_secs(60));
     let client = Client::builder().replication(long).connect(master.url()).await.unwrap();
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let java = Java::get(&version).client(&master, 0).await.thread("t");
         let guard = client.lock("orders").lock().await.unwrap();
         replica.stop_signal();
@@ -323,11 +323,11 @@ async fn a_release_does_not_wait_for_replicas() {
     }
 }
 
-/// Pins what the test above is about.
+/// Pins the fault of Redisson that the test above names.
 #[tokio::test(flavor = "multi_thread")]
-async fn redissons_release_fails_though_it_took_effect() {
+async fn redissons_release_fails_although_it_took_effect() {
     let group = Group::start(1);
-    for version in of_kinds().iter().filter(|version| since(version, 3, 18)) {
+    for version in versions_for_all_kinds().iter().filter(|version| since(version, 3, 18)) {
         let java = Java::get(version).client_at(&group.for_java(), 0).await.thread("t");
         java.lock("plain", "orders").await.unwrap();
         group.replica.stop_signal();
@@ -337,9 +337,9 @@ async fn redissons_release_fails_though_it_took_effect() {
     }
 }
 
-/// However many acquires wait for replicas at one time, they wait once.
+/// However many acquires wait for replicas at one time, they share one wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn many_acquires_share_a_wait() {
+async fn concurrent_acquires_share_one_wait() {
     let master = Server::start();
     let replica = Server::replica_of(&master);
     let client = checking(&master, Replication::any()).await;
@@ -362,7 +362,7 @@ async fn many_acquires_share_a_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_checked_is_a_misuse() {
+async fn settings_that_rule_out_the_check_are_misuse() {
     let server = Server::start();
     let mut ahead = redisson_lock::HandOff::default();
     ahead.pipelined = true;

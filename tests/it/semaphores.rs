@@ -1,5 +1,5 @@
-//! Semaphores among Rust clients: how many are let in, who is first, and what the methods do to the record.
-//! See `semaphore_faults` for what the network and the server may do to them.
+//! Semaphores among Rust clients: how many holders they admit, in which order, and what the methods do to the record.
+//! `semaphore_faults` covers faults of the network and of the server.
 
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use redisson_lock::{Client, Error, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::wire::NAME;
-use crate::support::{Server, Stopwatch, Wire, eventually, subscribers};
+use crate::support::raw::NAME;
+use crate::support::{RawRedis, Server, Stopwatch, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
-/// At once: by a message or a step of the queue, and not by a look at the clock.
+/// Upper bound for a wake-up by message or by the queue. A wake-up by timer would take longer.
 const PROMPT: Duration = Duration::from_millis(500);
 
 struct Bench {
     server: Server,
-    wire: Wire,
+    raw: RawRedis,
     client: Client,
     semaphore: Semaphore,
 }
@@ -26,10 +26,10 @@ impl Bench {
     async fn start() -> Self {
         let server = Server::start();
         let client = Client::connect(server.url()).await.unwrap();
-        Self { wire: Wire::of(&server), semaphore: client.semaphore(NAME), client, server }
+        Self { raw: RawRedis::of(&server), semaphore: client.semaphore(NAME), client, server }
     }
 
-    /// With so many permits.
+    /// With that many permits.
     async fn of(permits: u32) -> Self {
         let bench = Self::start().await;
         assert!(bench.semaphore.try_set_permits(permits).await.unwrap());
@@ -40,11 +40,11 @@ impl Bench {
         Client::connect(self.server.url()).await.unwrap().semaphore(NAME)
     }
 
-    /// A task that has come to wait for so many permits.
+    /// A task that waits for that many permits.
     async fn waiter(&self, permits: u32) -> JoinHandle<redisson_lock::SemaphorePermit> {
         let semaphore = self.semaphore.clone();
         let waiter = tokio::spawn(async move { semaphore.acquire_many(permits).await.unwrap() });
-        // On the one thread of these tests, its place in the queue is taken by then.
+        // On the one thread of these tests, the task is queued by now.
         tokio::task::yield_now().await;
         eventually(|| subscribers(&self.server, CHANNEL) == 1).await;
         waiter
@@ -52,7 +52,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_never_has_more_permits_than_there_are() {
+async fn concurrent_holders_never_exceed_the_permits() {
     const PERMITS: i64 = 5;
     let bench = Bench::of(PERMITS as u32).await;
     let (held, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
@@ -82,13 +82,13 @@ async fn a_crowd_never_has_more_permits_than_there_are() {
     }
     let most = most.load(SeqCst);
     assert!((2..=PERMITS).contains(&most), "{most} permits at once");
-    eventually(|| bench.wire.value() == Some(PERMITS)).await;
-    bench.wire.nothing_else_is_left(&[NAME]).await;
+    eventually(|| bench.raw.value() == Some(PERMITS)).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
 }
 
-/// Nobody who wants less passes one who wants more, and was there first.
+/// A waiter for fewer permits does not pass an earlier waiter for more.
 #[tokio::test]
-async fn who_wants_many_is_not_passed_by_those_who_want_few() {
+async fn a_waiter_for_many_permits_is_not_overtaken() {
     let bench = Bench::of(2).await;
     let first = bench.semaphore.acquire().await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -103,13 +103,13 @@ async fn who_wants_many_is_not_passed_by_those_who_want_few() {
         tokio::task::yield_now().await;
     }
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    // One permit is free, and nobody of this client may have it.
+    // One permit is free, and no call of this client may take it.
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 1);
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     assert!(bench.semaphore.try_acquire_for(1, Duration::ZERO).await.unwrap().is_none());
     assert!(bench.semaphore.try_acquire_for(1, Duration::from_millis(30)).await.unwrap().is_none());
     assert_eq!(*order.lock().unwrap(), []);
-    // Another client is another queue.
+    // Another client has a queue of its own.
     bench.another().await.try_acquire().await.unwrap().expect("one is free").release().await.unwrap();
     assert_eq!(*order.lock().unwrap(), []);
     first.release().await.unwrap();
@@ -118,19 +118,19 @@ async fn who_wants_many_is_not_passed_by_those_who_want_few() {
     }
     // The two in the middle may hold at the same time.
     assert_eq!(*order.lock().unwrap(), [2, 1, 1, 2, 1]);
-    assert_eq!(bench.wire.value(), Some(2));
+    assert_eq!(bench.raw.value(), Some(2));
 }
 
-/// Whoever is behind one who gives up is not left to the next look at the clock.
+/// When a waiter gives up, the waiters behind it are served before their next look at the clock.
 #[tokio::test]
-async fn those_behind_one_who_gives_up_are_served_at_once() {
+async fn waiters_behind_one_that_gives_up_are_served_at_once() {
     let bench = Bench::of(2).await;
     let kept = bench.semaphore.acquire().await.unwrap();
     let semaphore = bench.semaphore.clone();
     let large = tokio::spawn(async move { semaphore.acquire_many(2).await });
     tokio::task::yield_now().await;
     let small = bench.waiter(1).await;
-    // Each look comes after twice the time of the one before: after this one, after 1.28 s.
+    // The time between two looks doubles. After this one it is 1.28 s.
     let before = bench.server.calls("get");
     eventually(|| bench.server.calls("get") >= before + 6).await;
     assert!(!small.is_finished());
@@ -143,82 +143,82 @@ async fn those_behind_one_who_gives_up_are_served_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_is_given_back_and_what_is_forgotten_is_not() {
+async fn dropped_permits_are_released_and_forgotten_ones_are_not() {
     let bench = Bench::of(3).await;
     drop(bench.semaphore.acquire_many(3).await.unwrap());
-    // What is given back in the background comes before what is asked for later.
+    // A release in the background comes before later requests.
     let permit = bench.semaphore.try_acquire_many(3).await.unwrap().expect("all are free");
     permit.release().await.unwrap();
     bench.semaphore.acquire_many(2).await.unwrap().forget();
-    assert_eq!(bench.wire.value(), Some(1));
+    assert_eq!(bench.raw.value(), Some(1));
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 1);
     assert!(bench.semaphore.try_acquire_many(2).await.unwrap().is_none());
     bench.semaphore.release(2).await.unwrap();
-    assert_eq!(bench.wire.value(), Some(3));
-    assert_eq!(bench.wire.told(CHANNEL), ["3", "3", "3", "3"]);
-    // Of each client there is one mark, and closing leaves no more.
+    assert_eq!(bench.raw.value(), Some(3));
+    assert_eq!(bench.raw.messages_on(CHANNEL), ["3", "3", "3", "3"]);
+    // Each client has one mark, and closing adds none.
     bench.client.close().await;
-    bench.wire.nothing_else_is_left(&[NAME]).await;
-    assert_eq!(bench.wire.keys().len(), 2);
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
+    assert_eq!(bench.raw.keys().len(), 2);
 }
 
 #[tokio::test]
-async fn the_methods_change_the_record_as_they_say() {
-    let Bench { wire, semaphore, .. } = &Bench::start().await;
+async fn each_method_changes_the_record_as_documented() {
+    let Bench { raw, semaphore, .. } = &Bench::start().await;
     assert_eq!(semaphore.available_permits().await.unwrap(), 0);
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     assert_eq!(semaphore.drain_permits().await.unwrap(), 0);
-    assert_eq!((wire.value(), wire.messages()), (None, vec![]));
+    assert_eq!((raw.value(), raw.messages()), (None, vec![]));
 
     assert!(semaphore.try_set_permits(4).await.unwrap());
     assert!(!semaphore.try_set_permits(5).await.unwrap());
     assert!(!semaphore.try_set_permits_for(5, Duration::from_secs(5)).await.unwrap());
-    assert_eq!((wire.value(), wire.ttl(NAME)), (Some(4), -1));
+    assert_eq!((raw.value(), raw.ttl(NAME)), (Some(4), -1));
     assert_eq!(semaphore.add_permits(3).await.unwrap(), 7);
     assert_eq!(semaphore.add_permits(-9).await.unwrap(), -2);
     assert_eq!(semaphore.available_permits().await.unwrap(), -2);
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     assert_eq!(semaphore.drain_permits().await.unwrap(), -2);
-    assert_eq!(wire.value(), Some(0));
+    assert_eq!(raw.value(), Some(0));
     assert_eq!(semaphore.add_permits(6).await.unwrap(), 6);
     assert_eq!(semaphore.drain_permits().await.unwrap(), 6);
     assert_eq!(
-        (wire.value(), wire.told(CHANNEL)),
+        (raw.value(), raw.messages_on(CHANNEL)),
         (Some(0), ["4", "7", "-2", "6"].map(str::to_owned).to_vec())
     );
 
-    // One that nobody made is made by a release.
-    wire.run::<()>(&["DEL", NAME]);
+    // A release creates a semaphore that does not exist.
+    raw.run::<()>(&["DEL", NAME]);
     semaphore.release(2).await.unwrap();
-    assert_eq!((wire.value(), wire.told(CHANNEL)), (Some(2), vec!["2".to_owned()]));
-    wire.nothing_else_is_left(&[NAME]).await;
+    assert_eq!((raw.value(), raw.messages_on(CHANNEL)), (Some(2), vec!["2".to_owned()]));
+    raw.assert_nothing_else_left(&[NAME]).await;
 }
 
 #[tokio::test]
-async fn a_semaphore_for_a_time_is_gone_then() {
-    let Bench { wire, semaphore, .. } = &Bench::start().await;
+async fn a_semaphore_with_a_time_to_live_expires() {
+    let Bench { raw, semaphore, .. } = &Bench::start().await;
     let time = Duration::from_millis(700);
     assert!(semaphore.try_set_permits_for(2, time).await.unwrap());
-    let left = wire.ttl(NAME);
+    let left = raw.ttl(NAME);
     assert!((1..=700).contains(&left), "{left}");
-    // Taking and giving back leave its end as it is.
+    // An acquire and a release leave the expiry as it is.
     semaphore.acquire().await.unwrap().release().await.unwrap();
-    let later = wire.ttl(NAME);
+    let later = raw.ttl(NAME);
     assert!((1..=left).contains(&later), "{left}, then {later}");
-    eventually(|| wire.value().is_none()).await;
+    eventually(|| raw.value().is_none()).await;
     assert!(semaphore.try_acquire().await.unwrap().is_none());
-    // What changes how many there are makes it last.
+    // A change of the number of permits removes the expiry.
     assert!(semaphore.try_set_permits_for(2, time).await.unwrap());
     assert_eq!(semaphore.add_permits(1).await.unwrap(), 3);
-    assert_eq!((wire.value(), wire.ttl(NAME)), (Some(3), -1));
-    wire.run::<()>(&["PEXPIRE", NAME, "60000"]);
+    assert_eq!((raw.value(), raw.ttl(NAME)), (Some(3), -1));
+    raw.run::<()>(&["PEXPIRE", NAME, "60000"]);
     assert_eq!(semaphore.drain_permits().await.unwrap(), 3);
-    assert_eq!((wire.value(), wire.ttl(NAME)), (Some(0), -1));
+    assert_eq!((raw.value(), raw.ttl(NAME)), (Some(0), -1));
 }
 
-/// Each way in which permits come to be.
+/// Covers each way to create permits.
 #[tokio::test]
-async fn who_waits_is_woken_by_whatever_makes_permits() {
+async fn every_way_to_create_permits_wakes_waiters() {
     let bench = Bench::start().await;
     let another = bench.another().await;
     for way in ["try_set_permits", "release", "add_permits", "permit"] {
@@ -246,7 +246,7 @@ async fn who_waits_is_woken_by_whatever_makes_permits() {
 
 #[tokio::test]
 async fn bad_input_is_refused_and_changes_nothing() {
-    let Bench { wire, semaphore, client, .. } = &Bench::start().await;
+    let Bench { raw, semaphore, client, .. } = &Bench::start().await;
     for misuse in [
         semaphore.acquire_many(0).await.err(),
         semaphore.try_acquire_many(0).await.err(),
@@ -261,11 +261,11 @@ async fn bad_input_is_refused_and_changes_nothing() {
     ] {
         assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
     }
-    assert_eq!((wire.keys().len(), wire.messages()), (0, vec![]));
+    assert_eq!((raw.keys().len(), raw.messages()), (0, vec![]));
 
     for make in [["RPUSH", NAME, "1"], ["SET", NAME, "many"], ["SET", NAME, "1.5"]] {
-        wire.run::<()>(&make);
-        let before: Vec<u8> = wire.run(&["DUMP", NAME]);
+        raw.run::<()>(&make);
+        let before: Vec<u8> = raw.run(&["DUMP", NAME]);
         for (call, error) in [
             ("acquire", semaphore.acquire().await.err()),
             ("try_acquire", semaphore.try_acquire().await.err()),
@@ -275,7 +275,7 @@ async fn bad_input_is_refused_and_changes_nothing() {
             ("drain", semaphore.drain_permits().await.err()),
         ] {
             let expected = match (call, make[0]) {
-                // It reads what the server tells, and no script of ours judges that.
+                // This call reads the value itself. No script checks it.
                 ("available", "SET") => "PROTOCOL",
                 _ => "WRONGTYPE",
             };
@@ -283,16 +283,16 @@ async fn bad_input_is_refused_and_changes_nothing() {
             assert_eq!(code, Some(expected), "{call} on {make:?}: {error:?}");
         }
         assert!(!semaphore.try_set_permits(1).await.unwrap());
-        assert_eq!(wire.run::<Vec<u8>>(&["DUMP", NAME]), before, "{make:?}");
-        assert_eq!((wire.messages(), wire.keys().len()), (vec![], 1), "{make:?}");
-        wire.run::<()>(&["DEL", NAME]);
+        assert_eq!(raw.run::<Vec<u8>>(&["DUMP", NAME]), before, "{make:?}");
+        assert_eq!((raw.messages(), raw.keys().len()), (vec![], 1), "{make:?}");
+        raw.run::<()>(&["DEL", NAME]);
     }
 }
 
-/// Braces are for the cluster's sake, and only where a name has none.
+/// The braces serve clusters, and are added only to a name that has none.
 #[tokio::test]
-async fn names_are_redissons() {
-    let Bench { wire, client, .. } = &Bench::start().await;
+async fn channel_names_match_redisson() {
+    let Bench { raw, client, .. } = &Bench::start().await;
     for (name, channel) in [
         ("orders", "redisson_sc:{orders}"),
         ("a{b}c", "redisson_sc:a{b}c"),
@@ -302,7 +302,7 @@ async fn names_are_redissons() {
         let semaphore = client.semaphore(name);
         semaphore.release(1).await.unwrap();
         semaphore.acquire().await.unwrap().forget();
-        assert_eq!(wire.run::<i64>(&["GET", name]), 0);
-        assert_eq!(wire.messages(), [(channel.to_owned(), "1".to_owned())]);
+        assert_eq!(raw.run::<i64>(&["GET", name]), 0);
+        assert_eq!(raw.messages(), [(channel.to_owned(), "1".to_owned())]);
     }
 }

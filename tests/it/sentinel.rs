@@ -12,7 +12,7 @@ async fn connect(group: &Group) -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_the_replica_has_outlives_the_master() {
+async fn a_replicated_hold_survives_a_failover() {
     let mut group = Group::start(1);
     let client = connect(&group).await;
     let guard = client.lock("orders").lock().await.unwrap();
@@ -22,8 +22,8 @@ async fn a_hold_that_the_replica_has_outlives_the_master() {
     };
     group.master.kill();
     let killed = Instant::now();
-    group.promoted().await;
-    // Renewed at the new master: no other has confirmed what was sent since.
+    group.wait_for_promotion().await;
+    // Renewed at the new master: no other server can have confirmed a later renewal.
     eventually(|| guard.deadline() > killed + LEASE).await;
     assert_eq!(guard.state(), HoldState::Held);
     let holder = connect(&group).await.lock("orders").holder().await.unwrap().expect("it is held");
@@ -31,12 +31,12 @@ async fn a_hold_that_the_replica_has_outlives_the_master() {
     let released = Stopwatch::start();
     guard.unlock().await.unwrap();
     waiting.await.unwrap().unwrap();
-    // By its message, or by the look after the failover; not by the lease's end.
+    // Woken by the message or by the look after the failover, and not by the end of the lease.
     assert!(released.elapsed() < LEASE / 2, "{:?}", released.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hold_that_the_replica_lacks_is_told_as_lost() {
+async fn an_unreplicated_hold_is_reported_lost_after_a_failover() {
     let mut group = Group::start(1);
     let client = Client::builder()
         .watchdog_timeout(LEASE)
@@ -44,20 +44,20 @@ async fn a_hold_that_the_replica_lacks_is_told_as_lost() {
         .connect(group.url())
         .await
         .unwrap();
-    // Nothing more reaches it, also not from the kernel.
+    // Nothing more reaches the replica, not even from the kernel's buffers.
     group.replica.stop_signal();
     redis::cmd("CLIENT").arg(&["KILL", "TYPE", "replica"]).exec(&mut group.master.cli()).unwrap();
     let guard = client.lock("orders").lock().await.unwrap();
     group.master.kill();
     group.replica.cont();
-    group.promoted().await;
+    group.wait_for_promotion().await;
     let lost = tokio::time::timeout(LEASE, guard.lost()).await.expect("within its lease");
     assert_eq!(lost, HoldState::Lost(LossReason::DataLost));
-    // Others may have it by then.
+    // The lock may be another client's by then.
     client.lock("orders").lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// By default the client does not trust a master alone.
+/// By default, a master alone does not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acquire_waits_for_the_replica_by_default() {
     let group = Group::start(1);
@@ -70,14 +70,14 @@ async fn an_acquire_waits_for_the_replica_by_default() {
     group.replica.cont();
 }
 
-/// A master that its sentinels have given up lives on, and answers.
+/// A master that its sentinels have replaced is still up, and answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_master_that_was_deposed_is_left() {
+async fn the_client_leaves_a_deposed_master() {
     let group = Group::start(3);
     let client = connect(&group).await;
     let before = client.lock("before").lock().await.unwrap();
     redis::cmd("SENTINEL").arg("FAILOVER").arg("orders").exec(&mut group.sentinels[0].cli()).unwrap();
-    group.promoted().await;
+    group.wait_for_promotion().await;
     let limit = Instant::now() + Duration::from_secs(20);
     loop {
         match client.lock("orders").lock().await {
@@ -96,22 +96,22 @@ async fn a_master_that_was_deposed_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_sentinels_do_not_know_is_an_error_that_says_so() {
+async fn an_unknown_master_name_is_a_clear_error() {
     let mut group = Group::start(1);
     let url = group.url();
     let silent = Server::start();
     silent.stop_signal();
-    // Two that do not answer do not hold up the one that does.
+    // Two sentinels that do not answer do not hold up the one that does.
     let several = url.replace("://", &format!("://127.0.0.1:1,{},", silent.address()));
     let started = Stopwatch::start();
     Client::connect(&several).await.unwrap();
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 
-    let told = async |url: &str| match Client::connect(url).await {
+    let connect_error = async |url: &str| match Client::connect(url).await {
         Err(Error::Unavailable { reason, .. }) => reason,
         other => panic!("{url}: {other:?}"),
     };
-    let unknown = told(&url.replace("#orders", "#payments")).await;
+    let unknown = connect_error(&url.replace("#orders", "#payments")).await;
     assert!(unknown.contains("no master named `payments`"), "{unknown}");
     for bad in
         ["redis-sentinel://", "redis-sentinel://host:1", "redis-sentinel://host:1#", "redis-sentinel://,#a"]
@@ -119,5 +119,5 @@ async fn what_sentinels_do_not_know_is_an_error_that_says_so() {
         assert!(matches!(Client::connect(bad).await, Err(Error::Misuse { .. })), "{bad}");
     }
     group.sentinels.clear();
-    told(&url).await;
+    connect_error(&url).await;
 }

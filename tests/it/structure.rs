@@ -76,9 +76,9 @@ fn a_layer_names_no_layer_above_it() {
     }
 }
 
-/// Deadlines, and what a red lock's majority is worth, are on a clock that nobody sets.
+/// Deadlines and the validity of a red lock go by a clock that cannot be set.
 #[test]
-fn nobody_looks_at_the_time_of_day() {
+fn no_module_reads_the_wall_clock() {
     for (_, file, text) in sources() {
         let named =
             code_lines(&text).find(|(_, code)| ["SystemTime", "Realtime"].iter().any(|it| code.contains(it)));
@@ -86,9 +86,9 @@ fn nobody_looks_at_the_time_of_day() {
     }
 }
 
-/// What a server says is escaped in one place, so it is taken out of its errors in no other.
+/// Text from servers is escaped in one place, so it is taken out of errors only there.
 #[test]
-fn text_of_servers_enters_in_one_place() {
+fn server_text_enters_in_one_place() {
     for (_, file, text) in sources() {
         let named =
             code_lines(&text).find(|(_, code)| code.contains(".detail()") || code.contains(".details()"));
@@ -96,9 +96,9 @@ fn text_of_servers_enters_in_one_place() {
     }
 }
 
-/// A guarantee without its test is none.
+/// A guarantee without a test is no guarantee.
 #[test]
-fn the_tests_that_docs_reliability_names_exist() {
+fn every_test_named_in_docs_reliability_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(root.join("docs/reliability.md")).unwrap();
     let named: Vec<_> = text.split('`').filter(|word| word.contains("::")).collect();
@@ -110,13 +110,13 @@ fn the_tests_that_docs_reliability_names_exist() {
         let is_test =
             |at: usize| source[..at].trim_end_matches(['a', 's', 'y', 'n', 'c', ' ']).ends_with("]\n");
         let found = source.match_indices(&format!("fn {test}()")).any(|(at, _)| is_test(at));
-        assert!(found, "there is no test {name}");
+        assert!(found, "test {name} does not exist");
     }
 }
 
-/// The README, the crate's documentation and errors are read where only the package is.
+/// README, crate documentation and errors are also read where only the package is.
 #[test]
-fn the_documents_that_the_package_names_are_in_it() {
+fn every_document_named_by_the_package_is_packaged() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let include = manifest.lines().find(|line| line.starts_with("include = ")).unwrap();
@@ -144,7 +144,7 @@ fn the_documents_that_the_package_names_are_in_it() {
 }
 
 #[test]
-fn there_is_one_wait_loop_and_no_file_outgrows_its_room() {
+fn there_is_one_wait_loop_and_no_file_is_too_long() {
     for (module, file, text) in sources() {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         assert!(code.lines().count() <= 500, "{file} has {} lines", code.lines().count());

@@ -57,14 +57,14 @@ fn waiting_threads_exclude_each_other() {
 }
 
 #[test]
-fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
+fn the_last_handle_may_be_dropped_anywhere_and_frees_its_hold() {
     let server = Server::start();
     let freed = |dropped: Stopwatch| {
         while redis::cmd("EXISTS").arg("n").query(&mut server.cli()).unwrap() {
-            assert!(dropped.elapsed() < Duration::from_millis(100), "the lock was left");
+            assert!(dropped.elapsed() < Duration::from_millis(100), "the lock was not released");
         }
     };
-    // The guard outlives every handle, and its release the guard.
+    // The guard outlives every handle, and its release outlives the guard.
     let client = Client::connect(server.url()).unwrap();
     let guard = client.lock("n").lock().unwrap();
     drop(client);
@@ -72,7 +72,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
     drop(guard);
     freed(Stopwatch::start());
 
-    // Inside async code too, where a runtime must not be waited for.
+    // Also in async code, where nothing may wait for a runtime.
     let client = Client::connect(server.url()).unwrap();
     let guard = client.lock("n").lock().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -84,7 +84,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_what_was_held_is_freed() {
 }
 
 #[test]
-fn it_works_in_spawn_blocking_and_panics_in_async_code() {
+fn blocking_calls_work_in_spawn_blocking_and_panic_in_async_code() {
     let server = Server::start();
     let client = Client::connect(server.url()).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -99,13 +99,13 @@ fn it_works_in_spawn_blocking_and_panics_in_async_code() {
             .downcast_ref::<String>()
             .cloned()
             .or_else(|| panic.downcast_ref::<&str>().map(|t| t.to_string()));
-        assert!(text.unwrap().contains("runtime"), "the panic says what is wrong");
+        assert!(text.unwrap().contains("runtime"), "the panic does not name the runtime");
     });
     assert!(!lock.is_locked().unwrap());
 }
 
 #[test]
-fn leases_losses_and_force_unlocks_are_told_to_threads_too() {
+fn threads_see_expiry_loss_and_force_unlock() {
     let server = Server::start();
     let client = Client::connect(server.url()).unwrap();
     let lock = client.lock("n");
@@ -121,9 +121,9 @@ fn leases_losses_and_force_unlocks_are_told_to_threads_too() {
     assert!(matches!(lock.lock(), Err(Error::Unavailable { .. })));
 }
 
-/// Each kind for threads: one thread has it, another has to wait, and gets it.
+/// Each kind works for threads: one thread holds the lock, and another one waits and gets it.
 #[test]
-fn each_kind_serves_threads() {
+fn each_kind_works_for_threads() {
     let server = Server::start();
     let client = Client::connect(server.url()).unwrap();
     let entry = client.map_entry("m", "key");
@@ -168,7 +168,7 @@ fn each_kind_serves_threads() {
 }
 
 #[test]
-fn semaphores_latches_and_value_locks_serve_threads() {
+fn semaphores_latches_and_value_locks_work_for_threads() {
     let server = Server::start();
     let client = Client::connect(server.url()).unwrap();
     let value = || -> Option<i64> { redis::cmd("GET").arg("s").query(&mut server.cli()).unwrap() };

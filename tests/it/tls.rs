@@ -1,9 +1,8 @@
-//! Connections by TLS: that locks work over them, and that whatever keeps the two sides from trusting each other is told
-//! with what to do about it.
+//! Connections over TLS. Locks work over them, and an error about missing trust between the two sides names the remedy.
 
 use crate::support::cluster::add_slots;
 use crate::support::server::Secrets;
-use crate::support::{Hostile, Java, Server, Stopwatch, eventually, subscribers, versions};
+use crate::support::{HostileServer, Java, Server, Stopwatch, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use redisson_lock::redis::ConnectionAddr;
 use redisson_lock::{Client, Error, HoldState, Owner, Tls};
@@ -13,7 +12,7 @@ const TIMEOUT: Duration = Duration::from_millis(1500);
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Who signs certificates.
+/// A certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -63,7 +62,7 @@ async fn connect(url: &str, tls: Tls) -> Result<Client, Error> {
     Client::builder().tls(tls).connect_timeout(TIMEOUT).connect(url).await
 }
 
-/// Why there is no trust.
+/// Asserts that the two sides do not trust each other, and returns the text of the error.
 #[track_caller]
 fn untrusted(outcome: Result<Client, Error>) -> String {
     match outcome {
@@ -73,7 +72,7 @@ fn untrusted(outcome: Result<Client, Error>) -> String {
 }
 
 #[tokio::test]
-async fn locks_work_over_tls_beside_java_without() {
+async fn locks_work_over_tls_with_java_without_tls() {
     let authority = Authority::new("one");
     let (server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
     let client = connect(&url, authority.trusted()).await.unwrap();
@@ -94,13 +93,13 @@ async fn locks_work_over_tls_beside_java_without() {
         assert_eq!(guard.state(), HoldState::Held);
         guard.unlock().await.unwrap();
     }
-    // A connection that was cut is made anew, and a secure one.
+    // A connection that was cut is made anew, again with TLS.
     redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
     client.lock("n").lock().await.unwrap().unlock().await.unwrap();
 }
 
 #[tokio::test]
-async fn sentinels_and_clusters_are_reached_by_tls() {
+async fn sentinels_and_clusters_are_reached_over_tls() {
     let authority = Authority::new("one");
     let secrets = authority.secrets(&authority.sign(&["127.0.0.1"], |_| {}));
     let (_master, port) = Server::with_tls(&secrets, &[]);
@@ -118,7 +117,7 @@ async fn sentinels_and_clusters_are_reached_by_tls() {
     let (node, cluster) =
         (format!("rediss://127.0.0.1:{port}"), format!("rediss-cluster://127.0.0.1:{port}"));
 
-    // Also by what a client of the redis crate takes.
+    // Also with connection settings of the redis crate.
     let by = || Client::builder().tls(authority.trusted()).connect_timeout(TIMEOUT);
     by().connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap();
     by().connect_to_cluster([node.as_str()]).await.unwrap();
@@ -134,53 +133,53 @@ async fn sentinels_and_clusters_are_reached_by_tls() {
         assert!(one.lock("n").with_owner(&Owner::unique()).try_lock().await.unwrap().is_none(), "{url}");
         held.unlock().await.unwrap();
         waiting.await.unwrap().unwrap().unlock().await.unwrap();
-        let told = untrusted(connect(&url, Tls::new()).await);
-        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+        let message = untrusted(connect(&url, Tls::new()).await);
+        assert!(message.contains("Tls::certificate_authorities"), "{message}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_to_be_trusted_is_told_with_the_remedy() {
+async fn an_untrusted_server_is_reported_with_the_remedy() {
     let (authority, other, same) = (Authority::new("one"), Authority::new("two"), Authority::new("one"));
     let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
     for tls in [other.trusted(), same.trusted(), Tls::new()] {
-        let told = untrusted(connect(&url, tls).await);
-        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+        let message = untrusted(connect(&url, tls).await);
+        assert!(message.contains("Tls::certificate_authorities"), "{message}");
     }
 
     let expired = authority.sign(&["127.0.0.1"], |params| params.not_after = date_time_ymd(2020, 1, 1));
     let (_server, url) = authority.serve(&expired, false);
-    let told = untrusted(connect(&url, authority.trusted()).await);
-    assert!(told.contains("renew"), "{told}");
+    let message = untrusted(connect(&url, authority.trusted()).await);
+    assert!(message.contains("renew"), "{message}");
 
     let (_server, url) = authority.serve(&authority.sign(&["redis.example.org"], |_| {}), false);
-    let told = untrusted(connect(&url, authority.trusted()).await);
-    assert!(told.contains("Tls::server_name") && told.contains("redis.example.org"), "{told}");
+    let message = untrusted(connect(&url, authority.trusted()).await);
+    assert!(message.contains("Tls::server_name") && message.contains("redis.example.org"), "{message}");
     connect(&url, authority.trusted().server_name("redis.example.org")).await.unwrap();
     connect(&url, Tls::new().danger_accept_any_certificate()).await.unwrap();
 }
 
 #[tokio::test]
-async fn any_server_name_is_taken_but_not_any_authority_or_time() {
+async fn accepting_any_server_name_still_checks_authority_and_expiry() {
     let (authority, other) = (Authority::new("one"), Authority::new("two"));
     let (_server, url) = authority.serve(&authority.sign(&["redis.example.org"], |_| {}), false);
     untrusted(connect(&url, authority.trusted()).await);
     let any = authority.trusted().danger_accept_any_server_name();
     connect(&url, any.clone()).await.unwrap().lock("n").lock().await.unwrap().unlock().await.unwrap();
     for tls in [other.trusted(), Tls::new()] {
-        let told = untrusted(connect(&url, tls.danger_accept_any_server_name()).await);
-        assert!(told.contains("Tls::certificate_authorities"), "{told}");
+        let message = untrusted(connect(&url, tls.danger_accept_any_server_name()).await);
+        assert!(message.contains("Tls::certificate_authorities"), "{message}");
     }
     let expired =
         authority.sign(&["redis.example.org"], |params| params.not_after = date_time_ymd(2020, 1, 1));
     let (_server, url) = authority.serve(&expired, false);
-    let told = untrusted(connect(&url, any).await);
-    assert!(told.contains("renew"), "{told}");
+    let message = untrusted(connect(&url, any).await);
+    assert!(message.contains("renew"), "{message}");
 }
 
-/// As the redis crate has it: what it says of trust counts where the settings say nothing.
+/// The trust settings of an address of the redis crate apply where ours say nothing.
 #[tokio::test]
-async fn an_address_of_the_redis_crate_keeps_its_tls() {
+async fn an_address_of_the_redis_crate_keeps_its_tls_settings() {
     let authority = Authority::new("one");
     let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
     let port = url.rsplit(':').next().unwrap().parse().unwrap();
@@ -202,7 +201,7 @@ async fn an_address_of_the_redis_crate_keeps_its_tls() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_to_know_its_client_is_told_who_it_is() {
+async fn a_client_certificate_is_sent_to_a_server_that_requires_it() {
     let (authority, other) = (Authority::new("one"), Authority::new("two"));
     let (_server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), true);
     let known = authority.sign(&["client"], |_| {});
@@ -211,32 +210,32 @@ async fn a_server_that_wants_to_know_its_client_is_told_who_it_is() {
 
     let stranger = other.sign(&["client"], |_| {});
     for tls in [authority.trusted(), authority.trusted().identity(stranger.chain, stranger.key)] {
-        let told = untrusted(connect(&url, tls).await);
-        assert!(told.contains("Tls::identity"), "{told}");
+        let message = untrusted(connect(&url, tls).await);
+        assert!(message.contains("Tls::identity"), "{message}");
     }
 }
 
 #[tokio::test]
-async fn one_side_with_tls_and_one_without_is_told_in_time() {
+async fn tls_on_one_side_only_is_reported_in_time() {
     let authority = Authority::new("one");
     let (server, url) = authority.serve(&authority.sign(&["127.0.0.1"], |_| {}), false);
     let plain = server.url().replace("redis://", "rediss://");
     let began = Stopwatch::start();
-    // The server waits for a line of its own protocol to end.
+    // The server waits for the end of a line in its own protocol.
     let error = connect(&plain, authority.trusted()).await.unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains("TLS at this port") && told.contains("redis://"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("TLS at this port") && message.contains("redis://"), "{message}");
     let error = Client::builder().connect_timeout(TIMEOUT).connect(url.replace("rediss", "redis")).await;
     assert!(matches!(error, Err(Error::Unavailable { .. } | Error::TimedOut { .. })), "{error:?}");
     assert!(began.elapsed() < 3 * TIMEOUT);
 }
 
-/// What finds the server takes a part of the time, and the hint is given nevertheless.
+/// Finding the server takes part of the time, and the hint is given all the same.
 #[tokio::test]
-async fn a_master_without_tls_that_a_slow_sentinel_names_is_told_in_time() {
+async fn a_master_without_tls_behind_a_slow_sentinel_is_reported_in_time() {
     let server = Server::start();
-    let sentinel = Hostile::slow_sentinel(TIMEOUT / 10, "127.0.0.1", server.port()).await;
+    let sentinel = HostileServer::slow_sentinel(TIMEOUT / 10, "127.0.0.1", server.port()).await;
     let sentinel = format!("redis://{}", sentinel.address());
     let tls = Authority::new("one").trusted().server_name("redis.example.org");
     let began = Stopwatch::start();
@@ -245,14 +244,14 @@ async fn a_master_without_tls_that_a_slow_sentinel_names_is_told_in_time() {
     assert!(error.to_string().contains("TLS at this port"), "{error:?}");
     assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
 
-    // So it is with the nodes of a cluster.
+    // The same for the nodes of a cluster.
     let cluster = server.url().replace("redis://", "rediss-cluster://");
     let error = connect(&cluster, Authority::new("one").trusted()).await.unwrap_err();
     assert!(error.to_string().contains("TLS at this port"), "{error:?}");
 }
 
 #[tokio::test]
-async fn only_the_protocols_and_cipher_suites_that_are_named_are_offered() {
+async fn only_configured_protocols_and_cipher_suites_are_offered() {
     let authority = Authority::new("one");
     let secrets = authority.secrets(&authority.sign(&["127.0.0.1"], |_| {}));
     let (_server, port) = Server::with_tls(&secrets, &["--tls-protocols", "TLSv1.2"]);
@@ -283,8 +282,8 @@ async fn only_the_protocols_and_cipher_suites_that_are_named_are_offered() {
 }
 
 #[tokio::test]
-async fn bad_settings_are_told_before_anything_is_sent() {
-    // Nobody is there.
+async fn bad_settings_are_reported_before_anything_is_sent() {
+    // Nothing listens at this address.
     let url = "rediss://127.0.0.1:1";
     let identity = Authority::new("one").sign(&["client"], |_| {});
     for (bad, what) in [

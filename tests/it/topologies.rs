@@ -1,6 +1,6 @@
-//! Java and Rust at the same locks beside a replica (under sentinels, replicated, master and slave) and in a cluster, where
-//! messages are sharded and where they are not: every kind, whoever holds and whoever waits. What is beside that on one server
-//! is in `kinds_interop` and its like.
+//! Java and Rust at the same locks next to a replica (Sentinel, replicated, master/slave) and in a cluster, with
+//! sharded and with plain messages: every kind, with each side as the holder and as the waiter. `kinds_interop` and its
+//! siblings have the rest, on one server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,50 +10,50 @@ use redisson_lock::{Client, Codec, CountDownLatch, Kryo5, Owner, RedLock};
 
 use tokio::task::JoinSet;
 
+use crate::support::any_lock::{AnyLock, ClientSet, Held};
 use crate::support::clock::monotonic_ns;
 use crate::support::cluster::Cluster;
-use crate::support::contender::{Contender, Held, Party};
 use crate::support::group::Group;
 use crate::support::java::objects::Argument::{Int, Long, Text, Time};
 use crate::support::java::{JavaClient, JavaThread, Pending};
-use crate::support::keyspace::Look;
-use crate::support::kind::{Kind, each, in_time, is_idle, of_kinds};
-use crate::support::topology::{Topology, Way};
+use crate::support::keyspace::KeyspaceView;
+use crate::support::kind::{Kind, each, in_time, is_idle, versions_for_all_kinds};
+use crate::support::topology::{MasterDiscovery, Topology};
 use crate::support::{Java, Server, eventually, fair_allowance, median, since};
 
-/// In each direction.
+/// The number of rounds in each direction.
 const ROUNDS: usize = 5;
-/// By then we have glanced at a lock after 10, 30, 70 and 150 ms; the next glance is as far away.
-const GLANCED: Duration = Duration::from_millis(170);
-/// A wake-up by message is below this also on a busy machine, with the replicas that are asked on both sides; the next glance is
-/// above, and the end of a lease far above.
+/// By then we have probed the holder after 10, 30, 70 and 150 ms, and the next probe is as far away again.
+const PROBED: Duration = Duration::from_millis(170);
+/// A wake-up by message takes less than this, even on a busy machine with replicas that both sides ask. The next probe
+/// comes later, and the end of a lease much later.
 const WOKEN: Duration = Duration::from_millis(100);
-/// The longest step of the back-off of a spin lock, here and there.
+/// The longest step of a spin lock's back-off, on both sides.
 const LONGEST_STEP: Duration = Duration::from_millis(128);
 const ALLOWANCE: Duration = Duration::from_secs(300);
 
-/// Who is woken by whom.
+/// The object that one side holds and the other waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     /// The holder's kind, and the waiter's.
     Of(Kind, Kind),
-    /// The same of what belongs to a key of a map.
+    /// The same for an object of a map entry.
     Entry(Kind, Kind),
     Latch,
 }
 
-/// Those that this Redisson has.
+/// The subjects that this version of Redisson has.
 fn subjects(version: &str) -> Vec<Subject> {
     let known = |kind: Kind| match kind {
         Kind::Multi | Kind::Semaphore => true,
         Kind::Group => since(version, 3, 38),
-        // Before that ids were texts.
+        // Earlier ids are texts.
         Kind::Permit => since(version, 3, 17),
         _ => kind.is_in(version),
     };
     let rivals: Vec<_> = Kind::rivals().filter(|(holder, _)| known(*holder)).collect();
     let of_entries = [Kind::Reentrant, Kind::Fair, Kind::Read, Kind::Write, Kind::Semaphore, Kind::Permit];
-    // Before that, keys were hashed as another codec has them.
+    // Earlier versions hash keys with another codec.
     let hashed_alike = since(version, 3, 38);
     let entries = rivals.iter().filter(|(holder, _)| hashed_alike && of_entries.contains(holder));
     let entries: Vec<_> = entries.map(|&(holder, waiter)| Subject::Entry(holder, waiter)).collect();
@@ -62,7 +62,7 @@ fn subjects(version: &str) -> Vec<Subject> {
 }
 
 impl Subject {
-    /// In a text that is no beginning of another's.
+    /// A text that no other subject's name begins with.
     fn name(self) -> String {
         match self {
             Self::Of(holder, waiter) => format!("{holder}, {waiter}"),
@@ -86,14 +86,14 @@ impl Subject {
         if self.listens() { WOKEN } else { WOKEN + LONGEST_STEP }
     }
 
-    /// What is in Redis can be compared, because it is made of names and leases alone.
+    /// Whether the data in Redis can be compared, because it consists of names and leases alone.
     fn is_plain(self) -> bool {
         let apart = [Kind::Group, Kind::Multi, Kind::Permit];
         self.kinds().is_none_or(|(holder, _)| !apart.contains(&holder))
     }
 }
 
-/// As the Java peer calls it.
+/// The name of the kind in the Java peer.
 fn word(kind: Kind) -> &'static str {
     match kind {
         Kind::Group => "group",
@@ -104,14 +104,14 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// One subject under one name, as Java has it.
-struct Javas {
+/// The Java side of one subject under one name.
+struct JavaHandle {
     thread: JavaThread,
     name: String,
 }
 
-impl Javas {
-    /// Ready to be held as that kind.
+impl JavaHandle {
+    /// Prepares the subject to be held as that kind.
     async fn of(client: &JavaClient, thread: JavaThread, kind: Option<Kind>, name: &str) -> Self {
         match kind {
             Some(Kind::Group) => thread.group(name, name, &["x", "y"]).await.unwrap(),
@@ -125,7 +125,7 @@ impl Javas {
         Self { thread, name: name.to_owned() }
     }
 
-    /// Takes it, or waits until it is open.
+    /// Acquires the lock, or waits until the latch is open.
     fn enter(&self, kind: Option<Kind>) -> Pending {
         let call = |word, method, arguments: &[_]| self.thread.method(word, &self.name, method, arguments);
         match kind {
@@ -140,7 +140,7 @@ impl Javas {
         }
     }
 
-    /// `entered` is what it got when it entered.
+    /// `entered` is the reply of [`enter`](Self::enter).
     fn leave(&self, kind: Option<Kind>, entered: &str) -> Pending {
         let call = |word, method, arguments: &[_]| self.thread.method(word, &self.name, method, arguments);
         match kind {
@@ -167,44 +167,44 @@ impl Javas {
     }
 }
 
-/// The same as Rust has it.
+/// The Rust side of one subject.
 #[derive(Clone)]
-enum Ours {
-    Owned(Contender),
+enum RustHandle {
+    Owned(AnyLock),
     Latch(CountDownLatch),
 }
 
-enum Had {
+enum RustHold {
     Held(Held),
-    /// Who closed the latch.
+    /// A latch that this side closed.
     Closed(CountDownLatch),
-    /// Who went through.
+    /// A latch that this side went through.
     Nothing,
 }
 
-impl Ours {
-    async fn hold(&self) -> Had {
+impl RustHandle {
+    async fn hold(&self) -> RustHold {
         match self {
-            Self::Owned(lock) => Had::Held(lock.lock().await.unwrap()),
+            Self::Owned(lock) => RustHold::Held(lock.lock().await.unwrap()),
             Self::Latch(latch) => {
                 assert!(latch.try_set_count(1).await.unwrap());
-                Had::Closed(latch.clone())
+                RustHold::Closed(latch.clone())
             }
         }
     }
 
-    async fn enter(&self) -> Had {
+    async fn enter(&self) -> RustHold {
         match self {
             Self::Owned(_) => self.hold().await,
             Self::Latch(latch) => {
                 latch.wait().await.unwrap();
-                Had::Nothing
+                RustHold::Nothing
             }
         }
     }
 }
 
-impl Had {
+impl RustHold {
     async fn leave(self) {
         match self {
             Self::Held(held) => held.unlock().await.unwrap(),
@@ -214,16 +214,16 @@ impl Had {
     }
 }
 
-/// What is in Redis step by step, of each subject in each direction.
+/// The data in Redis after each step, for one subject in one direction.
 type Trace = Vec<(&'static str, BTreeMap<String, String>)>;
 
-/// Two clients at one set of servers.
+/// A Java client and a Rust client on one set of servers.
 struct Bench {
     version: &'static str,
     topology: Arc<Topology>,
     java: JavaClient,
-    client: Party,
-    /// What names begin with.
+    client: ClientSet,
+    /// The beginning of all names.
     base: String,
 }
 
@@ -238,13 +238,13 @@ impl Bench {
         let allowance = fair_allowance(version, ALLOWANCE).1;
         let builder = Client::builder().fair_lock_wait_timeout(allowance);
         let builder = sharded.iter().fold(builder, |builder, &sharded| builder.sharded_messages(sharded));
-        let client = Party::from(builder.connect(topology.url()).await.unwrap());
+        let client = ClientSet::from(builder.connect(topology.url()).await.unwrap());
         let url = topology.url();
         let base = format!("{version} {} {sharded:?}", url.split(':').next().unwrap_or_default());
         Arc::new(Self { version, topology: topology.clone(), java, client, base })
     }
 
-    /// All subjects, several at a time; what was seen of them.
+    /// Runs all subjects, several at a time, and returns their traces.
     async fn run(self: &Arc<Self>, rounds: usize) -> BTreeMap<String, Trace> {
         let traces = Arc::new(std::sync::Mutex::new(BTreeMap::new()));
         each(subjects(self.version), |subject| {
@@ -258,8 +258,8 @@ impl Bench {
             }
         })
         .await;
-        let mut ears = self.topology.ears();
-        eventually(|| ears.heard("") == 0).await;
+        let mut subscriptions = self.topology.subscriptions();
+        eventually(|| subscriptions.count("") == 0).await;
         eventually(|| is_idle(&self.client)).await;
         Arc::into_inner(traces).unwrap().into_inner().unwrap()
     }
@@ -270,7 +270,7 @@ impl Bench {
         let java_text = thread.owner().await;
         let owner = Owner::unique();
         let our_text = format!("{}:owner-{}", self.client.id(), owner.as_str());
-        let mut ears = self.topology.ears();
+        let mut subscriptions = self.topology.subscriptions();
         for round in 0..rounds {
             let base = format!("{} {} {to_rust}", self.base, subject.name());
             let name = self.topology.name_at(&base, round);
@@ -283,7 +283,7 @@ impl Bench {
             if let Some(holder) = holder {
                 holder.make(self.topology.at(&javas.name), &javas.name);
             }
-            let look = Look {
+            let look = KeyspaceView {
                 owners: &[(&java_text, "Java"), (&our_text, "Rust"), (&name, "<name>")],
                 lease_ms: 30_000,
                 allowance_ms: fair_allowance(self.version, ALLOWANCE).1.as_millis() as i64,
@@ -301,9 +301,9 @@ impl Bench {
                     async move { (ours.enter().await, monotonic_ns()) }
                 });
                 if subject.listens() {
-                    eventually(|| ears.heard(&name) == 1).await;
+                    eventually(|| subscriptions.count(&name) == 1).await;
                 }
-                tokio::time::sleep(GLANCED).await;
+                tokio::time::sleep(PROBED).await;
                 see("Rust waits");
                 let left = javas.leave(holder, &entered).await;
                 let (had, at) = in_time("Rust's turn", waiting).await.unwrap();
@@ -317,9 +317,9 @@ impl Bench {
                 let mut waiting = javas.enter(waiter);
                 waiting.started().await;
                 if subject.listens() {
-                    eventually(|| ears.heard(&name) == 1).await;
+                    eventually(|| subscriptions.count(&name) == 1).await;
                 }
-                // By some messages Redisson wakes only threads that sleep already, which no event tells.
+                // Some of Redisson's messages wake only threads that sleep already, and no event shows that they do.
                 tokio::time::sleep(Duration::from_millis(30)).await;
                 see("Java waits");
                 let leaving = monotonic_ns();
@@ -332,8 +332,8 @@ impl Bench {
                     javas.leave(waiter, &entered).await.unwrap();
                 }
             }
-            see("nobody does");
-            eventually(|| ears.heard(&name) == 0).await;
+            see("nobody holds");
+            eventually(|| subscriptions.count(&name) == 0).await;
         }
         let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
         let what = format!("{}, {}, to Rust: {to_rust}", self.base, subject.name());
@@ -342,32 +342,38 @@ impl Bench {
         trace
     }
 
-    fn ours(&self, subject: Subject, kind: Option<Kind>, name: &str, owner: &Owner) -> Ours {
+    fn ours(&self, subject: Subject, kind: Option<Kind>, name: &str, owner: &Owner) -> RustHandle {
         let entry = || self.client.map_entry(name, Kryo5.encode("key"));
         let ours = match (subject, kind.unwrap_or(Kind::Reentrant)) {
-            (Subject::Latch, _) => return Ours::Latch(self.client.count_down_latch(name)),
+            (Subject::Latch, _) => return RustHandle::Latch(self.client.count_down_latch(name)),
             (Subject::Of(..), kind) => kind.of(&self.client, name),
-            (_, Kind::Reentrant) => Contender::Lock(entry().lock()),
-            (_, Kind::Fair) => Contender::Lock(entry().fair_lock()),
-            (_, Kind::Read) => Contender::Lock(entry().read_write_lock().read().clone()),
-            (_, Kind::Write) => Contender::Lock(entry().read_write_lock().write().clone()),
-            (_, Kind::Semaphore) => Contender::Semaphore(entry().semaphore()),
-            (_, Kind::Permit) => Contender::Permit(entry().expirable_semaphore()),
-            (_, other) => panic!("no key of a map has a {other}"),
+            (_, Kind::Reentrant) => AnyLock::Lock(entry().lock()),
+            (_, Kind::Fair) => AnyLock::Lock(entry().fair_lock()),
+            (_, Kind::Read) => AnyLock::Lock(entry().read_write_lock().read().clone()),
+            (_, Kind::Write) => AnyLock::Lock(entry().read_write_lock().write().clone()),
+            (_, Kind::Semaphore) => AnyLock::Semaphore(entry().semaphore()),
+            (_, Kind::Permit) => AnyLock::Permit(entry().expirable_semaphore()),
+            (_, other) => panic!("a map entry has no {other}"),
         };
-        Ours::Owned(ours.with_owner(owner))
+        RustHandle::Owned(ours.with_owner(owner))
     }
 
-    async fn javas(&self, subject: Subject, kind: Option<Kind>, thread: &JavaThread, name: &str) -> Javas {
+    async fn javas(
+        &self,
+        subject: Subject,
+        kind: Option<Kind>,
+        thread: &JavaThread,
+        name: &str,
+    ) -> JavaHandle {
         let name = match (subject, kind) {
             (Subject::Entry(..), Some(kind)) => thread.of_entry(word(kind), name, "key").await.unwrap(),
             _ => name.to_owned(),
         };
-        Javas::of(&self.java, thread.clone(), kind, &name).await
+        JavaHandle::of(&self.java, thread.clone(), kind, &name).await
     }
 }
 
-/// Neither can tell from what is in Redis how many servers there are.
+/// Asserts that the data in Redis does not depend on the number of servers.
 fn compare(version: &str, on_one: &BTreeMap<String, Trace>, traces: &BTreeMap<String, Trace>) {
     for (what, trace) in traces {
         assert_eq!(trace, &on_one[what], "{version}, {what}: here, and on one server");
@@ -375,13 +381,17 @@ fn compare(version: &str, on_one: &BTreeMap<String, Trace>, traces: &BTreeMap<St
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_and_rust_wake_each_other_beside_a_replica_with_each_kind() {
+async fn java_and_rust_wake_each_other_with_a_replica_for_each_kind() {
     let one = Arc::new(Topology::One(Server::start()));
     let group = Arc::new(Group::start(3));
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let version: &'static str = version.leak();
         let on_one = Bench::of(version, &one, &[], None).await.run(1).await;
-        for (way, rounds) in [(Way::Sentinels, ROUNDS), (Way::Replicated, 1), (Way::MasterSlave, 1)] {
+        for (way, rounds) in [
+            (MasterDiscovery::Sentinels, ROUNDS),
+            (MasterDiscovery::Replicated, 1),
+            (MasterDiscovery::MasterSlave, 1),
+        ] {
             let topology = Arc::new(Topology::Group(group.clone(), way));
             let traces = Bench::of(version, &topology, &[], None).await.run(rounds).await;
             compare(version, &on_one, &traces);
@@ -389,9 +399,9 @@ async fn java_and_rust_wake_each_other_beside_a_replica_with_each_kind() {
     }
 }
 
-/// How the messages of both sides can be, as settings of each. By itself Redisson has them sharded where the cluster can, as we
-/// do; but before 3.22 it knew no such messages.
-fn ways(version: &str) -> Vec<(Option<bool>, &'static [&'static str])> {
+/// The ways to send messages, as settings of each side. By default, Redisson shards them where the cluster can, as we
+/// do. Before 3.22 it had no sharded messages.
+fn message_modes(version: &str) -> Vec<(Option<bool>, &'static [&'static str])> {
     match version {
         _ if since(version, 3, 29) => vec![(None, &[]), (Some(false), &["shardedSubscriptionMode=OFF"])],
         _ if since(version, 3, 22) => vec![(None, &[])],
@@ -400,32 +410,32 @@ fn ways(version: &str) -> Vec<(Option<bool>, &'static [&'static str])> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn java_and_rust_wake_each_other_in_a_cluster_with_each_kind() {
+async fn java_and_rust_wake_each_other_in_a_cluster_for_each_kind() {
     let one = Arc::new(Topology::One(Server::start()));
     let cluster = Arc::new(Topology::Cluster(Cluster::start(3, 1)));
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let version: &'static str = version.leak();
         let on_one = Bench::of(version, &one, &[], None).await.run(1).await;
-        for (sharded, settings) in ways(version) {
+        for (sharded, settings) in message_modes(version) {
             let bench = Bench::of(version, &cluster, settings, sharded).await;
             compare(version, &on_one, &bench.run(ROUNDS).await);
         }
     }
 }
 
-/// Each is taken by some Java threads and by as many Rust tasks, which add to a counter in two steps.
+/// Each lock is taken by some Java threads and by as many Rust tasks, which add to a counter in two steps.
 #[tokio::test(flavor = "multi_thread")]
-async fn mixed_crowds_count_exactly_in_a_sharded_cluster() {
+async fn java_and_rust_exclude_each_other_in_a_sharded_cluster() {
     const EACH: usize = 8;
     let cluster = Arc::new(Topology::Cluster(Cluster::start(3, 1)));
-    for version in of_kinds().into_iter().filter(|version| since(version, 3, 38)) {
+    for version in versions_for_all_kinds().into_iter().filter(|version| since(version, 3, 38)) {
         let version: &'static str = version.leak();
-        // Of one record; each side takes them in turn.
+        // These share one record. Each side takes them by turns.
         let mut of_one_record = vec![Kind::Reentrant, Kind::Fenced, Kind::Spin];
         of_one_record.extend(Some(Kind::NonReentrant).filter(|kind| kind.is_in(version)));
         let apart = [Kind::Fair, Kind::Write, Kind::Multi, Kind::Group, Kind::Semaphore, Kind::Permit];
         let crowds = apart.into_iter().map(|kind| vec![kind]).chain([of_one_record]);
-        // What a replica says of the counter may be of before.
+        // A replica may report an old value of the counter.
         let settings = ["shardedSubscriptionMode=ON", "readMode=MASTER"];
         let bench = Bench::of(version, &cluster, &settings, Some(true)).await;
         let mut running = JoinSet::new();
@@ -438,7 +448,7 @@ async fn mixed_crowds_count_exactly_in_a_sharded_cluster() {
             for n in 0..4 {
                 let kind = kinds[n % kinds.len()];
                 let thread = bench.java.thread(&format!("{}-{n}", kind).replace(' ', "-"));
-                Javas::of(&bench.java, thread.clone(), Some(kind), &name).await;
+                JavaHandle::of(&bench.java, thread.clone(), Some(kind), &name).await;
                 let hold = Duration::from_millis(1);
                 let looping = thread.loop_(word(kind), &name, EACH as u32, &counter, hold);
                 crowd.spawn(async move { _ = looping.await.unwrap() });
@@ -459,7 +469,7 @@ async fn mixed_crowds_count_exactly_in_a_sharded_cluster() {
             }
             running.spawn(async move {
                 crowd.join_all().await;
-                // Java's loop only looks at the counter where it takes it for shared: that nobody adds to it meanwhile.
+                // Where Java's loop takes the hold for a shared one, it only checks that nobody adds to the counter meanwhile.
                 let counters = if word(kinds[0]).ends_with("semaphore") { 4 } else { 8 };
                 (kinds[0], counter, counters * EACH)
             });
@@ -469,25 +479,25 @@ async fn mixed_crowds_count_exactly_in_a_sharded_cluster() {
             let counted: usize = redis::cmd("GETDEL").arg(&counter).query(&mut cli).unwrap();
             assert_eq!(counted, expected, "{version}, {kind}: increments were lost");
         }
-        let mut ears = cluster.ears();
-        eventually(|| ears.heard("") == 0).await;
+        let mut subscriptions = cluster.subscriptions();
+        eventually(|| subscriptions.count("") == 0).await;
     }
 }
 
-/// Its servers are a single one, one under sentinels, and a cluster.
+/// The members are on a single server, on a server under sentinels, and in a cluster.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_red_lock_spans_servers_of_all_topologies() {
     const LEASE: Duration = Duration::from_secs(2);
     let topologies = [
         Topology::One(Server::start()),
-        Topology::Group(Arc::new(Group::start(3)), Way::Sentinels),
+        Topology::Group(Arc::new(Group::start(3)), MasterDiscovery::Sentinels),
         Topology::Cluster(Cluster::start(3, 1)),
     ];
     let mut clients = Vec::new();
     for topology in &topologies {
         clients.push(Client::builder().watchdog_timeout(LEASE).connect(topology.url()).await.unwrap());
     }
-    for version in of_kinds() {
+    for version in versions_for_all_kinds() {
         let mut peers = Vec::new();
         for topology in &topologies {
             peers.push(Java::get(&version).client_at(&topology.for_java(), 0).await);
@@ -499,7 +509,7 @@ async fn a_red_lock_spans_servers_of_all_topologies() {
         let red = red.with_node_timeout(LEASE);
         let held =
             |cli: &Topology| -> bool { redis::cmd("EXISTS").arg("n").query(&mut cli.at("n").cli()).unwrap() };
-        // Who is quick gets it while the last of the members is not free yet.
+        // A red lock may be acquired before the last of its members is free.
         let by_most = || topologies.iter().filter(|at| held(at)).count() >= 2;
 
         thread.lock("red", "r").await.unwrap();
@@ -509,10 +519,10 @@ async fn a_red_lock_spans_servers_of_all_topologies() {
             let red = red.clone();
             async move { red.lock().await.unwrap() }
         });
-        tokio::time::sleep(GLANCED).await;
+        tokio::time::sleep(PROBED).await;
         assert!(!waiting.is_finished(), "{version}");
         thread.unlock("red", "r").await.unwrap();
-        // Once they count, which is a lease after they were met.
+        // The servers count a lease after the client connected to them.
         let guard = tokio::time::timeout(LEASE * 5, waiting).await.expect("it is free").unwrap();
         assert!(by_most(), "{version}");
         assert!(!thread.try_lock("red", "r").await.unwrap(), "{version}");

@@ -1,5 +1,5 @@
-//! The truth table of the requests, cell by cell, on a real server: what each script answers and writes for each state
-//! of the record that it can meet.
+//! The truth table of the requests, cell by cell, on a real server: the reply and the writes of each script, for each
+//! state of the record that it can find.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -10,10 +10,11 @@ use redisson_lock::{Client, HoldState};
 use crate::support::Server;
 use crate::support::scripts::{ACQUIRE, FORCE_UNLOCK, MOVE, RECOUNT, RELEASE, RENEW};
 
-/// c is the hold count that a request expects, r whether an earlier send of it went unanswered. A cell tells what is
-/// written before its colon and what is answered behind it; `-` writes nothing at all, and an empty cell cannot be.
-/// n is the count that was found instead.
-/// `PEXPIRE` sets the expiry to the lease, `max` only if that is later. Where the record has no expiry both set it.
+/// c is the hold count that a request expects, and r says whether an earlier send of it went unanswered. A cell has the
+/// writes before its colon and the reply after it. `-` stands for no write at all, and an empty cell is impossible. n
+/// is the count that was found instead.
+///
+/// `PEXPIRE` sets the expiry to the lease, `max` only if that is later. Where the record has no expiry, both set it.
 const TABLE: &str = "
 request             | r | absent                | other owner     | mine = c-1       | mine = c             | mine = c+1            | mine, else
 acquire, c = 0      | 0 | set 1, PEXPIRE: Taken | - Busy(PTTL)    |                  |                      | - Stale(PTTL)         | - Stale(PTTL)
@@ -46,11 +47,11 @@ const MINE: &str = "11111111-1111-4111-8111-111111111111:1";
 const NEXT: &str = "11111111-1111-4111-8111-111111111111:2";
 const OTHER: &str = "22222222-2222-4222-8222-222222222222:1";
 const LEASE: i64 = 30_000;
-/// What is left of the record's life before the request: less than the lease, more, and no end at all.
+/// The time left to the record before the request: less than the lease, more, and no end at all.
 const LIVES: [i64; 3] = [10_000, 90_000, -1];
 
 #[test]
-fn each_cell_of_the_table_is_so() {
+fn the_scripts_match_each_cell_of_the_table() {
     let server = Server::start();
     let mut bench = Bench::new(&server);
     let mut tried = 0;
@@ -64,12 +65,12 @@ fn each_cell_of_the_table_is_so() {
             }
         }
     }
-    // A table that was read as empty would pass, too.
+    // A table that was parsed as empty would pass, too.
     assert_eq!(tried, 438);
 }
 
 #[test]
-fn a_record_of_another_type_is_a_typed_error_and_stays() {
+fn a_record_of_another_type_is_a_typed_error_and_is_kept() {
     let server = Server::start();
     let mut bench = Bench::new(&server);
     for make in [["SET", KEY, "precious"], ["RPUSH", KEY, "precious"], ["SADD", KEY, "precious"]] {
@@ -84,7 +85,7 @@ fn a_record_of_another_type_is_a_typed_error_and_stays() {
                 ("renew", 1),
             ] {
                 for r in ["0", "1"] {
-                    let what = format!("{request}, r = {r}, on what {make:?} made, life {life}");
+                    let what = format!("{request}, r = {r}, on the result of {make:?}, life {life}");
                     bench.run(&["DEL", KEY]);
                     bench.run(&make);
                     bench.expire(life);
@@ -93,7 +94,7 @@ fn a_record_of_another_type_is_a_typed_error_and_stays() {
                     if request == "renew" {
                         assert_eq!(reply.unwrap(), Value::Array(vec![Value::Int(-1)]), "{what}");
                     } else {
-                        // Before Redis 7 the code of an error inside a script stood in the text of an ERR.
+                        // Before Redis 7, the code of an error inside a script was part of the text of an ERR.
                         let error = reply.expect_err(&what).to_string();
                         assert!(error.contains("WRONGTYPE"), "{what}: {error}");
                     }
@@ -131,9 +132,9 @@ fn a_lease_of_zero_leaves_the_expiry_alone() {
     }
 }
 
-/// What makes the repeat after a lost reply safe: it answers as the first send did, and changes nothing.
+/// This makes a repeat after a lost reply safe: it gets the reply of the first send, and changes nothing.
 #[test]
-fn a_repeat_answers_as_the_first_send_and_changes_nothing() {
+fn a_repeat_gets_the_reply_of_the_first_send_and_changes_nothing() {
     let server = Server::start();
     let mut bench = Bench::new(&server);
     for (request, c, before) in
@@ -157,16 +158,16 @@ fn a_repeat_answers_as_the_first_send_and_changes_nothing() {
         replies.push(call("last release", 1, "0").query::<Value>(&mut bench.commands));
     }
     assert_eq!(replies[0], Ok(Value::Int(1)));
-    assert_eq!(bench.published(), ["0"], "one message a release, however often it is sent");
+    assert_eq!(bench.published(), ["0"], "one message for each release, however often it is sent");
 }
 
-/// A repeat may come after the hold was made longer by a renewal or a further level. Whatever the kind, it confirms what
-/// the first send wrote, and brings no end nearer.
+/// A renewal or a further level may have made the hold longer before a repeat arrives. For every kind, the repeat
+/// confirms the write of the first send and shortens no lease.
 #[test]
-fn a_repeat_that_comes_late_shortens_no_lease_of_any_kind() {
+fn a_late_repeat_shortens_no_lease_of_any_kind() {
     let server = Server::start();
     let mut cli = server.cli();
-    // Of each script its keys, the arguments of a first send, and those of its repeat.
+    // For each script: its keys, and its arguments before the flag of a repeat.
     let lease = LEASE.to_string();
     let cases: [(&str, &[&str], Vec<&str>); 8] = [
         ("lock_acquire", &["k"], vec![MINE, &lease]),
@@ -223,13 +224,13 @@ fn one_bad_key_in_a_batch_does_not_stop_the_renewal_of_the_others() {
     let mut left = |key: &str| redis::cmd("PTTL").arg(key).query::<i64>(&mut commands).unwrap();
     assert!(left("a") > 10_000 && left("e") > 10_000);
     assert_eq!(left("b"), -1);
-    assert!((0..=10_000).contains(&left("c")), "another's record was renewed");
+    assert!((0..=10_000).contains(&left("c")), "another owner's record was renewed");
     assert_eq!(left("d"), -2);
     assert_eq!(redis::cmd("GET").arg("b").query::<String>(&mut commands).unwrap(), "precious");
 }
 
 #[test]
-fn a_server_out_of_memory_still_lets_go_and_renews() {
+fn a_server_out_of_memory_still_releases_and_renews() {
     let server = Server::start();
     let mut bench = Bench::new(&server);
     let held = BTreeMap::from([(MINE.to_owned(), "2".to_owned())]);
@@ -276,10 +277,10 @@ fn a_server_out_of_memory_still_lets_go_and_renews() {
     assert_eq!(bench.look().record, held_once);
 }
 
-/// The same through a client: a refused partial release lowers the count of this client only, and the last release
-/// does not mind.
+/// The same through a client: a refused partial release lowers only the count of this client, and the last release
+/// works as usual.
 #[tokio::test]
-async fn a_nested_hold_is_given_back_to_a_server_out_of_memory() {
+async fn a_nested_hold_is_released_on_a_server_out_of_memory() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.lock(KEY);
@@ -300,7 +301,7 @@ async fn a_nested_hold_is_given_back_to_a_server_out_of_memory() {
     assert!(!redis::cmd("EXISTS").arg(KEY).query::<bool>(&mut cli).unwrap());
 }
 
-/// A release that may not tell the waiters must not free the record behind their back.
+/// A release that may not publish must not free the record, because no waiter would hear of it.
 #[test]
 fn a_release_that_may_not_publish_writes_nothing() {
     let server = Server::start();
@@ -318,7 +319,7 @@ fn a_release_that_may_not_publish_writes_nothing() {
     }
 }
 
-/// A script by the name of its row, with the arguments that its header asks for.
+/// The script of a row, with the arguments that its header describes.
 fn call(request: &str, c: i64, r: &str) -> redis::Cmd {
     let mut command = redis::cmd("EVAL");
     match request {
@@ -383,7 +384,7 @@ fn states(column: &str, c: i64) -> Vec<Record> {
     let mine = |count: i64| of(MINE, &count.to_string());
     match column {
         "absent" => vec![Record::new()],
-        // A read/write lock under the name is another's, too; and so is a name that starts as ours does.
+        // A read/write lock of that name belongs to another owner, and so does an owner id that starts like ours.
         "other owner" => vec![
             of(OTHER, "1"),
             Record::from([
@@ -408,12 +409,12 @@ struct Bench {
     subscriber: Connection,
 }
 
-/// What is seen of the key.
+/// A snapshot of the key.
 struct Seen {
     at: Instant,
     dump: Value,
     record: Record,
-    /// As PTTL has it.
+    /// As PTTL reports it.
     ttl: i64,
 }
 
@@ -458,13 +459,13 @@ impl Bench {
         }
     }
 
-    /// What has been published on the channel since the last call. A message of our own tells where to stop, because
-    /// a channel delivers in order.
+    /// The messages on the channel since the last call. A message of our own marks the end, because a channel delivers
+    /// in order.
     fn published(&mut self) -> Vec<String> {
         self.run(&["PUBLISH", CHANNEL, "that was all"]);
         let mut published = Vec::new();
         loop {
-            let push = self.subscriber.recv_response().expect("the channel is silent");
+            let push = self.subscriber.recv_response().expect("a message arrives");
             let (kind, _, message): (String, String, String) = redis::from_redis_value(push).unwrap();
             assert_eq!(kind, "message");
             if message == "that was all" {
@@ -499,7 +500,7 @@ impl Bench {
                 }
                 "next 1" => assert_eq!(record, Record::from([(NEXT.into(), "1".into())])),
                 "PEXPIRE" => lives = Some(LEASE),
-                // A record without an expiry gets one: it would outlive everybody.
+                // A record without an expiry gets one, because it would never end.
                 "max" => lives = (before.ttl < LEASE).then_some(LEASE),
                 "DEL" => record.clear(),
                 "publish" => messages.push("0"),
@@ -519,7 +520,7 @@ impl Bench {
     }
 }
 
-/// The expiry goes on as it was: neither raised nor shortened nor lost.
+/// Asserts that the expiry was neither extended nor shortened nor removed.
 fn assert_kept(before: &Seen, after: &Seen, what: &str) {
     if before.ttl < 0 {
         assert_eq!(after.ttl, before.ttl, "{what}");
@@ -529,7 +530,7 @@ fn assert_kept(before: &Seen, after: &Seen, what: &str) {
     }
 }
 
-/// Time since a look, rounded up, and one more for the server's own rounding.
+/// The time since a look, rounded up, and one more for the server's own rounding.
 fn elapsed_ms(since: &Seen) -> i64 {
     i64::try_from(since.at.elapsed().as_millis()).unwrap() + 2
 }
@@ -537,17 +538,17 @@ fn elapsed_ms(since: &Seen) -> i64 {
 fn check_reply(expected: &str, reply: Value, before: &Seen, after: &Seen, what: &str) {
     if let Ok(number) = expected.parse::<i64>() {
         let number = Value::Int(number);
-        // A renewal answers for each key of its batch, or, where each is held, their number.
+        // A renewal replies for each key of its batch, or, where all are held, with their number.
         assert!(reply == number || reply == Value::Array(vec![number]), "{what}: {reply:?}");
         return;
     }
-    let (word, told) = expected.split_once('(').unwrap_or((expected, ""));
+    let (word, argument) = expected.split_once('(').unwrap_or((expected, ""));
     let (status, number): (String, Option<i64>) = match reply {
-        // Done; where somebody is told or may be, the one subscriber is ours.
+        // Success. Where the reply is the number of subscribers, ours is the only one.
         Value::Int(1) => return assert!(["Taken", "Ok", "Freed", "Moved"].contains(&word), "{what}"),
         Value::Array(mut items) => {
             if word == "Busy" {
-                // By whom.
+                // The reply names the holder.
                 let holder: String = redis::from_redis_value(items.pop().unwrap()).unwrap();
                 assert!(before.record.contains_key(&holder), "{what}: {holder}");
             }
@@ -560,14 +561,14 @@ fn check_reply(expected: &str, reply: Value, before: &Seen, after: &Seen, what: 
     };
     assert_eq!(status, word.to_uppercase(), "{what}");
     match word {
-        // What is no number is not told.
-        "Mismatch" if told == "n)" => {
+        // A count that is not a number is not reported.
+        "Mismatch" if argument == "n)" => {
             assert_eq!(number, before.record[MINE].parse().ok(), "{what}");
         }
         "Busy" | "Stale" => {
-            let told = number.unwrap_or_else(|| panic!("{what}: no time to live"));
-            // The clock of the answer is between the two looks'.
-            assert!((after.ttl..=before.ttl).contains(&told), "{what}: {told}");
+            let reported = number.unwrap_or_else(|| panic!("{what}: no time to live"));
+            // The server's clock at the reply is between those at the two looks.
+            assert!((after.ttl..=before.ttl).contains(&reported), "{what}: {reported}");
         }
         _ => assert_eq!(number, None, "{what}"),
     }

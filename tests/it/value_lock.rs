@@ -1,19 +1,20 @@
-//! The classic lock, `SET name token NX PX lease`: what is its own beside what `kinds` asks of all, and what it costs on servers
-//! that can delete by value and on those that cannot. See `value_peers` for clients of other languages.
+//! The classic lock, `SET name token NX PX lease`: its own rules in addition to those that `kinds` checks for every kind, and
+//! its cost on servers that can delete by value and on servers that cannot. `value_peers` covers clients in other
+//! languages.
 
 use std::time::Duration;
 
 use redisson_lock::{Client, Error, Lock, LossReason};
 
-use crate::support::wire::{NAME, changes};
-use crate::support::{Faulty, Server, Wire, eventually};
+use crate::support::raw::{NAME, changes};
+use crate::support::{FaultyClient, RawRedis, Server, eventually};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const LEASE: Duration = Duration::from_millis(900);
 
 struct Bench {
     server: Server,
-    wire: Wire,
+    raw: RawRedis,
     lock: Lock,
 }
 
@@ -23,17 +24,17 @@ impl Bench {
     }
 
     async fn on(server: Server) -> Self {
-        let lock = another(&server).await;
-        Self { wire: Wire::of(&server), lock, server }
+        let lock = lock_of_new_client(&server).await;
+        Self { raw: RawRedis::of(&server), lock, server }
     }
 
     fn token(&self) -> Option<String> {
-        self.wire.run(&["GET", NAME])
+        self.raw.run(&["GET", NAME])
     }
 }
 
-/// Of a client of its own, whose watchdog has [`LEASE`].
-async fn another(server: &Server) -> Lock {
+/// The lock of a new client, whose watchdog has [`LEASE`].
+async fn lock_of_new_client(server: &Server) -> Lock {
     let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
     client.value_lock(NAME)
 }
@@ -41,53 +42,54 @@ async fn another(server: &Server) -> Lock {
 #[tokio::test]
 async fn the_record_is_a_token_with_the_lease() {
     let bench = Bench::start().await;
-    let (lock, other) = (&bench.lock, another(&bench.server).await);
-    bench.wire.messages();
+    let (lock, other) = (&bench.lock, lock_of_new_client(&bench.server).await);
+    bench.raw.messages();
     let guard = lock.lock().await.unwrap();
     let token = bench.token().unwrap();
     assert_eq!(token, guard.owner());
     let random = token.split_once(':').and_then(|(_client, rest)| rest.split_once('-')).unwrap().0;
     assert!(random.len() == 32 && random.bytes().all(|byte| byte.is_ascii_hexdigit()), "{token}");
-    let left = bench.wire.ttl(NAME);
+    let left = bench.raw.ttl(NAME);
     assert!((1..=LEASE.as_millis() as i64).contains(&left), "{left}");
     assert_eq!((lock.hold_count().await.unwrap(), other.hold_count().await.unwrap()), (1, 0));
     assert!(lock.is_held().await.unwrap() && !other.is_held().await.unwrap());
     assert!(other.is_locked().await.unwrap() && other.remaining_lease().await.unwrap().unwrap() <= LEASE);
     assert_eq!(other.holder().await.unwrap().unwrap().owner(), token);
     guard.unlock().await.unwrap();
-    assert_eq!((bench.token(), bench.wire.told(CHANNEL)), (None, vec!["0".to_owned()]));
+    assert_eq!((bench.token(), bench.raw.messages_on(CHANNEL)), (None, vec!["0".to_owned()]));
     // Each hold has a token of its own.
     let guard = lock.with_lease(Duration::from_secs(50)).lock().await.unwrap();
     assert_ne!(bench.token().unwrap(), token);
-    let left = bench.wire.ttl(NAME);
+    let left = bench.raw.ttl(NAME);
     assert!((40_000..=50_000).contains(&left), "{left}");
     drop(guard);
     eventually(|| bench.token().is_none()).await;
-    bench.wire.nothing_else_is_left(&[]).await;
+    bench.raw.assert_nothing_else_left(&[]).await;
 }
 
-/// It is nobody's, and found out by its text.
+/// No hold has this token, and its text shows that.
 #[tokio::test]
-async fn a_token_that_is_set_late_is_deleted_for_who_waits() {
-    let bench = Faulty::start().await;
+async fn a_late_token_is_deleted_for_waiters() {
+    let bench = FaultyClient::start().await;
     let lock = bench.client.value_lock(NAME);
-    let others = another(&bench.server).await.lock().await.unwrap();
-    let told = bench.link.hold_and_cut(changes, lock.try_lock()).await;
-    assert!(matches!(told, Ok(None)), "{told:?}");
+    let others = lock_of_new_client(&bench.server).await.lock().await.unwrap();
+    let outcome = bench.link.hold_and_cut(changes, lock.try_lock()).await;
+    assert!(matches!(outcome, Ok(None)), "{outcome:?}");
     others.unlock().await.unwrap();
     bench.link.deliver(changes).await;
-    let ghost = bench.wire.run::<String>(&["GET", NAME]);
-    let guard = lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("the ghost is let be");
-    assert_ne!(guard.owner(), ghost);
+    let orphan = bench.raw.run::<String>(&["GET", NAME]);
+    let guard =
+        lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("the orphaned token is deleted");
+    assert_ne!(guard.owner(), orphan);
     guard.unlock().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_record_of_another_type_is_told_and_left_alone() {
+async fn a_record_of_another_type_is_an_error_and_is_left_alone() {
     let bench = Bench::start().await;
-    bench.wire.run::<()>(&["HSET", NAME, "field", "value"]);
-    let before: Vec<u8> = bench.wire.run(&["DUMP", NAME]);
-    bench.wire.messages();
+    bench.raw.run::<()>(&["HSET", NAME, "field", "value"]);
+    let before: Vec<u8> = bench.raw.run(&["DUMP", NAME]);
+    bench.raw.messages();
     for (call, error) in [
         ("lock", bench.lock.lock().await.err()),
         ("try_lock", bench.lock.try_lock().await.err()),
@@ -96,26 +98,26 @@ async fn a_record_of_another_type_is_told_and_left_alone() {
     ] {
         assert_eq!(error.as_ref().and_then(Error::code), Some("WRONGTYPE"), "{call}: {error:?}");
     }
-    bench.wire.run::<()>(&["DEL", NAME]);
+    bench.raw.run::<()>(&["DEL", NAME]);
     let guard = bench.lock.lock().await.unwrap();
-    bench.wire.run::<()>(&["DEL", NAME]);
-    bench.wire.run::<()>(&["HSET", NAME, "field", "value"]);
+    bench.raw.run::<()>(&["DEL", NAME]);
+    bench.raw.run::<()>(&["HSET", NAME, "field", "value"]);
     assert_eq!(guard.unlock().await.unwrap_err().code(), Some("WRONGTYPE"));
-    assert_eq!(bench.wire.run::<Vec<u8>>(&["DUMP", NAME]), before);
+    assert_eq!(bench.raw.run::<Vec<u8>>(&["DUMP", NAME]), before);
     assert!(matches!(
         Client::connect(bench.server.url()).await.unwrap().value_lock("").lock().await,
         Err(Error::Misuse { .. })
     ));
 }
 
-/// Valkey has a command from 9.0 on, Redis another from 8.4 on. Where there is none, the script does it.
+/// Valkey has such a command from 9.0 on, and Redis another one from 8.4 on. Elsewhere a script does it.
 #[tokio::test]
-async fn a_release_goes_by_the_servers_own_command_where_there_is_one() {
+async fn a_release_uses_the_servers_delete_by_value_command() {
     let installed = Server::unrestricted();
     let known = |command: &&str| -> bool {
-        let told: Vec<redis::Value> =
+        let info: Vec<redis::Value> =
             redis::cmd("COMMAND").arg("INFO").arg(command).query(&mut installed.cli()).unwrap();
-        matches!(told[..], [redis::Value::Array(_)])
+        matches!(info[..], [redis::Value::Array(_)])
     };
     let its_own = ["delifeq", "delex"].into_iter().find(known);
     for (server, command) in [
@@ -125,46 +127,46 @@ async fn a_release_goes_by_the_servers_own_command_where_there_is_one() {
     ] {
         let bench = Bench::on(server).await;
         let what = command.unwrap_or("the script");
-        // Known from then on, a script is one call.
+        // Load the script, so that each release is one call.
         bench.lock.lock().await.unwrap().unlock().await.unwrap();
         bench.server.commandstats_reset();
-        bench.wire.messages();
+        bench.raw.messages();
         for _ in 0..3 {
             let guard = bench.lock.lock().await.unwrap();
             assert_eq!(bench.token().as_deref(), Some(guard.owner()), "{what}");
             guard.unlock().await.unwrap();
             assert_eq!(bench.token(), None, "{what}");
         }
-        assert_eq!(bench.wire.told(CHANNEL), ["0", "0", "0"], "{what}");
+        assert_eq!(bench.raw.messages_on(CHANNEL), ["0", "0", "0"], "{what}");
         let calls = ["delifeq", "delex"].map(|command| (command, bench.server.calls(command)));
         let expected = ["delifeq", "delex"].map(|name| (name, if command == Some(name) { 3 } else { 0 }));
         assert_eq!(calls, expected, "{what}");
         assert_eq!(bench.server.scripts(), if command.is_some() { 0 } else { 3 }, "{what}");
 
-        // Another's token stays, and the loss is told.
+        // Another client's token stays, and the loss is reported.
         let guard = bench.lock.with_lease(Duration::from_secs(60)).lock().await.unwrap();
-        bench.wire.run::<()>(&["SET", NAME, "another's"]);
+        bench.raw.run::<()>(&["SET", NAME, "another's"]);
         let outcome = guard.unlock().await;
         assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Taken, .. })), "{what}: {outcome:?}");
         assert_eq!(bench.token().as_deref(), Some("another's"), "{what}");
-        bench.wire.run::<()>(&["DEL", NAME]);
+        bench.raw.run::<()>(&["DEL", NAME]);
         let guard = bench.lock.with_lease(Duration::from_secs(60)).lock().await.unwrap();
-        bench.wire.run::<()>(&["DEL", NAME]);
+        bench.raw.run::<()>(&["DEL", NAME]);
         let outcome = guard.unlock().await;
         assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })), "{what}: {outcome:?}");
-        bench.wire.messages();
+        bench.raw.messages();
 
-        // Where its user may not use it, the script does it.
+        // Where the user may not use the command, the script does it.
         let Some(command) = command else { continue };
         let rules = ["on", ">canary-in-a-coal-mine", "~*", "&*", "+@all", &format!("-{command}")];
-        bench.wire.run::<()>(&[&["ACL", "SETUSER", "app"][..], &rules].concat());
+        bench.raw.run::<()>(&[&["ACL", "SETUSER", "app"][..], &rules].concat());
         let client = Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", bench.server.address()))
             .await
             .unwrap();
-        bench.wire.messages();
+        bench.raw.messages();
         bench.server.commandstats_reset();
         client.value_lock(NAME).lock().await.unwrap().unlock().await.unwrap();
         assert_eq!((bench.token(), bench.server.calls(command)), (None, 0), "{what}");
-        assert_eq!(bench.wire.told(CHANNEL), ["0"], "{what}");
+        assert_eq!(bench.raw.messages_on(CHANNEL), ["0"], "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! The value lock beside locks of the same kind in other languages: redis-py's own, and node-redlock's.
+//! The value lock together with locks of the same kind in other languages: redis-py's own, and node-redlock's.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
 use tokio::task::JoinSet;
 
 use crate::support::peer::Peer;
-use crate::support::wire::NAME;
-use crate::support::{Server, Stopwatch, Wire};
+use crate::support::raw::NAME;
+use crate::support::{RawRedis, Server, Stopwatch};
 
-/// Of our watchdog.
+/// The lease of our watchdog.
 const LEASE: Duration = Duration::from_millis(900);
-/// A look of ours comes after 80 ms at the latest, one of theirs after 20 ms.
+/// We look after 80 ms at the latest, and the peers after 20 ms.
 const SOON: Duration = Duration::from_millis(400);
 
 struct Bench {
-    wire: Wire,
+    raw: RawRedis,
     lock: Lock,
     peer: Peer,
     server: Server,
 }
 
 impl Bench {
-    async fn beside(language: &'static str) -> Self {
+    async fn with_peer(language: &'static str) -> Self {
         let server = Server::start();
         let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
         let peer = Peer::start(language, &server);
-        Self { wire: Wire::of(&server), lock: client.value_lock(NAME), peer, server }
+        Self { raw: RawRedis::of(&server), lock: client.value_lock(NAME), peer, server }
     }
 
     fn token(&self) -> Option<String> {
-        self.wire.run(&["GET", NAME])
+        self.raw.run(&["GET", NAME])
     }
 
     fn waiting(&self) -> tokio::task::JoinHandle<redisson_lock::LockGuard> {
@@ -40,7 +40,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crowd_of_three_languages_excludes_each_other() {
+async fn clients_in_three_languages_exclude_each_other() {
     const EACH: u64 = 25;
     let server = Server::start();
     let mut tasks = JoinSet::new();
@@ -72,7 +72,7 @@ async fn a_crowd_of_three_languages_excludes_each_other() {
             done.unwrap();
         }
     };
-    tokio::time::timeout(Duration::from_secs(120), all).await.expect("somebody is shut out");
+    tokio::time::timeout(Duration::from_secs(120), all).await.expect("all clients make progress");
     let count: u64 = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
     assert_eq!(count, 10 * EACH);
 }
@@ -80,8 +80,8 @@ async fn a_crowd_of_three_languages_excludes_each_other() {
 #[tokio::test]
 async fn each_side_waits_for_the_other() {
     for language in Peer::LANGUAGES {
-        let mut bench = Bench::beside(language).await;
-        // Without looks of its own, each look of a waiter comes after twice the time: at 630 ms, and at 1270 ms.
+        let mut bench = Bench::with_peer(language).await;
+        // Without polling, a waiter would probe the holder at doubling intervals: at 630 ms, and at 1270 ms.
         for wait in [150, 700] {
             let guard = bench.lock.lock().await.unwrap();
             assert!(!bench.peer.does("lock n 30000 0").await, "{language}");
@@ -109,21 +109,21 @@ async fn each_side_waits_for_the_other() {
 }
 
 #[tokio::test]
-async fn their_leases_end_for_us_when_they_say() {
+async fn a_peers_lease_ends_for_us_on_time() {
     for language in Peer::LANGUAGES {
-        let mut bench = Bench::beside(language).await;
+        let mut bench = Bench::with_peer(language).await;
         let lease = Duration::from_millis(500);
         assert!(bench.peer.does(&format!("lock n {} 0", lease.as_millis())).await, "{language}");
         let taken = Stopwatch::start();
         let guard = bench.lock.lock().await.unwrap();
         assert!(taken.elapsed() < lease + SOON, "{language}: {:?}", taken.elapsed());
-        // Who is late does not free what is ours.
+        // A late peer does not free our hold.
         assert!(!bench.peer.does("unlock n").await && !bench.peer.does("extend n 500").await, "{language}");
         assert_eq!(bench.token().as_deref(), Some(guard.owner()), "{language}");
         assert_eq!(guard.state(), HoldState::Held, "{language}");
         guard.unlock().await.unwrap();
 
-        // One that is extended lasts longer.
+        // A lease that is extended lasts longer.
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
         assert!(bench.peer.does(&format!("extend n {}", lease.as_millis())).await, "{language}");
         let extended = Stopwatch::start();
@@ -134,9 +134,9 @@ async fn their_leases_end_for_us_when_they_say() {
 }
 
 #[tokio::test]
-async fn our_watchdog_keeps_them_out() {
+async fn our_watchdog_keeps_peers_out() {
     for language in Peer::LANGUAGES {
-        let mut bench = Bench::beside(language).await;
+        let mut bench = Bench::with_peer(language).await;
         let guard = bench.lock.lock().await.unwrap();
         let wait = LEASE * 2;
         assert!(!bench.peer.does(&format!("lock n 30000 {}", wait.as_millis())).await, "{language}");
@@ -147,11 +147,11 @@ async fn our_watchdog_keeps_them_out() {
     }
 }
 
-/// What we gave up or lost is theirs, and nothing that we do late touches it.
+/// A lock that we gave up or lost is the peer's, and none of our late requests touches it.
 #[tokio::test]
-async fn a_token_of_theirs_is_never_deleted() {
+async fn a_peers_token_is_never_deleted() {
     for language in Peer::LANGUAGES {
-        let mut bench = Bench::beside(language).await;
+        let mut bench = Bench::with_peer(language).await;
         let short = bench.lock.with_lease(Duration::from_millis(200));
         let guard = short.lock().await.unwrap();
         assert!(bench.peer.does("lock n 30000 5000").await, "{language}");
@@ -160,9 +160,9 @@ async fn a_token_of_theirs_is_never_deleted() {
         assert_eq!(bench.token(), theirs, "{language}");
         assert!(bench.peer.does("unlock n").await, "{language}");
 
-        // What was deleted under us, and taken, and is found when we unlock ..
+        // The record is deleted and the peer takes the lock. We find out when we unlock ..
         let guard = bench.lock.with_lease(Duration::from_secs(60)).lock().await.unwrap();
-        bench.wire.run::<()>(&["DEL", NAME]);
+        bench.raw.run::<()>(&["DEL", NAME]);
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
         match guard.unlock().await {
             Err(Error::Lost { reason: LossReason::Taken, holder: Some(holder), .. }) => {
@@ -173,19 +173,19 @@ async fn a_token_of_theirs_is_never_deleted() {
         assert_eq!(bench.token(), Some(bench.peer.call("token n").await), "{language}");
         assert!(bench.peer.does("unlock n").await, "{language}");
 
-        // .. or by the watchdog, after another client of ours forced it.
+        // .. or through the watchdog, after another client of ours forced the lock.
         let guard = bench.lock.lock().await.unwrap();
         let other = Client::connect(bench.server.url()).await.unwrap().value_lock(NAME);
         assert!(other.force_unlock().await.unwrap());
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
-        let told = tokio::time::timeout(LEASE, guard.lost()).await.expect("it is told");
-        assert_eq!(told, HoldState::Lost(LossReason::Taken), "{language}");
+        let reported = tokio::time::timeout(LEASE, guard.lost()).await.expect("the loss is reported");
+        assert_eq!(reported, HoldState::Lost(LossReason::Taken), "{language}");
         drop(guard);
-        // Behind what is still to be cleared.
+        // This attempt is queued behind the cleanup that is still to come.
         assert!(bench.lock.try_lock().await.unwrap().is_none());
         assert_eq!(bench.token(), Some(bench.peer.call("token n").await), "{language}");
 
-        // Their holder is told when it unlocks.
+        // The peer finds out when it unlocks.
         assert!(bench.lock.force_unlock().await.unwrap());
         assert!(!bench.peer.does("unlock n").await, "{language}");
         assert_eq!(bench.token(), None, "{language}");

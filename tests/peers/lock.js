@@ -1,5 +1,4 @@
-// node-redlock on one server, which does what it is told on stdin and ends when that does. The requests are those of
-// lock.py.
+// Runs node-redlock on one server, on commands from stdin, and exits when stdin closes. The requests are those of lock.py.
 'use strict';
 
 const { createInterface } = require('node:readline');
@@ -8,11 +7,11 @@ const { default: Redlock, ExecutionError } = require('redlock');
 
 const client = new Redis(Number(process.argv[2]));
 const redlock = new Redlock([client]);
-// What it tells of each attempt in vain is told by the outcome, too.
+// Emitted for each failed attempt. The outcome of the call reports it as well.
 redlock.on('error', () => {});
 const locks = new Map();
 
-// False where the lock was another's.
+// Returns false if another client held the lock.
 async function unlessRefused(call) {
   try {
     return await call();

@@ -1,11 +1,11 @@
-"""redis-py's own lock, which does what it is told on stdin and ends when that does.
+"""Runs redis-py's own lock on commands from stdin, and exits when stdin closes.
 
-Requests, a line each, and what is answered, as `ok ANSWER` or `err TEXT`:
-    lock NAME LEASE_MS WAIT_MS   whether it was taken
-    unlock NAME                  whether it was held still
-    extend NAME MS               whether it was held still; from then on it is for so long
-    token NAME                   what the record should say
-    loop NAME TIMES LEASE_MS     TIMES; each time it adds 1 to the key `counter` by GET and SET
+The requests, one per line. Each is answered with `ok ANSWER` or `err TEXT`:
+    lock NAME LEASE_MS WAIT_MS   whether the lock was acquired
+    unlock NAME                  whether it was still held
+    extend NAME MS               whether it was still held; sets its lease to MS
+    token NAME                   the token that the record should contain
+    loop NAME TIMES LEASE_MS     TIMES, after adding 1 to the key `counter` that often by GET and SET
 """
 
 import sys

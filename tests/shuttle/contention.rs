@@ -1,7 +1,7 @@
-//! Whole clients at one server: many tasks take, re-enter, give back, give up and leave.
+//! Whole clients at one server: many tasks acquire, re-enter, release, time out and are cancelled.
 //!
-//! At every step at most one owner believes that it holds the lock, whatever becomes of connections and answers. And
-//! where nothing is lost, nobody is woken by a timer only, every release is confirmed, and nothing is left at the end.
+//! At any step at most one owner believes that it holds the lock, whatever happens to connections and replies. If no reply is lost,
+//! every release is confirmed, no waiter depends on a timer to notice a release, and nothing is left at the end.
 
 use super::run::{Pace, run};
 use super::server::server;
@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-/// In nanoseconds, so that hardly ever two timers end together.
+/// In nanoseconds, so that two timers hardly ever fire together.
 const LONGEST_HOLD: u64 = 12_000_000;
 
-/// A lease that may well end in a run where all are slow.
+/// A lease that may well end in a slow run.
 const SHORT: Duration = Duration::from_millis(200);
 
 #[test]
@@ -87,12 +87,13 @@ async fn troubled(pipelined: bool) {
     trouble.await.expect("no panic");
 }
 
-/// What the tasks of a run know of each other.
+/// The state that the tasks of a run share.
 struct Table {
-    /// Whether every request is answered, and before any lease ends.
+    /// Every request is answered before any lease ends.
     lossless: bool,
-    /// Whether most hand the lock on ahead of the record.
+    /// Most acquires allow the pipelined hand-off.
     pipelined: bool,
+    /// The holds at this time.
     inside: Mutex<Vec<Holding>>,
 }
 
@@ -103,14 +104,14 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
         sessions.push(session(Duration::from_secs(30)).await);
     }
     contend(&sessions, tasks, &table).await;
-    // Time for the releases of dropped guards, and for turns that are owed.
+    // Time for the releases of dropped guards, and for yield windows.
     time::sleep(Duration::from_millis(50)).await;
-    assert_eq!((server().records(), server().subscriptions()), (0, 0), "something stays at the server");
+    assert_eq!((server().records(), server().subscriptions()), (0, 0), "records and subscriptions are left");
     assert!(
-        sessions.iter().all(|session| session.existing_lane(&QueueKey::Record("lock".into())).is_none()),
-        "a lane stays"
+        sessions.iter().all(|session| session.existing_queue(&QueueKey::Record("lock".into())).is_none()),
+        "a key queue is left"
     );
-    assert!(!server().found_by_looking(), "a message came to nothing");
+    assert!(!server().found_by_looking(), "a client missed the message of a release");
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
@@ -123,7 +124,7 @@ async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
     let mut all = Vec::new();
     for session in sessions {
         for number in 0..tasks {
-            // Sometimes two tasks are one owner.
+            // Sometimes two tasks use the same owner.
             let owner = Owner::new(format!("{}", if below(4) == 0 { 0 } else { number })).expect("an owner");
             let mut lock =
                 Lock::new(session.clone(), "lock", |keys| Ok(Reentrant::new(keys))).with_owner(&owner);
@@ -146,12 +147,12 @@ async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
     }
 }
 
-/// Takes the lock in one of the ways there are, holds it for a while, and gives it back in one of the ways there are.
+/// Acquires the lock by a random method, holds it for a while, and releases it by a random method.
 async fn take(lock: &Lock, table: &Table) {
     let guard = match below(8) {
         0 => lock.try_lock().await,
         1 => lock.try_lock_for(Duration::from_nanos(below(LONGEST_HOLD))).await,
-        2 => match leave(lock.lock(), below(6)).await {
+        2 => match drop_after(lock.lock(), below(6)).await {
             Some(taken) => taken.map(Some),
             None => return,
         },
@@ -161,7 +162,7 @@ async fn take(lock: &Lock, table: &Table) {
         Ok(Some(guard)) => guard,
         Ok(None) => return,
         Err(error) => {
-            assert!(!table.lossless, "not taken: {error}");
+            assert!(!table.lossless, "not acquired: {error}");
             return;
         }
     };
@@ -190,7 +191,7 @@ async fn unlock(guard: LockGuard, table: &Table) {
     assert!(outcome.is_ok() || !table.lossless, "not released: {outcome:?}");
 }
 
-/// Stays inside for a while.
+/// Holds the lock for a while, and checks that no other owner holds it.
 async fn hold(guard: &LockGuard, table: &Table) {
     let holding = Holding::clone(guard);
     let others = {
@@ -203,12 +204,12 @@ async fn hold(guard: &LockGuard, table: &Table) {
     let held = |holding: &Holding| holding.state() == HoldState::Held;
     for other in others {
         let both = held(&holding) && held(&other) && held(&holding);
-        // Not their Debug: it takes a lock, and a panic is no place to be suspended in.
+        // The message must not use their `Debug`: it locks a mutex, and a panicking task must not be suspended.
         assert!(!both, "{} and {} hold the lock", holding.owner(), other.owner());
     }
     match below(4) {
         0 | 1 => time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await,
-        // To the end of its lease, or a little less.
+        // Up to the end of the lease, or a little less.
         2 if !table.lossless => {
             let _ = time::timeout(Duration::from_nanos(below(4 * LONGEST_HOLD)), holding.lost()).await;
         }
@@ -220,8 +221,8 @@ async fn hold(guard: &LockGuard, table: &Table) {
     inside.swap_remove(at);
 }
 
-/// Drops `future` when it has been polled `polls` times more, if it has not ended.
-async fn leave<T>(future: impl Future<Output = T>, mut polls: u64) -> Option<T> {
+/// Drops `future` after `polls` polls. Returns its output if it has completed by then.
+async fn drop_after<T>(future: impl Future<Output = T>, mut polls: u64) -> Option<T> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
         if polls == 0 {
@@ -231,7 +232,7 @@ async fn leave<T>(future: impl Future<Output = T>, mut polls: u64) -> Option<T> 
         match future.as_mut().poll(cx) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => {
-                // Polled again at once, or when it is woken.
+                // Sometimes polled again at once, without being woken.
                 if below(2) == 0 {
                     cx.waker().wake_by_ref();
                 }

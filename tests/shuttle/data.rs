@@ -1,5 +1,6 @@
-//! What the server of these tests has and does: records by the scripts' truth table, their expiry, and its channels. The time is
-//! told to it. It names nothing of the crate, so that `tests/it/schedules_server.rs` can compare it with a real server.
+//! The data of the server of these tests: records that follow the scripts' truth table, their expiry, and channels. Each call gets
+//! the time as an argument. The file names nothing of the crate, so that `tests/it/shuttle_server.rs` can compare it with a real
+//! server.
 
 use super::restore_payload;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,16 +9,17 @@ use tokio::sync::mpsc;
 
 pub(crate) struct Data {
     pub records: BTreeMap<String, Record>,
-    /// The name of the script with that digest or source.
+    /// Returns the name of the script with this digest or source.
     named: fn(&str) -> Option<&'static str>,
+    /// The scripts that were loaded by `EVAL`.
     known: BTreeSet<&'static str>,
     pub listeners: BTreeMap<u64, Listener>,
     last: u64,
-    /// One answer in so many is lost, with its connection, before or after its request was run; 0 for none.
+    /// One reply in this number is lost with its connection, before or after its request was run; 0 for none.
     pub loss: u64,
-    /// When each record was last freed with a message to somebody.
+    /// When each record was last released.
     freed: BTreeMap<String, Duration>,
-    /// A client had to look to find that a lock was free: it had missed the message.
+    /// A holder probe found a lock that was released earlier: its client had missed the message.
     pub found_by_looking: bool,
 }
 
@@ -32,7 +34,7 @@ pub(crate) struct Listener {
     messages: mpsc::UnboundedSender<String>,
 }
 
-/// The commands since `MULTI`.
+/// The commands since `MULTI`, or `None` outside a transaction.
 pub(crate) type Queued = Option<Vec<Vec<String>>>;
 
 impl Data {
@@ -55,7 +57,7 @@ impl Data {
         self.last
     }
 
-    /// What the server answers to a command of a connection at `now`.
+    /// Runs a command of a connection at the time `now` and returns its reply.
     pub(crate) fn answer(&mut self, words: Vec<String>, queued: &mut Queued, now: Duration) -> String {
         match (words[0].as_str(), &mut *queued) {
             ("MULTI", _) => {
@@ -91,7 +93,7 @@ impl Data {
                 "-BUSYKEY Target key name already exists.\r\n".into()
             }
             ["RESTORE", key, lease, payload] => {
-                // See `src/protocol/restore_payload.rs`: the length of a short owner is in one byte, and then comes the owner.
+                // See `src/protocol/restore_payload.rs`: one byte has the length of a short owner id, which follows.
                 let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
                 if String::from_utf8_lossy(&restore_payload::held_once(&owner)) != *payload {
                     return "-ERR DUMP payload version or checksum are wrong\r\n".into();
@@ -128,7 +130,7 @@ impl Data {
         }
     }
 
-    /// As the scripts do it, which `tests/it/schedules_server.rs` checks.
+    /// Does what the scripts do. `tests/it/shuttle_server.rs` compares the two.
     fn script(&mut self, script: &str, words: &[&str], now: Duration) -> String {
         let ms = |text: &str| Duration::from_millis(text.parse().expect("a number"));
         if script == "lock_renew" {
@@ -177,7 +179,7 @@ impl Data {
             {
                 record.counts = BTreeMap::from([((*to).to_owned(), 1)]);
                 let ends = now + ms(lease);
-                // What was moved before may have been renewed since.
+                // If an earlier send moved the record, it may have been renewed since.
                 record.expires = if count.is_none() { record.expires.max(ends) } else { ends };
                 let subscribed = |listener: &&Listener| listener.channels.contains(*channel);
                 let all = self.listeners.values().filter(subscribed).count();
@@ -196,9 +198,9 @@ impl Data {
             }
             ("lock_release", [_, channel], Some(_)) => {
                 self.records.remove(key);
-                let told = self.publish(channel);
+                let receivers = self.publish(channel);
                 self.freed.insert(key.to_owned(), now);
-                number(told)
+                number(receivers)
             }
             ("lock_move" | "lock_recount" | "lock_release", _, None) => {
                 status(if absent { "GONE" } else { "OTHER" }, None)
@@ -230,7 +232,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// Takes a whole command from the front of `buffer`.
+/// Removes a complete command from the front of `buffer`.
 pub(crate) fn next_command(buffer: &mut Vec<u8>) -> Option<Vec<String>> {
     let mut at = 0;
     let mut number = |sign: u8, skip: usize| {

@@ -1,24 +1,25 @@
-//! The states of a hold, changed from many sides.
+//! The states of a hold, which several tasks change at the same time.
 
 use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
 use crate::error::LossReason;
 use crate::kinds::Reentrant;
 use crate::lease::hold::{Begun, Hold, HoldState, Observer};
-use crate::owner::OwnerId;
+use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
 use crate::runtime::clock::Moment;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// Counts the calls of a hold's observer.
 #[derive(Default)]
-struct Told {
+struct Counts {
     losing: atomic::AtomicU64,
     doubted: atomic::AtomicU64,
     lost: atomic::AtomicU64,
 }
 
-impl Observer for Told {
+impl Observer for Counts {
     fn losing(&self) {
         self.losing.fetch_add(1, atomic::Ordering::SeqCst);
     }
@@ -31,21 +32,22 @@ impl Observer for Told {
     }
 }
 
-/// Confirmations, doubts, losses, a release and the clock race; nobody sees a hold come back, the observer hears of a
-/// loss before anyone can see it and of it once, and who follows ends with the state that the hold ended in.
+/// Confirmations, doubts, losses, releases and the clock race. No task sees a hold come back. The observer is notified of a loss once,
+/// and before any task can see it. A follower of the states ends with the final state of the hold.
 #[test]
 fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
     run("a_hold_never_comes_back", 2000, Pace::Hurried(20), Duration::from_secs(20), || async {
-        let told = Arc::new(Told::default());
-        let observer: Weak<dyn Observer> = Arc::downgrade(&told) as Weak<dyn Observer>;
+        let counts = Arc::new(Counts::default());
+        let observer: Weak<dyn Observer> = Arc::downgrade(&counts) as Weak<dyn Observer>;
         let lease = Duration::from_millis(10);
         let sent = Moment::now();
         let kind = Arc::new(Reentrant::new(LockKeys::new("lock".into()).expect("a name")));
-        let (owner, text) = (OwnerId::Thread(1), "u:thread-1".into());
-        let hold = Hold::new(Begun { kind, owner, text, life: 1, sent, lease, token: None }, observer);
+        let (owner, owner_id) = (LocalOwner::Thread(1), "u:thread-1".into());
+        let hold =
+            Hold::new(Begun { kind, owner, owner_id, data_epoch: 1, sent, lease, token: None }, observer);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
-                let (hold, told) = (hold.clone(), told.clone());
+                let (hold, counts) = (hold.clone(), counts.clone());
                 task::spawn(async move {
                     for _ in 0..4 {
                         let before = hold.state();
@@ -74,7 +76,8 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
                             "{before:?}, then {after:?}, then {now:?}"
                         );
                         if matches!(hold.state(), HoldState::Lost(_)) {
-                            assert_eq!(told.losing.load(atomic::Ordering::SeqCst), 1, "seen as lost untold");
+                            let losing = counts.losing.load(atomic::Ordering::SeqCst);
+                            assert_eq!(losing, 1, "the loss was visible before the observer knew of it");
                         }
                     }
                 })
@@ -99,7 +102,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
         let last = hold.lose(LossReason::Taken);
         assert_eq!(following.await.expect("no panic"), last);
         let lost = u64::from(matches!(last, HoldState::Lost(_)));
-        assert_eq!(told.losing.load(atomic::Ordering::SeqCst), lost);
-        assert!(told.lost.load(atomic::Ordering::SeqCst) >= lost);
+        assert_eq!(counts.losing.load(atomic::Ordering::SeqCst), lost);
+        assert!(counts.lost.load(atomic::Ordering::SeqCst) >= lost);
     });
 }

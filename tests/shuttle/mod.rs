@@ -1,7 +1,7 @@
-//! The client's own code, scheduled at random: its locks, atomics and tasks are shuttle's, its clock is `time`, and at
-//! the other end of its connections is `server`. Built with `--cfg shuttle` only; `cargo xtask test` does that.
+//! The client's own code on random schedules. Mutexes, atomics and tasks are those of shuttle, the clock is `time`, and its
+//! connections lead to `server`. Built only with `--cfg shuttle`, which `cargo xtask test` sets.
 //!
-//! Each run is decided by one number. One that fails names it, and `SHUTTLE_SEED=<it>` repeats that run alone.
+//! A seed decides each run. A run that fails prints its seed, and `SHUTTLE_SEED=<seed>` repeats that run alone.
 
 mod contention;
 pub(crate) mod data;

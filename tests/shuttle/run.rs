@@ -1,4 +1,4 @@
-//! Runs a test on many schedules.
+//! Runs a test on many random schedules.
 
 use super::sync::task;
 use super::{server, time};
@@ -6,21 +6,21 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Schedule, Scheduler, Tas
 use shuttle::{Config, MaxSteps, Runner};
 use std::time::Duration;
 
-/// How slow anybody is at most, when all are.
+/// In a hurried run, only timers that fire within this time may fire early.
 const NEAR: Duration = Duration::from_millis(50);
 
-/// How time goes.
+/// How the clock of a run advances.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Pace {
-    /// No timer ends while there is anything else to do.
+    /// No timer fires while any task can run.
     Patient,
-    /// One time in so many steps the next timer ends all the same, if it is not far away.
+    /// Once in this number of steps, the next timer fires although tasks can run, if it is near.
     Hurried(u64),
 }
 
-/// Runs `test` `count` times from a fixed seed on, and as often from one that nobody knows before.
+/// Runs `test` with `count` fixed seeds, and then with as many random ones.
 ///
-/// A run in which nobody gets anywhere until `limit`, by the time of the run, fails.
+/// A run fails if its clock passes `limit`, because then no task makes progress.
 pub(super) fn run<F>(name: &str, count: u64, pace: Pace, limit: Duration, test: fn() -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -40,7 +40,7 @@ fn once<F>(name: &str, seed: u64, pace: Pace, limit: Duration, test: fn() -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let told = TellOnPanic { name: name.to_owned(), seed };
+    let on_panic = PrintSeedOnPanic { name: name.to_owned(), seed };
     let mut config = Config::new();
     config.stack_size = 0x80000;
     config.failure_persistence = shuttle::FailurePersistence::None;
@@ -53,33 +53,34 @@ where
         shuttle::future::block_on(async move {
             drop(task::spawn(time::keep_moving()));
             test().await;
-            // What is left is dropped where it stands: not with a lock in its hands.
+            // The remaining tasks are dropped where they are. None of them may hold a mutex then.
             time::settle().await;
         });
     };
-    // Every second run prefers some tasks to others for long stretches, which finds other schedules.
+    // Every second run prefers some tasks over others for long stretches, which finds different schedules.
     if seed.is_multiple_of(2) {
         Runner::new(Paced { pace, seed, inner: PctScheduler::new_from_seed(seed, 5, 1) }, config).run(body);
     } else {
         Runner::new(Paced { pace, seed, inner: RandomScheduler::new_from_seed(seed, 1) }, config).run(body);
     }
-    std::mem::forget(told);
+    std::mem::forget(on_panic);
 }
 
-struct TellOnPanic {
+/// Prints the seed of a run that panics.
+struct PrintSeedOnPanic {
     name: String,
     seed: u64,
 }
 
-impl Drop for TellOnPanic {
+impl Drop for PrintSeedOnPanic {
     fn drop(&mut self) {
         server::abandon();
         time::abandon();
-        eprintln!("{}: failed; SHUTTLE_SEED={} repeats this run", self.name, self.seed);
+        eprintln!("{}: failed; set SHUTTLE_SEED={} to repeat this run", self.name, self.seed);
     }
 }
 
-/// Lets time move when it should.
+/// A scheduler that runs the task that advances the clock only when the pace allows it.
 struct Paced<S> {
     pace: Pace,
     seed: u64,

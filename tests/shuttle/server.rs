@@ -1,13 +1,13 @@
-//! The server of these tests: [`Data`] behind byte streams. Commands come in RESP; it can cut connections and lose answers.
+//! The server of these tests: [`Data`] behind byte streams. It reads commands in RESP, and can cut connections and lose replies.
 
 use super::data::{Data, next_command};
 use super::sync::{below, task};
 use super::time::since_boot;
 use crate::protocol::script;
-use shuttle::sync::{Mutex, MutexGuard};
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 
@@ -15,22 +15,22 @@ thread_local!(static SERVER: RefCell<Option<Arc<Server>>> = const { RefCell::new
 
 pub(super) struct Server {
     data: Mutex<Data>,
-    /// Connections of an earlier epoch are closed.
+    /// A change of this number closes all connections.
     epoch: watch::Sender<u64>,
 }
 
-/// A new server, empty.
+/// Starts an empty server.
 pub(super) fn begin() {
     let server = Server { data: Mutex::new(Data::new(script_named)), epoch: watch::Sender::new(0) };
     SERVER.set(Some(Arc::new(server)));
 }
 
-/// The name of the script with that digest or source.
+/// The name of the script with this digest or source.
 fn script_named(text: &str) -> Option<&'static str> {
     script::ALL.iter().find(|script| script.sha() == text || script.source == text).map(|script| script.name)
 }
 
-/// Leaks the server of a run that failed: what hangs on it stands where it stood, and cannot be dropped.
+/// Leaks the server of a run that failed, because its tasks were stopped and cannot be dropped.
 pub(super) fn abandon() {
     std::mem::forget(SERVER.take());
 }
@@ -64,7 +64,7 @@ pub(crate) async fn listen() -> (Link, mpsc::UnboundedReceiver<String>) {
     (Link { server, id }, heard)
 }
 
-/// The client's side of a connection for subscriptions. Each call is a round trip; `None` if it was cut.
+/// The client's end of a connection for subscriptions. Each call is a round trip, and returns `None` if the connection was cut.
 pub(crate) struct Link {
     server: Arc<Server>,
     id: u64,
@@ -99,7 +99,7 @@ impl Drop for Link {
 
 impl Server {
     fn lock(&self) -> MutexGuard<'_, Data> {
-        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+        self.data.lock()
     }
 
     /// Closes all connections.
@@ -108,7 +108,7 @@ impl Server {
         self.epoch.send_modify(|epoch| *epoch += 1);
     }
 
-    /// From now on one answer in `loss` is lost; 0 for none.
+    /// From now on one reply in `loss` is lost; 0 for none.
     pub(super) fn lose(&self, loss: u64) {
         self.lock().loss = loss;
     }
@@ -117,7 +117,7 @@ impl Server {
         self.lock().publish(channel)
     }
 
-    /// Whether a lock was found free by a look, later than its message was sent.
+    /// Whether a holder probe found a lock free after the message of its release was sent.
     pub(super) fn found_by_looking(&self) -> bool {
         self.lock().found_by_looking
     }

@@ -1,4 +1,4 @@
-//! In the place of `src/connection/socket.rs`: the way to the server of these tests.
+//! Replaces `src/connection/socket.rs`: opens streams to the server of these tests.
 
 use crate::config::options::Options;
 use crate::shuttled::server;

@@ -1,4 +1,4 @@
-//! In the place of `src/connection/subscriber.rs`: subscriptions at the server of these tests.
+//! Replaces `src/connection/subscriber.rs`: subscriptions at the server of these tests.
 
 use super::SubscriptionEndpoint;
 use crate::config::options::Options;

@@ -1,10 +1,10 @@
-//! What `src/runtime/sync.rs` hands to the crate in these tests.
+//! The types that `src/runtime/sync.rs` gives to the crate in these tests.
 
 pub(crate) use super::time;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 pub(crate) use shuttle::thread_local;
 
-/// As tokio's with `biased`: which branch is polled first is not left to a random number that nobody can repeat.
+/// `tokio::select!` with `biased`. Otherwise tokio chooses the first branch by a random number that the seed does not decide.
 macro_rules! select {
     (biased; $($branches:tt)*) => { tokio::select! { biased; $($branches)* } };
     ($($branches:tt)*) => { tokio::select! { biased; $($branches)* } };
@@ -15,24 +15,25 @@ pub(crate) mod task {
     pub(crate) use shuttle::future::{AbortHandle, JoinHandle, spawn, yield_now};
 }
 
-/// Tokio's own is filled while its lock is held, by a function that waits for a lock of ours.
+/// Replaces the sender of `tokio::sync::watch`. The closure of `send_if_modified` locks a mutex of shuttle, which must not happen
+/// while tokio's own lock is held.
 pub(crate) mod watch {
-    use std::sync::PoisonError;
+    use crate::runtime::mutex::Mutex;
     use tokio::sync::watch;
     pub(crate) use tokio::sync::watch::Receiver;
 
     pub(crate) struct Sender<T> {
         sender: watch::Sender<T>,
-        turn: shuttle::sync::Mutex<()>,
+        turn: Mutex<()>,
     }
 
     impl<T: Clone> Sender<T> {
         pub(crate) fn new(value: T) -> Self {
-            Self { sender: watch::Sender::new(value), turn: shuttle::sync::Mutex::new(()) }
+            Self { sender: watch::Sender::new(value), turn: Mutex::new(()) }
         }
 
         pub(crate) fn send_if_modified(&self, modify: impl FnOnce(&mut T) -> bool) -> bool {
-            let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = self.turn.lock();
             let mut value = self.sender.borrow().clone();
             let modified = modify(&mut value);
             if modified {
@@ -47,7 +48,7 @@ pub(crate) mod watch {
     }
 }
 
-/// The one runtime there is.
+/// The only runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle;
 
@@ -68,13 +69,13 @@ impl Handle {
     }
 }
 
-/// A number that the run's seed decides.
+/// A random number that the run's seed decides.
 pub(crate) fn random() -> u64 {
     use shuttle::rand::RngCore;
     shuttle::rand::thread_rng().next_u64()
 }
 
-/// A number below `end`.
+/// A random number below `end`.
 pub(crate) fn below(end: u64) -> u64 {
     random() % end
 }

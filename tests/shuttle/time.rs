@@ -1,6 +1,5 @@
-//! The time of these tests. It stands still while anybody can do anything, and moves to the next timer when all wait:
-//! whoever has to wait for a timer is seen to have waited. In a hurried run it may also move at any other moment, as
-//! if all were slow.
+//! The clock of these tests. It stands still while any task can run, and moves to the next timer when all tasks wait. So it shows
+//! whether a task had to wait for a timer. In a hurried run it may also move while tasks can run, as if they were slow.
 
 use super::sync::task;
 use shuttle::scheduler::TaskId;
@@ -29,38 +28,39 @@ impl Clock {
     }
 }
 
-/// Sets time to its beginning. A run that lasts until `limit` has hung.
+/// Resets the clock. A run that lasts longer than `limit` hangs.
 pub(super) fn begin(limit: Duration) {
     let start = Duration::from_secs(1000);
     Clock::with(|clock| *clock = Clock { now: start, limit: start + limit, ..Clock::default() });
 }
 
-/// Leaks the timers of a run that failed.
+/// Leaks the timers of a run that failed, because their tasks cannot be dropped.
 pub(super) fn abandon() {
     std::mem::forget(CLOCK.take());
 }
 
-/// The task that moves the time.
+/// The task that moves the clock.
 pub(super) fn mover() -> Option<TaskId> {
     Clock::with(|clock| clock.mover)
 }
 
-/// Time until the next timer that may end too early.
+/// The time until the next timer, if it may fire early.
 pub(super) fn next() -> Duration {
     let next =
         |clock: &mut Clock| clock.timers.first_key_value().map(|(&(at, _), _)| at.saturating_sub(clock.now));
     Clock::with(|clock| if clock.calm { None } else { next(clock) }).unwrap_or(Duration::MAX)
 }
 
-/// Ends when everybody waits for something, and for no lock. Nothing is hurried from then on.
+/// Completes when every task waits, and none of them for a mutex. From the call on no timer fires early.
 pub(super) async fn settle() {
     Clock::with(|clock| clock.calm = true);
     sleep(Duration::from_nanos(1)).await;
 }
 
+/// Moves the clock to the next timer whenever the scheduler runs this task.
 pub(super) async fn keep_moving() {
     Clock::with(|clock| clock.mover = Some(shuttle::current::me()));
-    // From here on the scheduler knows this task.
+    // After this the scheduler knows which task moves the clock.
     task::yield_now().await;
     loop {
         std::future::poll_fn(|cx| {
@@ -76,7 +76,7 @@ pub(super) async fn keep_moving() {
             let later = clock.timers.split_off(&(clock.now, u64::MAX));
             (std::mem::replace(&mut clock.timers, later), clock.now > clock.limit)
         });
-        assert!(!hung, "nobody got anywhere until the end of time");
+        assert!(!hung, "the run reached its time limit: no task makes progress");
         due.into_values().for_each(Waker::wake);
         task::yield_now().await;
     }
@@ -90,7 +90,7 @@ pub(crate) fn sleep(time: Duration) -> Sleep {
     Sleep { until: since_boot().saturating_add(time), timer: None }
 }
 
-/// A point of the only clock there is.
+/// A point in time of this clock.
 #[derive(Clone, Copy)]
 pub(crate) struct Instant(Duration);
 

@@ -1,19 +1,21 @@
-//! A process that uses the library, for tests that kill it or need more than one. It does what its arguments say,
-//! tells events on stdout, a line each, and ends when its stdin does.
+//! A process that uses the library, for tests that kill it or need several processes. It prints events on stdout, one per
+//! line, and exits when its stdin closes.
 //!
-//! - `hold URL NAME LEASE_MS`: locks (with that watchdog timeout) and says `held OWNER`.
-//! - `permit URL NAME LEASE_MS`: takes a permit of an expirable semaphore (with that watchdog timeout) and says
-//!   `held ID`.
-//! - `look URL NAME LEASE_MS`: locks (with that watchdog timeout), says `held OWNER`, and looks at the guard all the
-//!   time: says `NS STATE` of each look that tells another state than the last, or begins 100 ms after it; NS is when
-//!   it began. Says `clock S` at a line of stdin, the time of day in whole seconds.
-//! - `serve URL NAME TASKS`: tasks that lock and unlock all the time. Says the number of holds at a line of stdin.
-//! - `fork URL NAME`: locks and forks. The child says what it is told when it locks, looks and unlocks.
-//! - `trace URL NAME`: writes all traces to stdout while it locks, is renewed, unlocks at a line of stdin, locks again
-//!   and loses the lock.
-//! - `connect URL`: connects with warnings on stdout, and says `connected` or the error.
-//! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task locks, adds 1 to the counter by GET and SET, unlocks.
-//!   Starts at the first line of stdin; says `START:END,..` of the holds, in monotonic ns, a line a task.
+//! - `hold URL NAME LEASE_MS`: acquires the lock (with that watchdog timeout) and prints `held OWNER`.
+//! - `permit URL NAME LEASE_MS`: acquires a permit of an expirable semaphore (with that watchdog timeout) and prints `held
+//!   ID`.
+//! - `look URL NAME LEASE_MS`: acquires the lock (with that watchdog timeout), prints `held OWNER`, and reads the state in a
+//!   loop. It prints `NS STATE` for each read that differs from the last one or begins 100 ms after it; NS is when the read
+//!   began. For each line of stdin it prints `clock S`, the time of day in whole seconds.
+//! - `serve URL NAME TASKS`: tasks that acquire and release in a loop. For each line of stdin it prints the number of holds.
+//! - `drop URL COUNT`: acquires that many locks and prints `held PEAK`, where PEAK is the peak of its resident memory in KB.
+//!   At a line of stdin it drops all guards at once. At the next line it prints `released PEAK`.
+//! - `fork URL NAME`: acquires the lock and forks. The child prints the results of a lock, a state query and an unlock.
+//! - `trace URL NAME`: writes all traces to stdout while it acquires the lock, renews it once, unlocks it at a line of
+//!   stdin, acquires it again and loses it.
+//! - `connect URL`: connects with warnings on stdout, and prints `connected` or the error.
+//! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task acquires, adds 1 to the counter by GET and SET, and
+//!   releases. Starts at the first line of stdin. Prints `START:END,..` of the holds in monotonic ns, one line per task.
 
 use redisson_lock::{Client, Holding, Lock, redis};
 use std::sync::Arc;
@@ -49,7 +51,7 @@ async fn main() -> Result<(), Failure> {
             let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
-            // A clone that holds nothing, looked at by a thread of its own.
+            // A clone that holds nothing, for another thread to read.
             let holding = Holding::clone(&guard);
             std::thread::spawn(move || look(&holding));
             while stdin.next_line().await?.is_some() {
@@ -66,7 +68,7 @@ async fn main() -> Result<(), Failure> {
                 let (lock, holds) = (client.lock(name), holds.clone());
                 tokio::spawn(async move {
                     loop {
-                        // What a dropped connection leaves open is told by an error, and the next round goes on.
+                        // A dropped connection may fail a call. The next iteration tries again.
                         if let Ok(guard) = lock.lock().await {
                             holds.fetch_add(1, Ordering::Relaxed);
                             let _ = guard.unlock().await;
@@ -78,11 +80,24 @@ async fn main() -> Result<(), Failure> {
                 println!("{}", holds.load(Ordering::Relaxed));
             }
         }
+        ["drop", url, count] => {
+            // The watchdog renews nothing meanwhile.
+            let client = Client::builder().watchdog_timeout(Duration::from_secs(600)).connect(url).await?;
+            let mut guards = Vec::new();
+            for n in 0..count.parse::<u32>()? {
+                guards.push(client.lock(format!("lock-{n}")).lock().await?);
+            }
+            println!("held {}", memory_peak_kb()?);
+            stdin.next_line().await?;
+            drop(guards);
+            stdin.next_line().await?;
+            println!("released {}", memory_peak_kb()?);
+        }
         ["fork", url, name] => {
             let lock = Client::connect(url).await?.lock(name);
             let guard = lock.lock().await?;
-            // SAFETY: this process has one thread, and the child ends without a return into what it has in common with
-            // its parent.
+            // SAFETY: this process has one thread, and the child exits without returning into state that it shares with its
+            // parent.
             if unsafe { libc::fork() } == 0 {
                 println!("{:?}", lock.try_lock().await.err());
                 println!("{:?}", lock.is_locked().await.err());
@@ -109,7 +124,7 @@ async fn main() -> Result<(), Failure> {
                 let holds: Vec<_> = holds.iter().map(|(start, end)| format!("{start}:{end}")).collect();
                 lines.push(holds.join(","));
             }
-            // Not before all are done: a full pipe would stop the thread, with the lock held.
+            // Prints only once all tasks are done: a full pipe would block the thread while the lock is held.
             println!("{}", lines.join("\n"));
         }
         ["connect", url] => {
@@ -158,7 +173,7 @@ fn look(holding: &Holding) {
     }
 }
 
-/// The counter is read and written without protection of its own: a second holder would be seen in it.
+/// Reads and writes the counter without other protection, so that a second holder would lose an addition.
 async fn add(
     lock: Lock,
     mut counting: redis::aio::MultiplexedConnection,
@@ -180,6 +195,13 @@ async fn add(
         guard.unlock().await?;
     }
     Ok(holds)
+}
+
+/// The peak of the resident memory of this process, as Linux reports it.
+fn memory_peak_kb() -> Result<u64, Failure> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB"));
+    Ok(peak.ok_or("no VmHWM")?.trim().parse()?)
 }
 
 fn monotonic_ns() -> u64 {

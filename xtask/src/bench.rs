@@ -1,36 +1,36 @@
-//! The benchmark: ours, raw redis-rs, Redisson and the Rust crates beside each other, in turn, at one server that it
-//! starts. Every claim is a ratio to a peer of the same run.
+//! The benchmark. It measures this library, raw redis-rs, Redisson and other Rust crates in turn, on one server that it
+//! starts. Every result is a ratio to another library of the same run.
 
 mod cluster;
 mod report;
 mod sample;
 mod scenarios;
-mod stage;
+mod testbed;
 
 use std::fs;
 use std::process::ExitCode;
 
 use report::Report;
-use stage::Stage;
+use testbed::Testbed;
 
 use crate::setup::{self, Clock};
 
-/// The Redisson that is measured.
+/// The version of Redisson that is measured.
 const REDISSON: &str = "4.7.0";
 
-/// How much of everything.
+/// How much is measured.
 pub struct Effort {
     pub rounds: usize,
-    /// Of what takes longer: locks that are held, and tasks that wait.
+    /// Rounds of the slow scenarios: many holds, and many waiters.
     pub long_rounds: usize,
     pub seconds: f64,
-    /// Locks held at a time.
+    /// The numbers of locks held at a time.
     pub held: &'static [usize],
-    /// For how long what does nothing is watched.
+    /// For how many seconds an idle client is observed.
     pub idle: f64,
 }
 
-/// What needs no server.
+/// The benchmarks that need no server.
 const LOCAL: &str = "local";
 
 const FULL: Effort = Effort {
@@ -54,11 +54,14 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             _ => {
                 let names: Vec<_> =
                     scenarios::ALL.iter().map(|scenario| scenario.name).chain([LOCAL]).collect();
-                return Err(format!("bench: {word:?} is neither --quick nor one of {}", names.join(", ")));
+                return Err(format!(
+                    "bench: unknown argument {word:?}; known are --quick, {}",
+                    names.join(", ")
+                ));
             }
         }
     }
-    // What is kept is a whole run.
+    // Only a complete run replaces the published report.
     if !only.is_empty() {
         folder = setup::target().join("bench");
     }
@@ -70,11 +73,11 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         println!("\nreport: {}", folder.join("README.md").display());
     }
     if wanted(LOCAL) {
-        println!("\n# What no request goes over");
-        let told = stage::local()?;
-        print!("{told}");
+        println!("\n# Benchmarks without requests");
+        let output = testbed::local()?;
+        print!("{output}");
         let file = folder.join("local.txt");
-        fs::write(&file, told).map_err(|error| format!("{}: {error}", file.display()))?;
+        fs::write(&file, output).map_err(|error| format!("{}: {error}", file.display()))?;
         println!("\nreport: {}", file.display());
     }
     Ok(ExitCode::SUCCESS)
@@ -85,15 +88,15 @@ fn side_by_side(
     wanted: impl Fn(&str) -> bool,
     arguments: &[&str],
 ) -> Result<Report, String> {
-    let environment = setup::run(&[], Clock::Left)?;
+    let environment = setup::run(&[], Clock::Real)?;
     let java = setup::build_java(&setup::BENCH, REDISSON)?;
-    let contenders = stage::build()?;
+    let contenders = testbed::build()?;
     let mut report = Report::new(arguments, &environment.server);
-    let mut stage = Stage::start(&environment.server, contenders, java)?;
+    let mut testbed = Testbed::start(&environment.server, contenders, java)?;
     for scenario in scenarios::ALL {
         if wanted(scenario.name) {
             println!("\n# {}", scenario.title);
-            let table = (scenario.run)(&mut stage, effort)?;
+            let table = (scenario.run)(&mut testbed, effort)?;
             report.add(scenario, table);
         }
     }

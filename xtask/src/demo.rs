@@ -1,13 +1,13 @@
-//! Threads of a real Redisson and tasks of two Rust processes contend for one lock, in view.
+//! The demo: threads of a real Redisson and tasks of two Rust processes contend for one lock.
 //!
-//! The demo gives each contender its turns, one at a time: take the lock, add 1 to a counter by a read and a write
-//! that nothing but the lock protects, let go. The contenders tell when they did what; who published which release
-//! and renewed which lease is seen in the server's MONITOR. All times are CLOCK_MONOTONIC, read where the thing
-//! happened; only MONITOR's are the wall clock of this machine, carried over.
+//! The demo gives each contender one turn at a time. In a turn, the contender takes the lock, adds 1 to a counter by a
+//! separate read and write, and releases the lock. Contenders report their own steps; the server's MONITOR shows releases
+//! and renewals. All times are CLOCK_MONOTONIC, read where the event happens, except MONITOR's, which are converted from
+//! this machine's wall clock.
 
 mod process;
 mod server;
-mod story;
+mod transcript;
 
 use std::env;
 use std::process::{Command, ExitCode};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use process::Process;
 use rustix::time::{ClockId, clock_gettime};
-use story::Story;
+use transcript::Transcript;
 
 use crate::server::Server;
 use crate::setup;
@@ -24,25 +24,25 @@ use crate::setup;
 const LOCK: &str = "orders";
 const CHANNEL: &str = "redisson_lock__channel:{orders}";
 const COUNTER: &str = "shipments";
-/// Java is told names in base64.
+/// The Java peer takes names in base64.
 const LOCK64: &str = "b3JkZXJz";
 const COUNTER64: &str = "c2hpcG1lbnRz";
 
 /// Threads or tasks of each process.
 const THREADS: usize = 3;
-/// Shorter than the long holds, which therefore live on renewals.
+/// Shorter than the long holds, so that these need renewals.
 const LEASE: Duration = Duration::from_millis(1500);
 const LONG_HOLD: Duration = Duration::from_millis(1800);
-/// Each process has one about this often, and one at least.
+/// How often each process gets a long hold. Each gets at least one.
 const LONG_HOLD_EVERY: Duration = Duration::from_secs(10);
-/// How long a contender rests after a turn: the lock is almost always wanted, but not by all at all times.
+/// The pause of a contender after a turn. The lock is almost always wanted, but rarely by all contenders.
 const REST_MS: std::ops::Range<u64> = 150..350;
-/// How long lines are kept back, so that those of different processes come in the order of their times.
+/// How long events are buffered, so that events of different processes are printed in order.
 const LAG: Duration = Duration::from_millis(150);
-/// How often to look for who has rested, and what is to be told.
+/// How often pauses and buffered events are checked.
 const TICK: Duration = Duration::from_millis(5);
-/// How long the last turns may take, and how long a process its end.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// How long the last turns may take, and a process to exit.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 struct Options {
     java: bool,
@@ -53,7 +53,7 @@ struct Options {
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let options = read_options(arguments)?;
     let versions = if options.java { vec![options.redisson.clone()] } else { Vec::new() };
-    let environment = setup::run(&versions, setup::Clock::Left)?;
+    let environment = setup::run(&versions, setup::Clock::Real)?;
     build_contender()?;
 
     let server = Server::start(&environment.server, &[])?;
@@ -62,33 +62,33 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         println!("demo: Redisson {} with {THREADS} threads", options.redisson);
         processes.push(Process::java(&environment.peers.join(&options.redisson), &server)?);
     } else {
-        println!("demo: WITHOUT JAVA, because of --no-java: Rust contends with Rust only");
+        println!("demo: without Java, because of --no-java");
     }
     println!("demo: two Rust processes (debug builds) with {THREADS} tasks each");
     for number in 1..=2 {
         processes.push(Process::rust(number, &server)?);
     }
     println!(
-        "demo: all for the lock {LOCK:?} at 127.0.0.1:{}, on leases of {} ms\n",
+        "demo: they contend for the lock {LOCK:?} at 127.0.0.1:{} with leases of {} ms\n",
         server.port,
         LEASE.as_millis()
     );
 
-    let (tell, heard) = channel();
-    server::watch(&server, tell.clone())?;
-    let mut story = Story::new(&processes);
+    let (sender, messages) = channel();
+    server::watch(&server, sender.clone())?;
+    let mut transcript = Transcript::new(&processes);
     let mut problems = Vec::new();
-    problems.extend(contend(&mut processes, options.time, &mut story, &tell, &heard).err());
-    story.tell(u64::MAX);
+    problems.extend(contend(&mut processes, options.time, &mut transcript, &sender, &messages).err());
+    transcript.print_until(u64::MAX);
     for process in &mut processes {
         problems.extend(process.end().err());
     }
-    problems.extend(story.sum_up(server::counter(&server)?));
+    problems.extend(transcript.summarize(server::counter(&server)?));
     for problem in &problems {
         println!("FAILED   {problem}");
     }
     if problems.is_empty() {
-        println!("all is well");
+        println!("passed: no holds overlapped");
         return Ok(ExitCode::SUCCESS);
     }
     Ok(ExitCode::FAILURE)
@@ -99,7 +99,7 @@ fn read_options(arguments: &[&str]) -> Result<Options, String> {
     let mut options = Options { java: true, time: Duration::from_secs(10), redisson };
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("demo: {word} lacks its value"));
+        let mut value = || words.next().ok_or(format!("demo: {word} needs a value"));
         match *word {
             "--no-java" => options.java = false,
             "--redisson" => options.redisson = (*value()?).to_owned(),
@@ -107,16 +107,16 @@ fn read_options(arguments: &[&str]) -> Result<Options, String> {
                 Ok(seconds @ 1..=3600) => options.time = Duration::from_secs(seconds),
                 _ => return Err("demo: --seconds takes a whole number from 1 to 3600".to_owned()),
             },
-            _ => return Err(format!("demo: cannot read {word:?}")),
+            _ => return Err(format!("demo: unknown argument {word:?}")),
         }
     }
     Ok(options)
 }
 
-/// Now, so that the time it takes is not part of the show.
+/// Builds it before the demo starts.
 fn build_contender() -> Result<(), String> {
     let status = contender("build").status().map_err(|error| format!("cargo: {error}"))?;
-    if status.success() { Ok(()) } else { Err("demo: xtask/contender.rs does not build".to_owned()) }
+    if status.success() { Ok(()) } else { Err("demo: the build of xtask/contender.rs failed".to_owned()) }
 }
 
 fn contender(cargo_command: &str) -> Command {
@@ -126,51 +126,54 @@ fn contender(cargo_command: &str) -> Command {
     cargo
 }
 
-/// Gives turns until the time is up, and hears all of them to their ends.
+/// Gives turns until the time is up, and waits for the last ones.
 fn contend(
     processes: &mut [Process],
     time: Duration,
-    story: &mut Story,
-    tell: &Sender<Heard>,
-    heard: &Receiver<Heard>,
+    transcript: &mut Transcript,
+    sender: &Sender<Message>,
+    messages: &Receiver<Message>,
 ) -> Result<(), String> {
     for (number, process) in processes.iter_mut().enumerate() {
-        process.listen(number * THREADS, tell.clone());
+        process.listen(number * THREADS, sender.clone());
     }
-    let mut director = Director::new(processes, time);
-    while director.give_turns()? {
-        match heard.recv_timeout(TICK) {
-            Ok(Heard::Problem(problem)) => return Err(problem),
-            Ok(Heard::Event(ns, event)) => {
-                if let Event::Did { who, deed: Deed::Freed } = event {
-                    director.turn_ended(who);
+    let mut scheduler = TurnScheduler::new(processes, time);
+    while scheduler.give_turns()? {
+        match messages.recv_timeout(TICK) {
+            Ok(Message::Problem(problem)) => return Err(problem),
+            Ok(Message::Event(ns, event)) => {
+                if let Event::Step { id, step: Step::Freed } = event {
+                    scheduler.turn_ended(id);
                 }
-                story.hear(ns, event);
+                transcript.record(ns, event);
             }
-            Err(_) if director.began.elapsed() > time + PATIENCE => {
-                return Err(format!("{} contenders are still at their last turn", director.under_way));
+            Err(_) if scheduler.began.elapsed() > time + TIMEOUT => {
+                return Err(format!(
+                    "{} contenders did not finish their last turn in time",
+                    scheduler.under_way
+                ));
             }
             Err(_) => {}
         }
-        story.tell(monotonic_ns() - LAG.as_nanos() as u64);
+        transcript.print_until(monotonic_ns() - LAG.as_nanos() as u64);
     }
     Ok(())
 }
 
-struct Director<'a> {
+struct TurnScheduler<'a> {
     processes: &'a mut [Process],
     began: Instant,
     time: Duration,
-    /// Who rests, and until when from the beginning.
+    /// The contenders that pause, and when each pause ends.
     resting: Vec<(Duration, usize)>,
     under_way: usize,
-    /// By contender, for variety.
+    /// The number of turns of each contender, which varies them.
     turns: Vec<usize>,
-    /// By process, from the beginning.
+    /// For each process, counted from the start.
     next_long_hold: Vec<Duration>,
 }
 
-impl<'a> Director<'a> {
+impl<'a> TurnScheduler<'a> {
     fn new(processes: &'a mut [Process], time: Duration) -> Self {
         let count = processes.len();
         let share = time.min(LONG_HOLD_EVERY) / count as u32;
@@ -178,74 +181,74 @@ impl<'a> Director<'a> {
             processes,
             began: Instant::now(),
             time,
-            resting: (0..count * THREADS).map(|who| (Duration::ZERO, who)).collect(),
+            resting: (0..count * THREADS).map(|id| (Duration::ZERO, id)).collect(),
             under_way: 0,
             turns: vec![0; count * THREADS],
             next_long_hold: (0..count).map(|number| share * number as u32 + share / 2).collect(),
         }
     }
 
-    /// To all who have rested, until the time is up. False once nothing is left to wait for.
+    /// Gives a turn to every contender whose pause is over, until the time is up. Returns false once no turn is in progress.
     fn give_turns(&mut self) -> Result<bool, String> {
         let now = self.began.elapsed();
         if now >= self.time {
             return Ok(self.under_way > 0);
         }
-        for (until, who) in std::mem::take(&mut self.resting) {
+        for (until, id) in std::mem::take(&mut self.resting) {
             if until > now {
-                self.resting.push((until, who));
+                self.resting.push((until, id));
                 continue;
             }
-            // Irregular, and the same in each run.
-            let turn = self.turns[who];
-            let count = if (turn + who) % 5 == 4 { 2 } else { 1 };
-            let mut hold = Duration::from_millis(20 + (turn * 17 + who * 11) as u64 % 41);
-            let number = who / THREADS;
+            // Irregular, but the same in each run.
+            let turn = self.turns[id];
+            let count = if (turn + id) % 5 == 4 { 2 } else { 1 };
+            let mut hold = Duration::from_millis(20 + (turn * 17 + id * 11) as u64 % 41);
+            let number = id / THREADS;
             if now >= self.next_long_hold[number] {
                 self.next_long_hold[number] += LONG_HOLD_EVERY;
                 hold = LONG_HOLD;
             }
-            self.processes[number].take_turn(who % THREADS, count, hold)?;
-            self.turns[who] += 1;
+            self.processes[number].take_turn(id % THREADS, count, hold)?;
+            self.turns[id] += 1;
             self.under_way += 1;
         }
         Ok(true)
     }
 
-    fn turn_ended(&mut self, who: usize) {
-        let variety = (self.turns[who] * 43 + who * 29) as u64;
+    fn turn_ended(&mut self, id: usize) {
+        let variety = (self.turns[id] * 43 + id * 29) as u64;
         let rest = REST_MS.start + variety % (REST_MS.end - REST_MS.start);
-        self.resting.push((self.began.elapsed() + Duration::from_millis(rest), who));
+        self.resting.push((self.began.elapsed() + Duration::from_millis(rest), id));
         self.under_way -= 1;
     }
 }
 
-enum Heard {
-    /// With its time.
+enum Message {
+    /// An event with its time.
     Event(u64, Event),
     Problem(String),
 }
 
 enum Event {
-    /// A contender tells what it did.
-    Did { who: usize, deed: Deed },
-    /// MONITOR shows what a script did; its owner is among the words with which it was called.
-    Seen { act: Act, words: Vec<String> },
+    /// A contender reports a step.
+    Step { id: usize, step: Step },
+    /// MONITOR shows the effect of a script. The script's arguments contain the owner id.
+    Monitored { effect: Effect, words: Vec<String> },
 }
 
-enum Deed {
+enum Step {
     Waits,
-    /// Says the owner's text, where that is not yet known.
+    /// With the owner id, where it is not known yet.
     Holds(Option<String>),
-    /// Is about to let go.
+    /// Is about to release the lock.
     Ends,
     Freed,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Act {
+enum Effect {
     Published,
-    /// From one owner of a process to another, without a message.
+    /// Handed over within a process, without a message.
     HandedOn,
     Renewed,
 }

@@ -1,17 +1,17 @@
 //! The project's own commands: `cargo xtask <command>`.
 
 mod bench;
+mod chaos;
 mod cluster;
 mod demo;
+mod downloads;
+mod mutants;
 mod needs;
-mod others;
-mod planted;
 mod process;
 mod server;
-mod servers;
+mod server_versions;
 mod setup;
 mod test;
-mod torture;
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -21,31 +21,32 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   bench [--quick] [<scenario>..]
-      Measure ours, raw redis-rs, Redisson and other Rust crates beside each other. The report is docs/bench; with
-      --quick, which takes about seven minutes, target/bench. A name that is none has the scenarios listed.
+      Compare this library with raw redis-rs, Redisson and other Rust crates. The report goes to docs/bench. With --quick
+      (about seven minutes), or for single scenarios, it goes to target/bench. An unknown name lists the scenarios.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
-      Set up, then show threads of a real Redisson and tasks of two Rust processes contending for one lock.
-  planted [--at-once <n>] [--share <n> | <name>..]
-      Plant the bugs of tests/planted in a copy of the project, and run the tests that must catch them, which run without
-      the bugs first. With --share, plant an nth of the bugs, another one at each commit; with --at-once, plant so many at
-      the same time, each in a copy of its own.
+      Show threads of a real Redisson and tasks of two Rust processes that contend for one lock.
+  mutants [--at-once <n>] [--share <n> | <name>..]
+      Apply each patch of tests/mutants to a copy of the project, and run the checks that must catch it. Each check first
+      runs without a mutant. --share n runs one nth of the mutants, a different one at each commit. --at-once n runs n
+      mutants in parallel, each in its own copy.
   setup
-      Get what the tests need: redis-servers, a JDK, Maven, the Java peer built on each version of Redisson, and the
-      locks of other languages.
+      Install what the tests need: redis-servers, a JDK, Maven, the Java peer for each version of Redisson, and the locks
+      of other languages.
   test [--no-java] [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
-      Set up, then run every test, and a core of them on each other server. Arguments of cargo test choose a part of the
-      tests: then only what those need is set up. With --no-java, leave out the tests that need Java; with --redisson, run
-      against that version alone, which may be any that exists; with --server, run every test on that server alone: an
-      unknown name has them listed.
-  torture --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>] [--write-docs]
-      Processes contend for locks while the server, the network and the processes fail, each fault by a plan that the
-      seed fixes; then what they did is judged. Without --faults all of them, without --kinds locks of all kinds: an
-      unknown name has them listed. The report is target/torture/report.md, with a picture. With --write-docs the run, of all
-      faults and kinds beside Java and from a commit, puts its figures into docs/reliability.md.
-  torture --topology sentinel|cluster [--failovers <n>] [--replication any|none] --seed <n> [--kinds <a,b,..>] [--java]
+      Install what the tests need, run all tests, and run a core set on each other server. Arguments of cargo test select
+      tests; then only what these need is installed.
+      --no-java skips the tests that need Java. --redisson uses only this version, which may be any published one.
+      --server runs all tests on this server only; an unknown name lists the servers.
+  chaos --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>] [--write-docs]
+      Run a fault campaign: processes contend for locks while the server, the network and the processes fail, and rules
+      judge their logs. The seed determines the plan of faults. The report is target/chaos/report.md, with a timeline.
+      --faults and --kinds select faults and kinds of locks; an unknown name lists them. --java adds the newest Redisson,
+      --redisson another version. --write-docs updates the figures of docs/reliability.md; it needs all faults, all kinds,
+      Java, and a tree without uncommitted changes.
+  chaos --topology sentinel|cluster [--failovers <n>] [--replication any|none] --seed <n> [--kinds <a,b,..>] [--java]
       [--write-docs]
-      The same on a master and a replica under sentinels, or a cluster of three and three, whose masters are killed one
-      by one: 30 times, if not told otherwise. With none, acquires count though no replica has them.
+      Run the campaign on a master and a replica under sentinels, or on a cluster of three masters with a replica each,
+      and kill masters one by one, 30 times by default. With --replication none, acquires do not wait for a replica.
 ";
 
 fn main() -> ExitCode {
@@ -59,9 +60,9 @@ fn main() -> ExitCode {
         ["setup"] => setup::for_tests(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
         ["bench", rest @ ..] => bench::run(rest),
         ["demo", rest @ ..] => demo::run(rest),
-        ["planted", names @ ..] => planted::run(names),
+        ["mutants", names @ ..] => mutants::run(names),
         ["test", rest @ ..] => test::run(rest),
-        ["torture", rest @ ..] => torture::run(rest),
+        ["chaos", rest @ ..] => chaos::run(rest),
         _ => Err(USAGE.to_owned()),
     };
     outcome.unwrap_or_else(|problem| {
@@ -70,9 +71,9 @@ fn main() -> ExitCode {
     })
 }
 
-/// This program without the variables by which `cargo run` describes the package xtask; `None` if none is set. The build script
-/// of a dependency (ring) watches some of them: a cargo that inherits them builds that dependency anew, with all that
-/// depend on it, and so does the next cargo that a shell starts.
+/// Returns a command that runs this program again without the variables that `cargo run` sets for the package xtask; `None`
+/// if none is set. The build script of a dependency (ring) watches some of them. A cargo that inherits them would rebuild
+/// that dependency and everything that depends on it, and so would the next cargo in the user's shell.
 fn without_package_variables() -> Option<Command> {
     let of_package =
         |name: &str| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start));

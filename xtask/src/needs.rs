@@ -1,15 +1,15 @@
-//! What each test of `tests/it` needs besides a redis-server, read from the tests' sources: a function needs the settings that
-//! it names (`"REDISSON_LOCK_..."`), and those of the functions that it calls.
+//! Finds out what each test of `tests/it` needs besides a redis-server, from the sources of the tests. A function needs the
+//! settings that it names (`"REDISSON_LOCK_..."`) and those of the functions that it calls.
 //!
-//! Calls are told by their names alone, without types. So a test may be given more than it uses. One that asks for a setting
-//! that is not found here fails, see `setting` in `tests/it/support`; it is never left out in silence.
+//! Calls are matched by name, without types, so a test may get more than it uses. A test that asks for a setting that was
+//! not found here fails (see `setting` in `tests/it/support`); it is never skipped silently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::others::{NODE, PYTHON};
-use crate::servers;
+use crate::downloads::{NODE, PYTHON};
+use crate::server_versions;
 use crate::setup::{FAKETIME_SETTING, JAVA, at, root};
 
 /// Names of settings, or [`PROGRAMS`].
@@ -17,12 +17,12 @@ pub type Needs = BTreeSet<String>;
 
 /// The examples, which are programs that tests start.
 pub const PROGRAMS: &str = "the examples";
-/// The function of `tests/it/support` that leads to them.
+/// The function of `tests/it/support` that returns the path of an example.
 const TO_PROGRAMS: &str = "program";
 
 /// Everything that any test may need.
 pub fn all() -> Needs {
-    let servers = servers::FETCHED.iter().map(servers::Server::setting);
+    let servers = server_versions::FETCHED.iter().map(server_versions::Server::setting);
     let others = [JAVA, FAKETIME_SETTING, PYTHON, NODE, PROGRAMS].map(str::to_owned);
     servers.chain(others).collect()
 }
@@ -34,7 +34,7 @@ pub fn of_tests() -> Result<BTreeMap<String, Needs>, String> {
     Ok(scan(&files))
 }
 
-/// A module and its text.
+/// The path of a module, and its source.
 type File = (Vec<String>, String);
 
 fn read_folder(folder: &Path, module: &[String], files: &mut Vec<File>) -> Result<(), String> {
@@ -57,11 +57,11 @@ fn read_folder(folder: &Path, module: &[String], files: &mut Vec<File>) -> Resul
 #[derive(Debug)]
 struct Function {
     module: Vec<String>,
-    /// The type that it belongs to.
+    /// The type whose method it is.
     of: Option<String>,
     name: String,
     is_test: bool,
-    /// It and all that it says, from its name on.
+    /// The source, from the name on.
     body: String,
 }
 
@@ -82,7 +82,7 @@ fn scan(files: &[File]) -> BTreeMap<String, Needs> {
     for (at, function) in functions.iter().enumerate() {
         by_name.entry(&function.name).or_default().push(at);
     }
-    // A set of needs is a number with a bit for each of `all`.
+    // A set of needs is a bit mask over `all`.
     let settings: Vec<String> = all.iter().map(|setting| format!("\"{setting}\"")).collect();
     let programs = all.iter().position(|need| need == PROGRAMS).map_or(0, |at| 1 << at);
     let (mut needs, mut calls): (Vec<u32>, Vec<BTreeSet<usize>>) = (Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ fn scan(files: &[File]) -> BTreeMap<String, Needs> {
         }
         calls.push(called);
     }
-    // Until nothing is added: functions may call each other in circles.
+    // Repeats until nothing is added, because functions may call each other in cycles.
     let mut grows = true;
     while grows {
         grows = false;
@@ -127,7 +127,7 @@ fn full_name(function: &Function) -> String {
     name + &function.name
 }
 
-/// Whether a word in the body of `caller`, with what stands `before` it, may be `other`.
+/// Whether a word in the body of `caller`, preceded by `before`, may call `other`.
 fn may_call(caller: &Function, before: &str, other: &Function, imported: &BTreeSet<&str>) -> bool {
     let is_near = || caller.module == other.module || caller.module.starts_with(&other.module);
     let is_support = || other.module.first().is_some_and(|module| module == "support");
@@ -147,10 +147,10 @@ fn may_call(caller: &Function, before: &str, other: &Function, imported: &BTreeS
     other.of.is_none() && (caller.module == other.module || imported.contains(other.name.as_str()))
 }
 
-/// The functions of a file that is formatted: each ends with a brace that stands as far to the right as its beginning.
+/// The functions of a formatted file. A function ends with a brace at its own indentation.
 fn functions_of(module: &[String], text: &str) -> Vec<Function> {
     let mut found: Vec<Function> = Vec::new();
-    // How far to the right the open function, type and run of attributes stand.
+    // The indentation of the open function, the open `impl`, and whether a test attribute was seen.
     let (mut open, mut of, mut is_test): (Option<usize>, Option<String>, bool) = (None, None, false);
     for line in text.lines().map(without_comment) {
         let code = line.trim_start();
@@ -204,7 +204,7 @@ fn imports(text: &str) -> BTreeSet<&str> {
     uses.flat_map(|(paths, _)| words(paths).map(|(_, word)| word)).collect()
 }
 
-/// The words of a text, each after all that stands before it.
+/// The words of a text, each with all text before it.
 fn words(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -218,7 +218,7 @@ fn is_part(sign: char) -> bool {
     sign.is_alphanumeric() || sign == '_'
 }
 
-/// Cuts a comment off, but not the rest of a URL.
+/// Removes a comment, but keeps the `//` of a URL.
 fn without_comment(line: &str) -> &str {
     let mut comments = line.match_indices("//").map(|(at, _)| at);
     comments.find(|at| !line[..*at].ends_with(':')).map_or(line, |at| line[..at].trim_end())
@@ -230,22 +230,22 @@ mod tests {
 
     fn needs_of(test: &str) -> Vec<String> {
         let all = of_tests().unwrap();
-        all.get(test).unwrap_or_else(|| panic!("no test is called {test}")).iter().cloned().collect()
+        all.get(test).unwrap_or_else(|| panic!("no test is named {test}")).iter().cloned().collect()
     }
 
     #[test]
-    fn a_test_needs_what_it_and_the_functions_it_calls_name() {
+    fn a_test_needs_its_own_settings_and_those_of_its_callees() {
         let none: [&str; 0] = [];
         assert_eq!(needs_of("mutex::join_all_lets_the_branches_in_one_by_one"), none);
         assert_eq!(needs_of("structure::modules_import_only_what_they_may"), none);
-        // By a method of a type, and by an imported function.
-        assert_eq!(needs_of("peer_smoke::java_locks_as_the_record_shows"), [JAVA]);
+        // Through a method of a type, and through an imported function.
+        assert_eq!(needs_of("peer_smoke::a_java_lock_matches_its_record"), [JAVA]);
         assert_eq!(needs_of("kinds_interop::readers_of_both_sides_share_and_keep_writers_out"), [JAVA]);
-        assert_eq!(needs_of("examples::each_example_does_what_it_shows"), [PROGRAMS]);
+        assert_eq!(needs_of("examples::each_example_prints_its_expected_output"), [PROGRAMS]);
     }
 
     #[test]
-    fn functions_calls_and_imports_are_read_from_a_formatted_file() {
+    fn functions_calls_and_imports_are_parsed_from_a_formatted_file() {
         let support = "
             impl Peer {
                 fn start(&self, way: &str) -> Self {
@@ -264,7 +264,7 @@ mod tests {
             }
 
             #[test]
-            fn beside() {
+            fn with_java() {
                 helped();
             }
 
@@ -283,7 +283,7 @@ mod tests {
         let found = scan(&[(module("support::peer"), plain(support)), (module("a::b"), plain(tests))]);
         let of = |name: &str| found[name].iter().map(String::as_str).collect::<Vec<_>>();
         assert_eq!(found.len(), 3, "{found:?}");
-        assert_eq!(of("a::b::beside"), [JAVA]);
+        assert_eq!(of("a::b::with_java"), [JAVA]);
         assert_eq!(of("a::b::with_a_program"), [PROGRAMS]);
         // It may be the method of that type.
         assert_eq!(of("a::b::plain"), [JAVA]);

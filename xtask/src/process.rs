@@ -1,4 +1,4 @@
-//! A process that does what it is told on its stdin, and tells on its stdout. It ends when its stdin does.
+//! A child process that reads commands from stdin and writes replies to stdout. It exits when its stdin closes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,7 @@ pub struct Process {
     pub label: String,
     child: Child,
     lines: Receiver<String>,
-    /// The last `beat` line.
+    /// The latest `beat` line.
     beat: Arc<Mutex<String>>,
 }
 
@@ -21,7 +21,7 @@ impl Process {
     pub fn start(label: &str, command: &mut Command) -> Result<Self, String> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| format!("{label}: {error}"))?;
-        let (tell, lines) = channel();
+        let (sender, lines) = channel();
         let beat = Arc::new(Mutex::default());
         let stdout = child.stdout.take().expect("it is piped");
         thread::spawn({
@@ -30,7 +30,7 @@ impl Process {
                 for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                     if line.starts_with("beat ") {
                         *beat.lock().unwrap_or_else(PoisonError::into_inner) = line;
-                    } else if tell.send(line).is_err() {
+                    } else if sender.send(line).is_err() {
                         return;
                     }
                 }
@@ -39,35 +39,35 @@ impl Process {
         Ok(Self { label: label.to_owned(), child, lines, beat })
     }
 
-    pub fn say(&mut self, line: &str) -> Result<(), String> {
-        let stdin = self.child.stdin.as_mut().expect("it is piped, and open until the end");
+    pub fn send(&mut self, line: &str) -> Result<(), String> {
+        let stdin = self.child.stdin.as_mut().expect("stdin is piped and stays open");
         stdin.write_all(format!("{line}\n").as_bytes()).map_err(|error| format!("{}: {error}", self.label))
     }
 
-    /// The next line that begins with `mark`, without it.
-    pub fn hear(&mut self, mark: &str, patience: Duration) -> Result<String, String> {
+    /// Waits for the next line that begins with `mark`, and returns the rest of it.
+    pub fn wait_for(&mut self, mark: &str, timeout: Duration) -> Result<String, String> {
         loop {
-            match self.lines.recv_timeout(patience) {
+            match self.lines.recv_timeout(timeout) {
                 Ok(line) => {
                     if let Some(rest) = line.strip_prefix(mark) {
                         return Ok(rest.trim().to_owned());
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    return Err(format!("{} does not say {mark:?}", self.label));
+                    return Err(format!("{} did not print {mark:?} in time", self.label));
                 }
-                Err(RecvTimeoutError::Disconnected) => return Err(format!("{} has ended", self.label)),
+                Err(RecvTimeoutError::Disconnected) => return Err(format!("{} has exited", self.label)),
             }
         }
     }
 
-    /// A number of the last beat, counted from 0.
+    /// A number of the latest `beat` line, counted from 0.
     pub fn beat(&self, at: usize) -> u64 {
         let beat = self.beat.lock().unwrap_or_else(PoisonError::into_inner);
         beat.split(' ').nth(at + 1).and_then(|word| word.parse().ok()).unwrap_or(0)
     }
 
-    pub fn has_ended(&mut self) -> bool {
+    pub fn has_exited(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -76,7 +76,7 @@ impl Process {
         kill_process(process, signal).map_err(|error| format!("{}: {error}", self.label))
     }
 
-    /// `SIGKILL`; it is gone when this returns.
+    /// Sends `SIGKILL`, and waits until the process is gone.
     pub fn kill(&mut self) -> Result<(), String> {
         self.child
             .kill()

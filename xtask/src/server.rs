@@ -1,5 +1,5 @@
-//! A redis-server of a command's own. It also ends when the command is killed: the guardian waits for the end of its
-//! stdin, which only this process holds open.
+//! Runs a redis-server for one xtask command. A guardian stops the server even if the command is killed: it waits for the
+//! end of its stdin, which only this process holds open.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The same that the tests use.
+/// The same guardian as in the tests.
 const GUARDIAN: &str = include_str!("../../tests/it/support/guardian.sh");
 
 pub struct Server {
@@ -22,7 +22,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// On a free port.
+    /// Starts a server on a free port.
     pub fn start(program: &Path, arguments: &[&str]) -> Result<Self, String> {
         Self::start_on(free_port()?, program, arguments)
     }
@@ -31,7 +31,7 @@ impl Server {
         Self::launch(port, program, &[], arguments, None)
     }
 
-    /// A sentinel; the file is its own from then on, and beside it is its log.
+    /// Starts a sentinel. It rewrites `file`, and its log is next to it.
     pub fn sentinel(program: &Path, file: &Path) -> Result<Self, String> {
         let mut file = file.to_owned();
         let first = [&*file.to_string_lossy(), "--sentinel"].map(str::to_owned);
@@ -40,7 +40,7 @@ impl Server {
         Self::launch(free_port()?, program, &[&first[0], &first[1]], &[], Some(log))
     }
 
-    /// `first` comes before all that every server is told.
+    /// `first` precedes the options that every server gets.
     fn launch(
         port: u16,
         program: &Path,
@@ -63,14 +63,14 @@ impl Server {
         let mut lines = BufReader::new(guardian.stdout.take().expect("it is piped"));
         let mut log = String::new();
         lines.read_line(&mut log).map_err(problem)?;
-        let process = log.trim().parse().ok().and_then(Pid::from_raw).ok_or("the guardian names no pid")?;
+        let process = log.trim().parse().ok().and_then(Pid::from_raw).ok_or("the guardian printed no pid")?;
         let server = Self { guardian, process, port };
         while !["Ready to accept connections", "Sentinel ID is"].iter().any(|ready| log.contains(ready)) {
             if lines.read_line(&mut log).map_err(problem)? == 0 {
-                return Err(format!("{log}the server does not start"));
+                return Err(format!("{log}the server did not start"));
             }
         }
-        // It would mind a full pipe.
+        // A full pipe would block the server.
         let rest = move || match log_file {
             Some(mut file) => io::copy(&mut lines, &mut file),
             None => io::copy(&mut lines, &mut io::sink()),
@@ -80,50 +80,50 @@ impl Server {
     }
 
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
-        kill_process(self.process, signal).map_err(|error| format!("the server is gone: {error}"))
+        kill_process(self.process, signal).map_err(|error| format!("the server is unreachable: {error}"))
     }
 
-    /// Sends one command on a connection of its own, and leaves the reading to the caller.
-    pub fn request(&self, words: &[&str]) -> Result<BufReader<TcpStream>, String> {
-        let mut talk = self.talk()?;
-        talk.say(words)?;
-        Ok(talk.stream)
+    /// Sends one command on a new connection, and leaves the reply to the caller.
+    pub fn send(&self, words: &[&str]) -> Result<BufReader<TcpStream>, String> {
+        let mut connection = self.connect()?;
+        connection.send(words)?;
+        Ok(connection.stream)
     }
 
-    /// A connection for several commands.
-    pub fn talk(&self) -> Result<Talk, String> {
+    /// Opens a connection for several commands.
+    pub fn connect(&self) -> Result<Connection, String> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
-        stream.map(|stream| Talk { stream: BufReader::new(stream) }).map_err(|error| gone(&error))
+        stream.map(|stream| Connection { stream: BufReader::new(stream) }).map_err(|error| gone(&error))
     }
 
-    /// What the server replies, as the texts in it from left to right.
-    pub fn ask(&self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
-        self.talk()?.ask(words, patience)
+    /// Returns the strings of the reply, in order.
+    pub fn call(&self, words: &[&str], timeout: Duration) -> Result<Vec<String>, String> {
+        self.connect()?.call(words, timeout)
     }
 }
 
-pub struct Talk {
+pub struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-impl Talk {
-    pub fn ask(&mut self, words: &[&str], patience: Duration) -> Result<Vec<String>, String> {
-        self.say(words)?;
-        self.hear(patience).map_err(|error| format!("{}: {error}", words.join(" ")))
+impl Connection {
+    pub fn call(&mut self, words: &[&str], timeout: Duration) -> Result<Vec<String>, String> {
+        self.send(words)?;
+        self.receive(timeout).map_err(|error| format!("{}: {error}", words.join(" ")))
     }
 
-    /// The next reply, or message of a subscription.
-    pub fn hear(&mut self, patience: Duration) -> Result<Vec<String>, String> {
+    /// Waits for the next reply or message.
+    pub fn receive(&mut self, timeout: Duration) -> Result<Vec<String>, String> {
         let mut texts = Vec::new();
         self.stream
             .get_ref()
-            .set_read_timeout(Some(patience))
+            .set_read_timeout(Some(timeout))
             .and_then(|()| read_reply(&mut self.stream, &mut texts))
             .map_err(|error| error.to_string())?;
         Ok(texts)
     }
 
-    fn say(&mut self, words: &[&str]) -> Result<(), String> {
+    fn send(&mut self, words: &[&str]) -> Result<(), String> {
         let mut frame = format!("*{}\r\n", words.len());
         for word in words {
             frame += &format!("${}\r\n{word}\r\n", word.len());
@@ -133,7 +133,7 @@ impl Talk {
 }
 
 fn gone(error: &io::Error) -> String {
-    format!("the server is gone: {error}")
+    format!("the server is unreachable: {error}")
 }
 
 fn free_port() -> Result<u16, String> {
@@ -141,24 +141,24 @@ fn free_port() -> Result<u16, String> {
     Ok(listener.map_err(|error| format!("no port is free: {error}"))?.port())
 }
 
-/// How long a server may take for an answer, and a group of them for a change.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to answer, and a group of servers to change state.
+const TIMEOUT: Duration = Duration::from_secs(10);
 const CHANGE: Duration = Duration::from_secs(30);
-/// How often to look.
+/// How often a condition is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
 impl Server {
-    /// What it replies to the words of that command; nothing where it does not.
-    pub fn told(&self, command: &str) -> Vec<String> {
-        self.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).unwrap_or_default()
+    /// Returns the reply to a command, split at spaces; empty if the command fails.
+    pub fn query(&self, command: &str) -> Vec<String> {
+        self.call(&command.split(' ').collect::<Vec<_>>(), TIMEOUT).unwrap_or_default()
     }
 
-    pub fn tell(&self, command: &str) -> Result<(), String> {
-        self.ask(&command.split(' ').collect::<Vec<_>>(), PATIENCE).map(drop)
+    pub fn run(&self, command: &str) -> Result<(), String> {
+        self.call(&command.split(' ').collect::<Vec<_>>(), TIMEOUT).map(drop)
     }
 }
 
-pub fn until(problem: &str, mut condition: impl FnMut() -> bool) -> Result<(), String> {
+pub fn wait_until(problem: &str, mut condition: impl FnMut() -> bool) -> Result<(), String> {
     let limit = Instant::now() + CHANGE;
     while !condition() {
         if Instant::now() >= limit {

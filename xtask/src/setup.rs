@@ -1,4 +1,4 @@
-//! Gets what the tests need, and fails with the commands to run where it cannot.
+//! Installs what the tests need. If that is impossible, it fails with the commands to run by hand.
 
 use std::env;
 use std::fs;
@@ -8,27 +8,27 @@ use std::os::unix::fs::symlink;
 use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
+use crate::downloads;
 use crate::needs::{self, Needs};
-use crate::others;
-use crate::servers::{self, Lacks};
+use crate::server_versions::{self, Unsupported};
 
-/// The versions of Redisson that every test runs against. The only such list.
+/// The versions of Redisson that the tests run against. This is the only such list.
 const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 
-/// Debian's `redis-tools` holds the whole server under this name: one program, which goes by the name it is called.
-/// The package `redis-server` only adds a link to it, and a system service that nobody here wants started.
-const SERVER_IN_DISGUISE: &str = "/usr/bin/redis-check-rdb";
+/// Debian's `redis-tools` contains the whole server under this name: it is one program, which acts by the name that it is
+/// called by. The package `redis-server` only adds a link and a system service, which the tests do not want.
+const SERVER_IN_TOOLS: &str = "/usr/bin/redis-check-rdb";
 
-/// Names the versions of Redisson. All tests that need Java ask for it.
+/// Lists the versions of Redisson. All tests that need Java read it.
 pub const JAVA: &str = "REDISSON_LOCK_VERSIONS";
 /// The folder of the Java programs.
 const PEERS: &str = "REDISSON_LOCK_PEERS";
 
 pub const FAKETIME_SETTING: &str = "REDISSON_LOCK_FAKETIME";
-/// Moves the clock of the one program that a test moves it for.
+/// Changes the clock of one program.
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
-/// Old Redissons look into classes that Java 17 closes.
+/// Old versions of Redisson reflect on classes that Java 17 closes.
 const OPENED_PACKAGES: [&str; 8] = [
     "java.lang",
     "java.math",
@@ -40,9 +40,9 @@ const OPENED_PACKAGES: [&str; 8] = [
     "sun.nio.ch",
 ];
 
-/// A Java program on Redisson.
+/// A Java program that uses Redisson.
 pub struct Java {
-    /// The folder of its sources, and that of what is built of them, under `target`.
+    /// The folder of its sources, and the folder under `target` of its builds.
     sources: &'static str,
     builds: &'static str,
     class: &'static str,
@@ -56,48 +56,48 @@ const PEER: Java = Java {
     options: "-XX:+UseSerialGC",
 };
 
-/// With the settings that a JVM comes with.
+/// Runs with the default settings of the JVM.
 pub const BENCH: Java =
     Java { sources: "benches/redisson", builds: "redisson-bench", class: "Bench", options: "" };
 
-/// What the tests are told.
+/// The paths and versions that the tests get.
 #[derive(Clone)]
 pub struct Environment {
     /// The redis-server to run.
     pub server: PathBuf,
-    /// A directory for each version of Redisson; in it `java.args`, with which `java @java.args` runs the peer.
+    /// Contains a directory for each version of Redisson, with a `java.args` for `java @java.args`.
     pub peers: PathBuf,
     pub versions: Vec<String>,
-    /// The library that moves a program's clock, if it was asked for.
+    /// The library that changes a program's clock, if requested.
     pub faketime: Option<PathBuf>,
-    /// What only the tests need, see `others`.
+    /// Settings that only the tests need, see `downloads`.
     others: Vec<(String, PathBuf)>,
 }
 
 impl Environment {
-    /// The same on the server of that name; and what of the tests it can't run, each with why.
-    pub fn on(self, name: &str) -> Result<(Self, Lacks), String> {
-        if name == servers::INSTALLED {
-            return match servers::is_version(&self.server, servers::INSTALLED_SAYS) {
+    /// The same environment on another server, and the tests that this server cannot run.
+    pub fn on(self, name: &str) -> Result<(Self, Unsupported), String> {
+        if name == server_versions::INSTALLED {
+            return match server_versions::is_version(&self.server, server_versions::INSTALLED_VERSION_TEXT) {
                 true => Ok((self, &[])),
-                false => Err(format!("setup: {} is no {name}", self.server.display())),
+                false => Err(format!("setup: {} is not {name}", self.server.display())),
             };
         }
-        let Some(server) = servers::FETCHED.iter().find(|server| server.name == name) else {
-            let names = servers::FETCHED.map(|server| server.name).join(", ");
+        let Some(server) = server_versions::FETCHED.iter().find(|server| server.name == name) else {
+            let names = server_versions::FETCHED.map(|server| server.name).join(", ");
             return Err(format!(
-                "setup: no server is called {name:?}; there are {}, {names}",
-                servers::INSTALLED
+                "setup: unknown server {name:?}; known are {}, {names}",
+                server_versions::INSTALLED
             ));
         };
         let setting = server.setting();
         let program = self.others.iter().find(|(other, _)| *other == setting).map(|(_, path)| path.clone());
         let program = program.ok_or_else(|| format!("setup: {name} was not fetched"))?;
-        Ok((Self { server: program, ..self }, server.lacks))
+        Ok((Self { server: program, ..self }, server.unsupported))
     }
 
-    /// Tells the tests that `command` runs, and of nothing else that was not set up.
-    pub fn tell(&self, command: &mut Command) {
+    /// Passes these settings to `command`, and removes all others.
+    pub fn apply_to(&self, command: &mut Command) {
         for setting in needs::all() {
             command.env_remove(setting);
         }
@@ -112,35 +112,35 @@ impl Environment {
     }
 }
 
-/// Whether the clock of a program is to be moved.
+/// Whether libfaketime is needed.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Clock {
-    Moved,
-    Left,
+    Shifted,
+    Real,
 }
 
 pub fn default_versions() -> Vec<String> {
     REDISSON_VERSIONS.map(str::to_owned).to_vec()
 }
 
-/// All that the tests need.
+/// Installs everything that the tests need.
 pub fn for_tests(versions: &[String]) -> Result<Environment, String> {
     for_needs(versions, &needs::all())
 }
 
-/// A redis-server, and of the rest what is in `needs`.
+/// Installs a redis-server and whatever `needs` lists.
 pub fn for_needs(versions: &[String], needs: &Needs) -> Result<Environment, String> {
     let versions = if needs.contains(JAVA) { versions } else { &[] };
-    let clock = if needs.contains(FAKETIME_SETTING) { Clock::Moved } else { Clock::Left };
+    let clock = if needs.contains(FAKETIME_SETTING) { Clock::Shifted } else { Clock::Real };
     let environment = run(versions, clock)?;
     install_missing(|| Ok(missing_for_others(needs)))?;
-    Ok(Environment { others: others::run(needs)?, ..environment })
+    Ok(Environment { others: downloads::run(needs)?, ..environment })
 }
 
-/// Without versions it leaves Java alone.
+/// Without versions, Java is not installed.
 pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
     install_missing(|| missing(!versions.is_empty(), clock))?;
-    let server = find_server()?.ok_or("the redis-server is gone again")?;
+    let server = find_server()?.ok_or("setup: the redis-server disappeared during the set-up")?;
     println!("setup: server {}", server.display());
     let peers = match chosen_peers(versions)? {
         Some(chosen) => {
@@ -158,7 +158,7 @@ pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
         server,
         peers,
         versions: versions.to_vec(),
-        faketime: find_faketime().filter(|_| clock == Clock::Moved),
+        faketime: find_faketime().filter(|_| clock == Clock::Shifted),
         others: Vec::new(),
     })
 }
@@ -166,44 +166,44 @@ pub fn run(versions: &[String], clock: Clock) -> Result<Environment, String> {
 struct Need {
     what: &'static str,
     package: &'static str,
-    met: bool,
+    present: bool,
 }
 
 fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
-    let server = Need { what: "a redis-server", package: "redis-tools", met: find_server()?.is_some() };
+    let server = Need { what: "a redis-server", package: "redis-tools", present: find_server()?.is_some() };
     let mut needs = vec![server];
     if with_java {
         let java = major_version("java").min(major_version("javac"));
         needs.push(Need {
             what: "a JDK, version 17 or newer (java and javac)",
             package: "openjdk-17-jdk-headless",
-            met: java >= Some(17),
+            present: java >= Some(17),
         });
-        needs.push(Need { what: "Maven (mvn)", package: "maven", met: on_path("mvn").is_some() });
+        needs.push(Need { what: "Maven (mvn)", package: "maven", present: on_path("mvn").is_some() });
     }
-    if clock == Clock::Moved {
-        needs.push(Need { what: "libfaketime", package: "libfaketime", met: find_faketime().is_some() });
+    if clock == Clock::Shifted {
+        needs.push(Need { what: "libfaketime", package: "libfaketime", present: find_faketime().is_some() });
     }
-    needs.retain(|need| !need.met);
+    needs.retain(|need| !need.present);
     Ok(needs)
 }
 
-/// What brings the servers and the libraries of other languages.
+/// The tools that fetch servers and the locks of other languages.
 fn missing_for_others(needs: &Needs) -> Vec<Need> {
     let mut missing = Vec::new();
-    if needs.contains(others::PYTHON)
-        || servers::FETCHED.iter().any(|server| needs.contains(&server.setting()))
+    if needs.contains(downloads::PYTHON)
+        || server_versions::FETCHED.iter().any(|server| needs.contains(&server.setting()))
     {
         let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
-        let met = pip.is_ok_and(|output| output.status.success());
-        missing.push(Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", met });
+        let present = pip.is_ok_and(|output| output.status.success());
+        missing.push(Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", present });
     }
-    if needs.contains(others::NODE) {
+    if needs.contains(downloads::NODE) {
         let node = on_path("node").is_some();
-        missing.push(Need { what: "Node.js (node)", package: "nodejs", met: node });
-        missing.push(Need { what: "npm", package: "npm", met: on_path("npm").is_some() });
+        missing.push(Need { what: "Node.js (node)", package: "nodejs", present: node });
+        missing.push(Need { what: "npm", package: "npm", present: on_path("npm").is_some() });
     }
-    missing.retain(|need| !need.met);
+    missing.retain(|need| !need.present);
     missing
 }
 
@@ -229,7 +229,7 @@ fn install_missing(missing: impl Fn() -> Result<Vec<Need>, String>) -> Result<()
             return Err(by_hand(&needs, &steps));
         }
     }
-    // An older Java in front on the PATH, for example.
+    // For example, an older Java comes first on the PATH.
     let needs = missing()?;
     if needs.is_empty() { Ok(()) } else { Err(by_hand(&needs, &steps)) }
 }
@@ -238,33 +238,33 @@ fn by_hand(missing: &[Need], steps: &[Vec<&str>]) -> String {
     let missing: Vec<&str> = missing.iter().map(|need| need.what).collect();
     let steps: Vec<String> = steps.iter().map(|step| step.join(" ")).collect();
     format!(
-        "setup: these are missing, or not found on the PATH:\n  {}\n\
-         install them; on Debian and Ubuntu by\n  sudo apt-get {}\nand run this again",
+        "setup: missing, or not found on the PATH:\n  {}\n\
+         install them, on Debian and Ubuntu with\n  sudo apt-get {}\nand run this command again",
         missing.join("\n  "),
         steps.join("\n  sudo apt-get "),
     )
 }
 
-/// The caller's choice, else the one on the PATH, else the one inside `redis-tools`.
+/// The server named by the user, else the one on the PATH, else the one inside `redis-tools`.
 fn find_server() -> Result<Option<PathBuf>, String> {
     if let Some(chosen) = env::var_os("REDISSON_LOCK_SERVER") {
-        // Not `canonicalize`: the program goes by the name of the link.
+        // Not `canonicalize`, because the name of the link decides how the program acts.
         let chosen = path::absolute(chosen).map_err(|error| format!("setup: {error}"))?;
         if !chosen.is_file() {
-            return Err(format!("setup: REDISSON_LOCK_SERVER is {}, which is no file", chosen.display()));
+            return Err(format!("setup: REDISSON_LOCK_SERVER is {}, which is not a file", chosen.display()));
         }
         return Ok(Some(chosen));
     }
     if let Some(installed) = on_path("redis-server") {
         return Ok(Some(installed));
     }
-    if !Path::new(SERVER_IN_DISGUISE).exists() {
+    if !Path::new(SERVER_IN_TOOLS).exists() {
         return Ok(None);
     }
     let link = target().join("servers/bin/redis-server");
     if !link.exists() {
         fs::create_dir_all(link.parent().expect("the path above has one")).map_err(at(&link))?;
-        match symlink(SERVER_IN_DISGUISE, &link) {
+        match symlink(SERVER_IN_TOOLS, &link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(at(&link)(error));
             }
@@ -274,7 +274,7 @@ fn find_server() -> Result<Option<PathBuf>, String> {
     Ok(Some(link))
 }
 
-/// The caller's choice, else the one that is installed for this machine's kind of processor.
+/// The library named by the user, else the one that is installed for this architecture.
 fn find_faketime() -> Option<PathBuf> {
     if let Some(chosen) = env::var_os("REDISSON_LOCK_FAKETIME") {
         return Some(chosen.into());
@@ -285,26 +285,26 @@ fn find_faketime() -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(FAKETIME)).find(|library| library.exists())
 }
 
-/// The caller's choice, which must have every version.
+/// The folder named by the user. It must have every version.
 fn chosen_peers(versions: &[String]) -> Result<Option<PathBuf>, String> {
     let Some(chosen) = env::var_os("REDISSON_LOCK_PEERS") else { return Ok(None) };
     let chosen = path::absolute(chosen).map_err(|error| format!("setup: {error}"))?;
     match versions.iter().find(|version| !chosen.join(version).join("java.args").is_file()) {
         None => Ok(Some(chosen)),
         Some(version) => Err(format!(
-            "setup: REDISSON_LOCK_PEERS is {}, which has no peer on Redisson {version}",
+            "setup: REDISSON_LOCK_PEERS is {}, which has no peer for Redisson {version}",
             chosen.display()
         )),
     }
 }
 
-/// Builds the Java program of a folder on a version of Redisson. `java @<what is returned>` runs it.
+/// Builds a Java program for one version of Redisson. Returns a file for `java @file`.
 pub fn build_java(program: &Java, version: &str) -> Result<PathBuf, String> {
-    // It becomes the name of a directory and part of an argument.
+    // The version becomes the name of a directory and part of an argument.
     if !version.starts_with(|c: char| c.is_ascii_digit())
         || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c))
     {
-        return Err(format!("setup: {version:?} is no version of Redisson"));
+        return Err(format!("setup: {version:?} is not a version of Redisson"));
     }
     let project = root().join("tests/redisson");
     let sources = root().join(program.sources);
@@ -316,8 +316,8 @@ pub fn build_java(program: &Java, version: &str) -> Result<PathBuf, String> {
         return Ok(arguments);
     }
 
-    println!("setup: Redisson {version} is being built");
-    // Written last, so that half a build is no build.
+    println!("setup: building for Redisson {version}");
+    // Written last, so that an interrupted build does not count.
     remove(fs::remove_file(&arguments)).map_err(at(&arguments))?;
     let classes = directory.join("classes");
     remove(fs::remove_dir_all(&classes)).map_err(at(&classes))?;
@@ -326,14 +326,14 @@ pub fn build_java(program: &Java, version: &str) -> Result<PathBuf, String> {
         .arg(format!("-Dredisson.version={version}"))
         .arg(format!("-Dpeer.directory={}", directory.display()))
         .arg(format!("-Dpeer.sources={}", sources.display()))
-        // Two goals and not a phase: each further plugin of a phase is a download that does nothing here.
+        // Runs two goals instead of a phase, because each plugin of a phase is a download that does nothing here.
         .args(["compiler:compile", "dependency:build-classpath"])
         .current_dir(&project)
         .output()
         .map_err(|error| format!("mvn: {error}"))?;
     if !maven.status.success() {
         return Err(format!(
-            "{}{}setup: {} could not be built on Redisson {version}",
+            "{}{}setup: the build of {} for Redisson {version} failed",
             String::from_utf8_lossy(&maven.stdout),
             String::from_utf8_lossy(&maven.stderr),
             program.sources,
@@ -349,7 +349,7 @@ pub fn build_java(program: &Java, version: &str) -> Result<PathBuf, String> {
     Ok(arguments)
 }
 
-/// Built from these sources, and the jars are still where Maven put them.
+/// Whether it was built from these sources, and Maven's jars still exist.
 fn is_up_to_date(directory: &Path, mark: &str) -> bool {
     let built = fs::read_to_string(directory.join("java.args")).unwrap_or_default();
     let jars = fs::read_to_string(directory.join("classpath")).unwrap_or_default();
@@ -363,7 +363,7 @@ fn fingerprint(project: &Path, sources: &Path) -> Result<u64, String> {
     }
     files.sort();
     let mut hasher = DefaultHasher::new();
-    // The rest of `java.args` comes from here.
+    // The other contents of `java.args`.
     OPENED_PACKAGES.hash(&mut hasher);
     // The class path is absolute.
     project.hash(&mut hasher);
@@ -391,7 +391,7 @@ fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// The workspace's own `target`, also when cargo builds elsewhere.
+/// The workspace's own `target`, even when cargo builds elsewhere.
 pub fn target() -> PathBuf {
     root().join("target")
 }
@@ -404,7 +404,7 @@ fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(at(path))
 }
 
-/// What is not there need not be removed.
+/// Ignores that the file does not exist.
 pub fn remove(outcome: io::Result<()>) -> io::Result<()> {
     match outcome {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

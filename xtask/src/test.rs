@@ -1,6 +1,6 @@
-//! Sets up and runs every test: a missing tool is an error, never a skipped test. Then runs parts of them again: the locks by
-//! scripts alone, the random schedules of `tests/shuttle`, and a core on each other server. Of a part of the tests, it sets up
-//! what that part needs, and runs nothing again.
+//! Installs what the tests need, and runs all of them. A missing tool is an error; no test is skipped for it. Then some
+//! tests run again: with scripts only, on random schedules (`tests/shuttle`), and a core set on each other server. If the
+//! arguments select tests, only what these need is installed, and nothing runs again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -13,11 +13,11 @@ use std::thread;
 use std::time::Instant;
 
 use crate::needs::{self, Needs};
-use crate::servers::{self, Lacks};
+use crate::server_versions::{self, Unsupported};
 use crate::setup::{self, Environment, JAVA};
 
-/// The modules that run on each other server: records, replies, messages, refusals and failovers, which differ from version
-/// to version.
+/// Modules that run on each other server. They cover records, replies, messages, refusals and failovers, which differ
+/// between versions.
 const CORE: [&str; 10] = [
     "truth_table",
     "interop",
@@ -27,14 +27,14 @@ const CORE: [&str; 10] = [
     "cluster",
     "sentinel",
     "value_lock",
-    "schedules",
+    "regressions",
     "semaphore_faults",
 ];
 
-/// The modules that run once more on a server that permits only scripts. The others use no lock with a way around Lua, or do
-/// not use the library at all.
+/// Modules that run again on a server that permits only scripts. The other modules use no lock that has a fast path, or do
+/// not use the library.
 const SCRIPTS_ONLY: [&str; 21] = [
-    "alone",
+    "basic",
     "cancellation",
     "cancelled_calls",
     "cancelled_tasks",
@@ -52,8 +52,8 @@ const SCRIPTS_ONLY: [&str; 21] = [
     "operations",
     "pipelined",
     "red_lock",
+    "regressions",
     "replication",
-    "schedules",
     "value_lock",
 ];
 
@@ -73,13 +73,13 @@ fn read_options<'a>(arguments: &'a [&'a str]) -> Result<Options<'a>, String> {
         Options { versions: setup::default_versions(), server: None, java: true, cargo_arguments };
     let mut words = own.iter();
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("test: {word} lacks its value"));
+        let mut value = || words.next().ok_or(format!("test: {word} needs a value"));
         match *word {
             "--redisson" => options.versions = vec![(*value()?).to_owned()],
             "--server" => options.server = Some(value()?),
             "--no-java" => options.java = false,
             _ => {
-                return Err(format!("test: cannot read {word:?}; arguments for cargo test stand behind --"));
+                return Err(format!("test: unknown argument {word:?}; put arguments of cargo test after --"));
             }
         }
     }
@@ -93,7 +93,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let all = ["test", "--all-features", "--workspace"].map(str::to_owned).into_iter();
     let mut words: Vec<String> =
         all.chain(options.cargo_arguments.iter().map(|word| (*word).to_owned())).collect();
-    // Built and listed before anything is set up, so that only that is set up which a part of the tests needs.
+    // A selection is built and listed first, so that only what it needs is installed.
     let chosen = if part { Some(list(&words)?) } else { None };
     let is_chosen = |test: &String| chosen.as_ref().is_none_or(|chosen| chosen.contains(test));
     let left_out: Vec<&String> = needs
@@ -108,10 +108,10 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     if !options.java {
         wanted.remove(JAVA);
     }
-    if let Some(server) = servers::FETCHED.iter().find(|server| options.server == Some(server.name)) {
+    if let Some(server) = server_versions::FETCHED.iter().find(|server| options.server == Some(server.name)) {
         wanted.insert(server.setting());
     }
-    // The set-up waits for downloads, and the compiler does not. A part was built when it was listed.
+    // Downloads and the compiler run in parallel. A selection was already built to list it.
     let mut building = match part {
         true => None,
         false => {
@@ -126,7 +126,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
     }
     let installed = installed?;
-    let (environment, lacks) = match options.server {
+    let (environment, unsupported) = match options.server {
         Some(name) => installed.clone().on(name)?,
         None => (installed.clone(), [].as_slice()),
     };
@@ -134,54 +134,55 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         println!("test: against Redisson {}", environment.versions.join(", "));
     }
     if part && wanted.contains(needs::PROGRAMS) {
-        // `cargo test` builds them only when it is not told what to test. All but one are for the tests of that module.
+        // `cargo test` builds the examples only if it is not told what to test. Only the tests of `examples` need all of
+        // them.
         let all = chosen.iter().flatten().any(|test| test.starts_with("examples::"));
         let which = if all { ["--examples"].as_slice() } else { &["--example", "worker"] };
         let status = cargo().args(["build", "--all-features"]).args(which).status();
         if !status.map_err(|error| format!("cargo: {error}"))?.success() {
-            return Err("test: the examples do not build".to_owned());
+            return Err("test: the build of the examples failed".to_owned());
         }
     }
     write_needs(&needs)?;
-    without(lacks, &mut words);
+    skip_unsupported(unsupported, &mut words);
     println!("test: cargo {}", words.join(" "));
     skip(&left_out, needs.keys(), &mut words)?;
     let status = tests(&environment, &words).status().map_err(|error| format!("cargo: {error}"))?;
-    // Arguments choose a part of the tests above.
+    // Nothing runs again for a selection.
     let code = match !status.success() || part {
         true => exit_code(status),
-        false => further(&environment, &options, &left_out)?,
+        false => run_again(&environment, &options, &left_out)?,
     };
     if !left_out.is_empty() {
         println!(
-            "test: NOT RUN, because of --no-java: {} tests that need Java. The same command without --no-java runs them.",
+            "test: NOT RUN: {} tests that need Java; repeat without --no-java to run them",
             left_out.len()
         );
     }
     Ok(code)
 }
 
-/// Parts of the tests once more.
-fn further(environment: &Environment, options: &Options, left_out: &[&String]) -> Result<ExitCode, String> {
-    // Beside the newest Redisson alone, here and on the other servers.
+/// Runs some of the tests again.
+fn run_again(environment: &Environment, options: &Options, left_out: &[&String]) -> Result<ExitCode, String> {
+    // These runs use only the newest Redisson.
     let mut beside_newest = environment.clone();
     beside_newest.versions = environment.versions.last().cloned().into_iter().collect();
     let scripts_only = names_in(&SCRIPTS_ONLY, left_out)?;
     let mut scripts = selected(&beside_newest, &scripts_only);
     scripts.env("REDISSON_LOCK_SCRIPTS_ONLY", "1");
-    let mut further = vec![("locks where the server permits only scripts".to_owned(), scripts)];
+    let mut runs = vec![("tests with scripts only".to_owned(), scripts)];
     if options.server.is_none() {
         let mut random = cargo();
         schedules(&mut random).args(["--", "shuttled", "--show-output"]);
-        further.push(("the client's own code, scheduled at random".to_owned(), random));
+        runs.push(("random schedules".to_owned(), random));
         let core = names_in(&CORE, left_out)?;
-        for server in &servers::FETCHED {
-            // No server lacks anything that the core needs.
+        for server in &server_versions::FETCHED {
+            // Every server supports all of the core.
             let (environment, _) = beside_newest.clone().on(server.name)?;
-            further.push((format!("the core on {}", server.name), selected(&environment, &core)));
+            runs.push((format!("core set on {}", server.name), selected(&environment, &core)));
         }
     }
-    for (what, mut tests) in further {
+    for (what, mut tests) in runs {
         println!("test: {what}");
         let started = Instant::now();
         let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
@@ -193,29 +194,29 @@ fn further(environment: &Environment, options: &Options, left_out: &[&String]) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the tests that `words` choose, and returns their names.
+/// Builds the tests that `words` select, and returns their names.
 fn list(words: &[String]) -> Result<BTreeSet<String>, String> {
     let mut listing = cargo();
     listing.args(words);
     if !words.iter().any(|word| word == "--") {
         listing.arg("--");
     }
-    // The build says what it does on the error stream.
+    // Cargo reports the build on stderr.
     let listed = listing.arg("--list").stderr(Stdio::inherit()).output();
     let listed = listed.map_err(|error| format!("cargo: {error}"))?;
     if !listed.status.success() {
-        return Err("test: the tests do not build, or cannot be listed".to_owned());
+        return Err("test: the tests could not be built or listed".to_owned());
     }
     let listed = String::from_utf8_lossy(&listed.stdout);
     let names: BTreeSet<_> =
         listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect();
     match names.is_empty() {
-        true => Err("test: these arguments choose no test".to_owned()),
+        true => Err("test: no test matches these arguments".to_owned()),
         false => Ok(names),
     }
 }
 
-/// For `setting` in `tests/it/support`, which refuses a test what is not found in its sources.
+/// Writes the needs for `setting` in `tests/it/support`, which fails a test that asks for an unlisted setting.
 fn write_needs(needs: &BTreeMap<String, Needs>) -> Result<(), String> {
     let line =
         |(test, needs): (&String, &Needs)| format!("{test} {}\n", Vec::from_iter(needs.clone()).join(" "));
@@ -226,7 +227,7 @@ fn needs_file() -> PathBuf {
     setup::target().join("needs")
 }
 
-/// Leaves these tests out of all.
+/// Adds arguments that skip these tests.
 fn skip<'a>(
     left_out: &[&String],
     all: impl Iterator<Item = &'a String> + Clone,
@@ -236,18 +237,18 @@ fn skip<'a>(
         words.push("--".to_owned());
     }
     for test in left_out {
-        // Other tests whose names contain this one would be left out, too.
+        // `--skip` matches substrings, so it would skip other tests whose names contain this one.
         let other = all.clone().find(|other| other.contains(test.as_str()) && !left_out.contains(other));
         if let Some(other) = other {
-            return Err(format!("test: {test} cannot be left out without {other}: rename one of them"));
+            return Err(format!("test: skipping {test} would also skip {other}: rename one of them"));
         }
         words.extend(["--skip".to_owned(), (*test).clone()]);
     }
     Ok(())
 }
 
-/// The full names of the tests in `modules` but for those that are left out. A module without a test is an error: it was
-/// renamed, or the list is wrong.
+/// The full names of the tests in `modules`, without the skipped ones. A module without tests is an error, because it was
+/// probably renamed.
 fn names_in(modules: &[&str], left_out: &[&String]) -> Result<Vec<String>, String> {
     let all = list(&["test", "--quiet", "--all-features", "--test", "it"].map(str::to_owned))?;
     let mut names = Vec::new();
@@ -256,40 +257,40 @@ fn names_in(modules: &[&str], left_out: &[&String]) -> Result<Vec<String>, Strin
         let inside = |name: &&String| name.split_once("::").is_some_and(|(first, _)| first == *module);
         names.extend(all.iter().filter(inside).cloned());
         if names.len() == before {
-            return Err(format!("test: no test is in the module {module}"));
+            return Err(format!("test: the module {module} has no tests"));
         }
     }
     names.retain(|name| !left_out.contains(&name));
     Ok(names)
 }
 
-/// The tests of these full names.
+/// Runs the tests with these full names.
 fn selected(environment: &Environment, names: &[String]) -> Command {
     let mut tests = tests(environment, &["test", "--all-features", "--test", "it", "--", "--exact"]);
     tests.args(names);
     tests
 }
 
-/// Leaves out what the server can't run, and says so.
-fn without(lacks: Lacks, words: &mut Vec<String>) {
-    if !lacks.is_empty() && !words.iter().any(|word| word == "--") {
+/// Skips the tests that the server cannot run, and prints why.
+fn skip_unsupported(unsupported: Unsupported, words: &mut Vec<String>) {
+    if !unsupported.is_empty() && !words.iter().any(|word| word == "--") {
         words.push("--".to_owned());
     }
-    for (part, why) in lacks {
-        println!("test: NOT RUN on this server, because {why}: {part}");
+    for (part, why) in unsupported {
+        println!("test: NOT RUN: {part}, because {why}");
         words.extend(["--skip", part].map(str::to_owned));
     }
 }
 
 fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S]) -> Command {
     let mut tests = cargo();
-    environment.tell(tests.args(words));
+    environment.apply_to(tests.args(words));
     tests.env("REDISSON_LOCK_NEEDS", needs_file());
-    wait_at_once(&mut tests);
+    set_test_threads(&mut tests);
     tests
 }
 
-/// The tests of `tests/shuttle`, which are a build of their own.
+/// Selects the tests of `tests/shuttle`, which need a build of their own.
 pub fn schedules(cargo: &mut Command) -> &mut Command {
     cargo
         .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle"])
@@ -297,8 +298,8 @@ pub fn schedules(cargo: &mut Command) -> &mut Command {
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
 }
 
-/// The tests wait for most of their time, so twice as many run at once as there are processors; unless told otherwise.
-fn wait_at_once(tests: &mut Command) {
+/// The tests mostly wait, so twice as many as there are processors run at once, unless the environment says otherwise.
+fn set_test_threads(tests: &mut Command) {
     const SETTING: &str = "RUST_TEST_THREADS";
     if env::var_os(SETTING).is_none() {
         let processors = thread::available_parallelism().map_or(1, NonZero::get);

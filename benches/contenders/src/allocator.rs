@@ -1,4 +1,4 @@
-//! Counts allocations while it is told to.
+//! Counts allocations while `COUNTING` is set.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,7 +19,7 @@ fn count(size: usize) {
     }
 }
 
-// SAFETY: all is handed on to the system's allocator as it came.
+// SAFETY: passes every call on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());

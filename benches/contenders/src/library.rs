@@ -1,4 +1,4 @@
-//! The libraries, each in the way that its own README shows.
+//! The libraries, each used as its README shows.
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
@@ -12,7 +12,7 @@ use tokio_stream::StreamExt;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// What a lock on a hash costs at least where nobody thought about it.
+/// The scripts of a straightforward lock on a hash: the baseline.
 const RAW_ACQUIRE: &str = "
 if redis.call('exists', KEYS[1]) == 0 or redis.call('hexists', KEYS[1], ARGV[1]) == 1 then
     redis.call('hincrby', KEYS[1], ARGV[1], 1)
@@ -37,7 +37,7 @@ pub enum Library {
     Raw(Raw),
     Rlock(RLock),
     Rslock(LockManager),
-    /// No Redis: the ceiling.
+    /// No Redis: the upper bound.
     Tokio(Arc<Mutex<()>>),
 }
 
@@ -47,11 +47,11 @@ pub struct Raw {
     acquire: Arc<str>,
     release: Arc<str>,
     released: broadcast::Sender<()>,
-    /// Takes and leaves without Lua: what is left to a library that does so, too.
+    /// Acquires and releases without Lua: the upper bound for a library that does so.
     native: bool,
 }
 
-/// One worker's lock.
+/// The lock of one worker.
 pub enum Handle {
     Ours(Lock),
     Raw { raw: Raw, key: String, owner: String },
@@ -77,7 +77,7 @@ impl Library {
                 hand_off.pipelined = true;
                 Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
             }
-            // In a cluster, where nobody asks for replicas.
+            // In a cluster without replicas.
             "sharded" | "unsharded" => {
                 let builder = Client::builder().replication(Replication::at_least(0));
                 let client = builder.sharded_messages(name == "sharded").connect(url).await;
@@ -86,10 +86,10 @@ impl Library {
             "raw" => Self::Raw(Raw::connect(url, false).await),
             "native" => Self::Raw(Raw::connect(url, true).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),
-            // It asks again after up to 200 ms, which nobody told it to change.
+            // Retries after up to 200 ms, which is its default.
             "rslock" => Self::Rslock(LockManager::new(vec![url.to_owned()])),
             "tokio" => Self::Tokio(Arc::default()),
-            other => panic!("no such library: {other}"),
+            other => panic!("unknown library: {other}"),
         }
     }
 
@@ -124,11 +124,11 @@ impl Raw {
         let released = broadcast::Sender::new(1024);
         let mut listening = client.get_async_pubsub().await.expect("a server");
         listening.subscribe(RAW_CHANNEL).await.expect("a subscription");
-        let telling = released.clone();
+        let sender = released.clone();
         tokio::spawn(async move {
             let mut messages = listening.into_on_message();
             while messages.next().await.is_some() {
-                let _ = telling.send(());
+                let _ = sender.send(());
             }
         });
         Self { connection, acquire, release, released, native }
@@ -173,7 +173,7 @@ impl Raw {
         assert!(freed.is_some(), "released what was not held");
     }
 
-    /// As `DUMP` has a hash of one field whose value is 1.
+    /// A hash with one field of value 1, as `DUMP` encodes it.
     fn payload(&self, owner: &str) -> Vec<u8> {
         let mut bytes = vec![4, 1, owner.len() as u8];
         bytes.extend(owner.as_bytes());

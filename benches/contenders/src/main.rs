@@ -1,9 +1,9 @@
-//! One library at one server, at the command of `cargo xtask bench`.
+//! Runs one library against one server, on commands from `cargo xtask bench`.
 //!
-//! `contenders <library> <url>`, then one command a line on stdin, each answered by lines that end with `done`:
-//! `uncontended <workers> <seconds>`, `contended <workers> <seconds>`, `turns <seconds> <file>`, `hold <count>`,
-//! `idle <seconds>`, `wait <count>`, `drop`. Between `begin` and `end` is what is measured; the figures are on the line
-//! of `end`, as `name=value`.
+//! `contenders <library> <url>`, then one command per line on stdin: `uncontended <workers> <seconds>`, `contended <workers>
+//! <seconds>`, `turns <seconds> <file>`, `hold <count>`, `idle <seconds>`, `wait <count>`, `drop`. The program ends each
+//! reply with `done`. The measurement is between the lines `begin` and `end`. The line `end` has the figures as
+//! `name=value`.
 
 mod allocator;
 mod library;
@@ -11,7 +11,7 @@ mod measure;
 mod scenarios;
 
 use library::Library;
-use scenarios::Kept;
+use scenarios::Held;
 use std::io::{self, BufRead};
 
 #[tokio::main]
@@ -19,7 +19,7 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [library, url] = arguments.as_slice() else { panic!("usage: contenders <library> <url>") };
     let library = Library::connect(library, url).await;
-    let mut kept = Kept::default();
+    let mut held = Held::default();
     println!("ready");
     loop {
         let line = tokio::task::spawn_blocking(|| io::stdin().lock().lines().next()).await.expect("no panic");
@@ -30,11 +30,11 @@ async fn main() {
             "uncontended" => scenarios::rounds(&library, number(1) as usize, number(2), false).await,
             "contended" => scenarios::rounds(&library, number(1) as usize, number(2), true).await,
             "turns" => scenarios::turns(&library, number(1), words[2]).await,
-            "hold" => kept.hold(&library, number(1) as usize).await,
-            "wait" => kept.wait(&library, number(1) as usize).await,
+            "hold" => held.hold(&library, number(1) as usize).await,
+            "wait" => held.wait(&library, number(1) as usize).await,
             "idle" => scenarios::idle(number(1)).await,
-            "drop" => kept.drop().await,
-            other => panic!("no such command: {other}"),
+            "drop" => held.drop().await,
+            other => panic!("unknown command: {other}"),
         }
         println!("done");
     }

@@ -1,4 +1,4 @@
-//! What a process can tell of itself.
+//! Measurements of this process.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
@@ -9,17 +9,17 @@ fn now(clock: ClockId) -> Duration {
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)
 }
 
-/// The clock that Java's `System.nanoTime` reads, too.
+/// A clock that Java's `System.nanoTime` reads too.
 pub fn monotonic_ns() -> u64 {
     now(ClockId::Monotonic).as_nanos() as u64
 }
 
-/// CPU time of all threads.
+/// The CPU time of all threads.
 pub fn cpu() -> Duration {
     now(ClockId::ProcessCPUTime)
 }
 
-/// Resident memory in bytes.
+/// The resident memory in bytes.
 pub fn memory() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").expect("a Linux");
     let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).expect("a number");

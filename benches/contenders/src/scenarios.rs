@@ -1,4 +1,4 @@
-//! What is measured.
+//! The contender's side of the scenarios.
 
 use crate::allocator;
 use crate::library::{Guard, Handle, Library};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
-/// Before what is measured.
+/// The time before a measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
-/// Of those that take turns.
-const HELD: Duration = Duration::from_micros(200);
+/// How long a hold lasts in `turns`.
+const HOLD_TIME: Duration = Duration::from_micros(200);
 
-/// Workers take and leave a lock, all the same one or each its own.
+/// Workers acquire and release a lock in a loop, either all the same lock or each its own.
 pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: bool) {
     let stop = Arc::new(AtomicBool::new(false));
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
@@ -36,7 +36,7 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
         }));
     }
     let read = || counts.iter().map(|count| count.load(Relaxed)).collect::<Vec<_>>();
-    // Counting costs time, so it is over before that is measured.
+    // Counting allocations takes time, so it ends before the measurement.
     let before: u64 = read().iter().sum();
     allocator::COUNTING.store(true, Relaxed);
     tokio::time::sleep(WARM_UP).await;
@@ -63,7 +63,7 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
     }
 }
 
-/// One worker that wants the lock all the time, beside one of another process. Writes a line a hold: when the lock
+/// One worker that always wants the lock, next to a worker of another process. Writes a line for each hold: when the lock
 /// returned, when the unlock began and when it returned.
 pub async fn turns(library: &Library, seconds: f64, file: &str) {
     let handle = library.handle(std::process::id() as usize, "bench");
@@ -74,7 +74,7 @@ pub async fn turns(library: &Library, seconds: f64, file: &str) {
         let guard = handle.lock().await;
         let held = Instant::now();
         let locked = monotonic_ns();
-        while held.elapsed() < HELD {
+        while held.elapsed() < HOLD_TIME {
             tokio::task::yield_now().await;
         }
         let unlocking = monotonic_ns();
@@ -85,7 +85,7 @@ pub async fn turns(library: &Library, seconds: f64, file: &str) {
     println!("end");
 }
 
-/// Does nothing, and tells what that costs.
+/// Measures the cost of doing nothing.
 pub async fn idle(seconds: f64) {
     println!("begin");
     let (spent, began) = (cpu(), Instant::now());
@@ -94,27 +94,27 @@ pub async fn idle(seconds: f64) {
     println!("end seconds={} cpu={} memory={}", took.as_secs_f64(), spent.as_secs_f64(), memory());
 }
 
-/// So many tasks come to wait each 10 ms.
+/// The number of tasks that start waiting every 10 ms.
 const PACE: usize = 100;
 
-/// Locks that are held, and tasks that wait, until they are dropped.
+/// Locks that are held and tasks that wait, until `drop`.
 #[derive(Default)]
-pub struct Kept {
+pub struct Held {
     guards: Vec<Guard<'static>>,
     waiters: Vec<JoinHandle<()>>,
 }
 
-impl Kept {
-    /// Takes `count` more locks.
+impl Held {
+    /// Acquires `count` more locks.
     pub async fn hold(&mut self, library: &Library, count: usize) {
         println!("begin");
         let before = memory();
         let mut taking = Vec::new();
         let first = self.guards.len();
         self.guards.reserve_exact(count);
-        for lane in 0..64 {
+        for worker in 0..64 {
             let handles =
-                (first + lane..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
+                (first + worker..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
             let handles: Vec<_> = handles.collect();
             taking.push(tokio::spawn(async move {
                 let mut guards = Vec::with_capacity(handles.len());
@@ -133,8 +133,8 @@ impl Kept {
         println!("end memory={} before={before}", memory().saturating_sub(before));
     }
 
-    /// Tasks that wait each for a lock that another process holds. They come one after another, so that what is measured
-    /// is what waiting takes, and not so many first requests at once.
+    /// Starts tasks that each wait for a lock that another process holds. They start gradually, so that the measurement
+    /// shows the cost of waiting, not of many first requests at once.
     pub async fn wait(&mut self, library: &Library, count: usize) {
         println!("begin");
         let before = memory();

@@ -1,4 +1,4 @@
-//! The requests about a lock with a queue of waiters. Their answers are the reentrant lock's.
+//! Requests of the fair lock. Their replies are decoded as those of the reentrant lock.
 
 use super::{
     Arg, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_KEEP, FAIR_RELEASE, FIRST, Repeat, Request,
@@ -7,45 +7,43 @@ use super::{
 use crate::protocol::keys::QueueKeys;
 use std::sync::Arc;
 
-/// The first hold of `owner`. `numbers` are the lease and the allowance in ms, and what Redis knows of the waiter.
+/// Acquires the first hold of `owner`. `numbers` are the lease in ms, the allowance in ms, and the state of the waiter in the
+/// queue (`ARGV[4]` of the script).
 pub(crate) fn acquire_fair(keys: &QueueKeys, owner: &Arc<str>, numbers: [u64; 3]) -> Request {
     let numbers = numbers.into_iter().map(Arg::Number);
     let args = [Arg::Text(owner.clone())].into_iter().chain(numbers).chain([FIRST]).collect();
-    about(keys, &FAIR_ACQUIRE, args, Repeat::Flagged)
+    with_queue_keys(keys, &FAIR_ACQUIRE, args, Repeat::Flagged)
 }
 
-/// The last release of `owner`.
+/// Releases the last level of `owner`.
 pub(crate) fn release_fair(keys: &QueueKeys, owner: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(keys.lock.channel().clone())];
-    about(keys, &FAIR_RELEASE, args, Repeat::Free)
+    with_queue_keys(keys, &FAIR_RELEASE, args, Repeat::Free)
 }
 
-/// `owner` waits no more.
+/// Removes `owner`, which no longer waits, from the queue.
 pub(crate) fn abandon_fair(keys: &QueueKeys, owner: &Arc<str>, allowance_ms: u64) -> Request {
     let channel = Arg::Text(keys.lock.channel().clone());
-    about(
-        keys,
-        &FAIR_ABANDON,
-        vec![Arg::Text(owner.clone()), Arg::Number(allowance_ms), channel],
-        Repeat::Free,
-    )
+    let args = vec![Arg::Text(owner.clone()), Arg::Number(allowance_ms), channel];
+    with_queue_keys(keys, &FAIR_ABANDON, args, Repeat::Free)
 }
 
-/// Refreshes the scores of the waiters `owners`. It is sent again before long, so it does not wait for a connection.
+/// Refreshes the scores of the waiters `owners`. The request does not wait for a connection, because the next refresh
+/// follows soon.
 pub(crate) fn keep_fair(keys: &QueueKeys, owners: &[Arc<str>], allowance_ms: u64) -> Request {
     let owners = owners.iter().cloned().map(Arg::Text);
     let args = [Arg::Number(allowance_ms)].into_iter().chain(owners).collect();
-    about(keys, &FAIR_KEEP, args, Repeat::Afresh)
+    with_queue_keys(keys, &FAIR_KEEP, args, Repeat::Afresh)
 }
 
-/// Frees the record whoever holds it. Must not be sent twice.
+/// Deletes the record, whoever holds the lock. Must not be sent twice.
 pub(crate) fn force_unlock_fair(keys: &QueueKeys) -> Request {
     let (record, queue) = (keys.lock.record().clone(), keys.queue.clone());
     let args = vec![Arg::Text(keys.lock.channel().clone())];
     Request::with_keys(&FAIR_FORCE_UNLOCK, vec![record, queue], args, Repeat::Never)
 }
 
-fn about(keys: &QueueKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {
+fn with_queue_keys(keys: &QueueKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {
     let keys = vec![keys.lock.record().clone(), keys.queue.clone(), keys.timeouts.clone()];
     Request::with_keys(script, keys, args, repeat)
 }

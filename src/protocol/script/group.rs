@@ -1,5 +1,5 @@
-//! The requests about values of a group, each of which is locked by itself. Those of an owner have a number, and none takes
-//! effect twice, or after a later one. Their answers are the reentrant lock's.
+//! Requests of the group lock, which locks each value of a group separately. The requests of an owner are numbered; no
+//! request takes effect twice, or after a later one. Their replies are decoded as those of the reentrant lock.
 
 use super::{
     Arg, GROUP_ACQUIRE, GROUP_FORCE_UNLOCK, GROUP_LOOK, GROUP_RELEASE, Repeat, Reply, Request, TimeToLive,
@@ -9,33 +9,43 @@ use crate::error::Holder;
 use crate::protocol::keys::GroupKeys;
 use std::sync::Arc;
 
-/// How long the mark of an owner stays behind its last request, in ms. What a dead connection delivers later than that ends
-/// with its lease.
+/// How long the mark of an owner is kept after its last request, in ms. If a dead connection delivers a request later than
+/// that, the hold that it acquires ends with its lease.
 const MARK_KEPT: Arg = Arg::Literal("60000");
 
-/// Takes the values.
+/// Acquires the values.
 pub(crate) fn take_values(keys: &GroupKeys, number: u64, owner: &Arc<str>, lease_ms: u64) -> Request {
     let [owner_arg, values] = [owner, &keys.values].map(|text| Arg::Text(text.clone()));
     let args = vec![Arg::Number(number), MARK_KEPT, owner_arg, Arg::Number(lease_ms), values];
-    Request::with_keys(&GROUP_ACQUIRE, vec![keys.record.clone(), keys.mark(owner)], args, Repeat::Free)
+    Request::with_keys(
+        &GROUP_ACQUIRE,
+        vec![keys.record.clone(), keys.last_request(owner)],
+        args,
+        Repeat::Free,
+    )
 }
 
-/// Gives the values back. If the request that took them may have come to nothing, its number.
-pub(crate) fn give_values(keys: &GroupKeys, number: u64, owner: &Arc<str>, taken_by: Option<u64>) -> Request {
+/// Releases the owner's holds on the values but `kept`, one number for each value.
+pub(crate) fn release_values(keys: &GroupKeys, number: u64, owner: &Arc<str>, kept: &[usize]) -> Request {
     let [owner_arg, values, channel] =
         [owner, &keys.values, &keys.channel].map(|text| Arg::Text(text.clone()));
-    let taken_by = Arg::Number(taken_by.unwrap_or(0));
-    let args = vec![Arg::Number(number), MARK_KEPT, owner_arg, taken_by, values, channel];
-    Request::with_keys(&GROUP_RELEASE, vec![keys.record.clone(), keys.mark(owner)], args, Repeat::Free)
+    let kept = kept.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+    let args = vec![Arg::Number(number), MARK_KEPT, owner_arg, Arg::Text(kept.into()), values, channel];
+    Request::with_keys(
+        &GROUP_RELEASE,
+        vec![keys.record.clone(), keys.last_request(owner)],
+        args,
+        Repeat::Free,
+    )
 }
 
-/// Asks who holds one of the values, or whether `owner` holds all.
+/// Reads the holder of any of the values, or, with `owner`, whether that owner holds all of them.
 pub(crate) fn values_holder(keys: &GroupKeys, owner: Option<&str>) -> Request {
     let args = vec![Arg::Text(keys.values.clone()), Arg::Text(owner.unwrap_or_default().into())];
     Request::script(&GROUP_LOOK, &keys.record, args, Repeat::Free)
 }
 
-/// Who, how often, and for how many ms.
+/// Reply of [`values_holder`]: the holder with its hold count, and the time that the hold has left.
 pub(crate) fn holds_values(reply: &Reply) -> Result<Option<(Holder, TimeToLive)>, Undecodable> {
     let Reply::List(items) = reply else { return Err(Undecodable) };
     match items.as_slice() {
@@ -49,7 +59,7 @@ pub(crate) fn holds_values(reply: &Reply) -> Result<Option<(Holder, TimeToLive)>
     }
 }
 
-/// Frees the values whoever holds them. Must not be sent twice.
+/// Frees the values, whoever holds them. Must not be sent twice.
 pub(crate) fn force_unlock_values(keys: &GroupKeys) -> Request {
     let args = vec![Arg::Text(keys.values.clone()), Arg::Text(keys.channel.clone())];
     Request::script(&GROUP_FORCE_UNLOCK, &keys.record, args, Repeat::Never)

@@ -1,17 +1,17 @@
-//! The requests that only read, or try out; and their answers.
+//! Requests that only read or probe, and their replies.
 
 use super::{Arg, PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
 use crate::error::Holder;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Finds out what the user may not do. No lock is named `record`.
+/// Finds the commands that the user may not run. No lock may have the name `record`.
 pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
     Request::new(Verb::Script(&PROBE), Vec::new(), args, Repeat::Free, None)
 }
 
-/// The commands that [`probe`] found refused, each with the server's words.
+/// Reply of [`probe`]: the refused commands, each with the server's error.
 pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodable> {
     let Reply::List(items) = reply else { return Err(Undecodable) };
     let mut texts = Vec::new();
@@ -26,7 +26,7 @@ pub(crate) fn exists(record: &Arc<str>) -> Request {
     Request::read("EXISTS", record, Vec::new())
 }
 
-/// Reply of [`exists`] and [`force_unlock`].
+/// Reply of [`exists`] and the scripts that free a record.
 pub(crate) fn yes(reply: &Reply) -> Result<bool, Undecodable> {
     reply.int().map(|n| n == 1)
 }
@@ -35,7 +35,7 @@ pub(crate) fn time_to_live(record: &Arc<str>) -> Request {
     Request::read("PTTL", record, Vec::new())
 }
 
-/// What a record's expiry says.
+/// The remaining lifetime of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeToLive {
     Absent,
@@ -61,19 +61,18 @@ pub(crate) fn counted(reply: &Reply) -> Result<u64, Undecodable> {
     }
 }
 
-/// Asks for some fields of a record: all of one that is a lock's, and a bounded number of one that somebody filled.
+/// Reads the fields of a lock's record. Of a large hash it reads only a bounded number of fields.
 pub(crate) fn holder(record: &Arc<str>) -> Request {
     some_fields(record, "10")
 }
 
-/// `HSCAN` looks at ten times as many places of a large hash as it is asked for fields, and returns the whole of a small
-/// one.
+/// `HSCAN` returns all fields of a small hash. Of a large hash it visits at most ten times `count` buckets.
 pub(super) fn some_fields(record: &Arc<str>, count: &'static str) -> Request {
     let args = ["0", "COUNT", count].map(Arg::Literal).to_vec();
     Request::read("HSCAN", record, args)
 }
 
-/// The fields and values of a record, and whether those are all.
+/// The fields and values of a record, and whether these are all of them.
 pub(super) fn fields(reply: &Reply) -> Result<(&[Reply], bool), Undecodable> {
     match reply {
         Reply::List(items) => match items.as_slice() {

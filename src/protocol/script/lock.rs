@@ -1,8 +1,8 @@
-//! The requests about the record of a reentrant lock, and those that others share: a hash of owners and counts.
+//! Requests for the record of the reentrant lock, a hash of owner ids and hold counts. Other kinds share some of them.
 
 use super::{
-    Arg, Delete, FIRST, GROUP_RENEW, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request, Script, Shortcut,
-    Status, Undecodable, VALUE_RENEW, Verb, Way, ttl,
+    Arg, Delete, FIRST, FastCommand, FastPath, GROUP_RENEW, PERMIT_RENEW, READ_RENEW, Repeat, Reply, Request,
+    Script, Status, Undecodable, VALUE_RENEW, Verb, ttl,
 };
 use super::{
     FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
@@ -14,20 +14,21 @@ use std::time::Duration;
 /// Outcome of [`acquire`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Acquired {
-    /// With the number of the hold, where holds are fenced; and with the ms that the record had left, where holds are
-    /// kept up.
+    /// The number is the token of a fenced hold, or the ms that the record of a read hold had left. Otherwise it is 1.
     Taken(u64),
+    /// Another owner holds the lock, for at most this time. `None` if the record never expires.
     Busy(Option<Duration>),
+    /// The record has this owner id from a hold that the client does not know.
     Stale(Option<Duration>),
-    /// The owner holds it in a way that does not go together with what it asks for.
+    /// The owner holds the lock as a reader and requests it as a writer.
     Own(Option<Duration>),
 }
 
-/// The first hold of `owner`.
+/// Acquires the first hold of `owner`.
 pub(crate) fn acquire(record: &Arc<str>, owner: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), FIRST];
-    let shortcut = Shortcut::new(Way::Restore { owner: owner.clone(), lease_ms });
-    Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
+    let fast_path = FastPath::new(FastCommand::Restore { owner: owner.clone(), lease_ms });
+    Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, fast_path)
 }
 
 pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
@@ -40,7 +41,7 @@ pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
     }
 }
 
-/// Who is in the way of an acquire, where its answer says so.
+/// The owner id that an acquire found in its way, if the reply contains it.
 pub(crate) fn hindrance(reply: &Reply) -> Option<&str> {
     match reply {
         Reply::List(items) => match items.as_slice() {
@@ -51,7 +52,7 @@ pub(crate) fn hindrance(reply: &Reply) -> Option<&str> {
     }
 }
 
-/// The same of a lock whose holds are numbered.
+/// Acquires the first hold of `owner` of a fenced lock.
 pub(crate) fn acquire_fenced(
     record: &Arc<str>,
     token: &Arc<str>,
@@ -67,13 +68,15 @@ pub(crate) fn acquire_fenced(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Recounted {
     Done,
+    /// No record exists.
     Gone,
+    /// Other owners hold the lock.
     Other,
-    /// The count in the record, if it is one.
+    /// The record has another count. `None` if the value is not a count.
     Mismatch(Option<u64>),
 }
 
-/// Changes the count of `owner` from `from` to `to`; the record lives at least `lease_ms` longer.
+/// Changes the hold count of `owner` from `from` to `to`, and makes the record last at least `lease_ms` longer.
 pub(crate) fn recount(record: &Arc<str>, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Request {
     let args =
         vec![Arg::Text(owner.clone()), Arg::Number(from), Arg::Number(to), Arg::Number(lease_ms), FIRST];
@@ -93,21 +96,25 @@ pub(crate) fn recounted(reply: &Reply) -> Result<Recounted, Undecodable> {
 /// Outcome of [`release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// How many subscribers the message reached.
+    /// The message reached this number of subscribers.
     Freed(u64),
+    /// No record exists.
     Gone,
+    /// Other owners hold the lock.
     Other,
 }
 
-/// The last release of `owner`.
+/// Releases the last level of `owner`.
 pub(crate) fn release(record: &Arc<str>, owner: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(channel.clone())];
-    let shortcut =
-        Shortcut::new(Way::Transaction { delete: Delete::Field(owner.clone()), channel: channel.clone() });
-    Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
+    let fast_path = FastPath::new(FastCommand::Transaction {
+        delete: Delete::Field(owner.clone()),
+        channel: channel.clone(),
+    });
+    Request::new(Verb::Script(&LOCK_RELEASE), vec![record.clone()], args, Repeat::Free, fast_path)
 }
 
-/// The same of a lock that tells nobody: `nowhere` is empty.
+/// Releases the last level of `owner` without a message: the channel `nowhere` is empty.
 pub(crate) fn release_silently(record: &Arc<str>, owner: &Arc<str>, nowhere: &Arc<str>) -> Request {
     Request::script(
         &LOCK_RELEASE,
@@ -126,22 +133,25 @@ pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
     }
 }
 
-/// Outcome of [`hand_over`].
+/// Outcome of [`hand_off`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandedOver {
     Moved {
-        /// How many subscriptions the channel has, where that can be known.
+        /// The number of subscriptions of the channel. `None` if it is unknown.
         subscriptions: Option<u64>,
-        /// The number of the new hold, where holds are fenced.
+        /// The token of the new hold of a fenced lock.
         token: Option<u64>,
     },
+    /// No record exists.
     Gone,
+    /// Other owners hold the lock.
     Other,
+    /// The hold count is not 1.
     Mismatch,
 }
 
 /// Moves the single hold of `from` to `to`.
-pub(crate) fn hand_over(
+pub(crate) fn hand_off(
     record: &Arc<str>,
     from: &Arc<str>,
     to: &Arc<str>,
@@ -158,8 +168,8 @@ pub(crate) fn hand_over(
     Request::script(&LOCK_MOVE, record, args, Repeat::Flagged)
 }
 
-/// The same of a lock whose holds are numbered. `keys` are the record and the token, `terms` the lease and the token's
-/// retention in ms.
+/// Moves the single hold of `from` on a fenced lock to `to`. `keys` are the record and the token, `terms` the lease and the
+/// token's retention in ms.
 pub(crate) fn hand_over_fenced(
     keys: [&Arc<str>; 2],
     from: &Arc<str>,
@@ -189,18 +199,18 @@ pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
     }
 }
 
-/// How holds are kept alive: those of one batch in the same way.
+/// How holds are renewed. All holds of a batch are renewed in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// The expiry of a hash with the owner's field.
+    /// By the expiry of a hash with the owner's field.
     Lock,
-    /// That, and a string for the hold.
+    /// By the expiry of that hash, and of a string for the hold.
     Read,
-    /// The expiry of a string with the owner's token.
+    /// By the expiry of a string with the owner's token.
     Value,
-    /// The ends of permits in a sorted set.
+    /// By the scores of permits in a sorted set.
     Permit,
-    /// The ends of holds in a group's hash, and its expiry.
+    /// By the expiry times in a group's hash, and the expiry of the hash.
     Group,
 }
 
@@ -221,18 +231,19 @@ impl Renewal {
 /// Outcome of [`renew`] for one hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
-    /// With the time that the record had left, where holds are kept up.
+    /// Held. For a read hold, the time that it had left before.
     Held(Option<Duration>),
-    /// There is no record.
+    /// No record exists.
     Gone,
-    /// Others hold the lock.
+    /// Other owners hold the lock.
     Other,
+    /// The key has another type.
     WrongType,
-    /// The server refuses, for now: a replica, too few replicas, no room on its disk.
+    /// The server refuses for now: it is a replica, has too few replicas, or its disk is full.
     Refused,
 }
 
-/// Renews a batch of holds with those keys: of each the owner, and the lease in ms, 0 to only look.
+/// Renews a batch of holds with these keys. The batch has the owner of each hold and its lease in ms, 0 to check the hold only.
 pub(crate) fn renew(
     renewal: Renewal,
     keys: Vec<Arc<str>>,
@@ -262,7 +273,7 @@ pub(crate) fn renewed(renewal: Renewal, reply: &Reply, batch: usize) -> Result<V
     }
 }
 
-/// Frees the record whoever holds it. Must not be sent twice.
+/// Deletes the record, whoever holds the lock. Must not be sent twice.
 pub(crate) fn force_unlock(record: &Arc<str>, channel: &Arc<str>) -> Request {
     Request::script(&LOCK_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
 }

@@ -1,7 +1,7 @@
-//! The table of scripts, one request for each thing that is asked of Redis, and the decoding of what comes back.
+//! The table of scripts, a constructor for each request to Redis, and the decoding of the replies.
 //!
-//! A [`Request`] says with its arguments what it expects to find, so that sending it again is harmless; the one that
-//! is not ([`force_unlock`]) says so by [`Request::repeat`] being refused.
+//! The arguments of a [`Request`] say what it expects to find in the record, so sending it twice is harmless. A request
+//! that must not be sent twice, such as [`force_unlock`], refuses [`Request::repeat`].
 
 mod fair;
 mod group;
@@ -29,7 +29,8 @@ pub(crate) struct Script {
     pub name: &'static str,
     pub source: &'static str,
     sha: OnceLock<String>,
-    tells: OnceLock<bool>,
+    /// The script publishes messages or counts subscriptions.
+    uses_channel: bool,
 }
 
 impl Script {
@@ -38,23 +39,26 @@ impl Script {
         self.sha.get_or_init(|| sha1_smol::Sha1::from(self.source).digest().to_string())
     }
 
-    /// What is said behind all arguments to a script that has to do with messages, where each of them is for the nodes of its
-    /// slot alone: the command that sends such a message.
+    /// The additional last argument, where messages are sharded: the command that publishes a sharded message. `None` for
+    /// scripts that do not deal with messages.
     pub(crate) fn sharded(&self) -> Option<&'static str> {
-        self.tells.get_or_init(|| self.source.contains("'spublish'")).then_some("spublish")
+        self.uses_channel.then_some("spublish")
     }
 }
 
+/// Declares the scripts. `channel` marks a script that publishes messages or counts subscriptions.
 macro_rules! scripts {
-    ($($ident:ident = $name:literal;)*) => {
+    (@uses_channel) => { false };
+    (@uses_channel channel) => { true };
+    ($($ident:ident = $name:literal $($channel:ident)?;)*) => {
         $(pub(crate) static $ident: Script =
             Script {
                 name: $name,
                 source: include_str!(concat!("../../../lua/", $name, ".lua")),
                 sha: OnceLock::new(),
-                tells: OnceLock::new(),
+                uses_channel: scripts!(@uses_channel $($channel)?),
             };)*
-        /// All of them, for what must hold for every script.
+        /// All scripts.
         #[cfg(any(test, fuzzing))]
         pub(crate) static ALL: &[&Script] = &[$(&$ident),*];
     };
@@ -63,50 +67,50 @@ macro_rules! scripts {
 scripts! {
     LOCK_ACQUIRE = "lock_acquire";
     LOCK_RECOUNT = "lock_recount";
-    LOCK_RELEASE = "lock_release";
-    LOCK_MOVE = "lock_move";
+    LOCK_RELEASE = "lock_release" channel;
+    LOCK_MOVE = "lock_move" channel;
     LOCK_RENEW = "lock_renew";
-    LOCK_FORCE_UNLOCK = "lock_force_unlock";
+    LOCK_FORCE_UNLOCK = "lock_force_unlock" channel;
     FENCED_ACQUIRE = "fenced_acquire";
-    FENCED_MOVE = "fenced_move";
+    FENCED_MOVE = "fenced_move" channel;
     FAIR_ACQUIRE = "fair_acquire";
-    FAIR_RELEASE = "fair_release";
-    FAIR_ABANDON = "fair_abandon";
+    FAIR_RELEASE = "fair_release" channel;
+    FAIR_ABANDON = "fair_abandon" channel;
     FAIR_KEEP = "fair_keep";
-    FAIR_FORCE_UNLOCK = "fair_force_unlock";
+    FAIR_FORCE_UNLOCK = "fair_force_unlock" channel;
     WRITE_ACQUIRE = "write_acquire";
-    WRITE_RELEASE = "write_release";
+    WRITE_RELEASE = "write_release" channel;
     READ_ACQUIRE = "read_acquire";
     READ_EXTEND = "read_extend";
-    READ_RELEASE = "read_release";
+    READ_RELEASE = "read_release" channel;
     READ_RENEW = "read_renew";
-    RW_FORCE_UNLOCK = "rw_force_unlock";
+    RW_FORCE_UNLOCK = "rw_force_unlock" channel;
     SEMAPHORE_ACQUIRE = "semaphore_acquire";
-    SEMAPHORE_RELEASE = "semaphore_release";
-    SEMAPHORE_SET = "semaphore_set";
-    SEMAPHORE_ADD = "semaphore_add";
+    SEMAPHORE_RELEASE = "semaphore_release" channel;
+    SEMAPHORE_SET = "semaphore_set" channel;
+    SEMAPHORE_ADD = "semaphore_add" channel;
     SEMAPHORE_DRAIN = "semaphore_drain";
-    PERMIT_ACQUIRE = "permit_acquire";
-    PERMIT_RELEASE = "permit_release";
+    PERMIT_ACQUIRE = "permit_acquire" channel;
+    PERMIT_RELEASE = "permit_release" channel;
     PERMIT_RENEW = "permit_renew";
-    PERMIT_FREE = "permit_free";
+    PERMIT_FREE = "permit_free" channel;
     LATCH_LOOK = "latch_look";
-    LATCH_COUNT_DOWN = "latch_count_down";
-    LATCH_SET = "latch_set";
-    LATCH_DELETE = "latch_delete";
+    LATCH_COUNT_DOWN = "latch_count_down" channel;
+    LATCH_SET = "latch_set" channel;
+    LATCH_DELETE = "latch_delete" channel;
     VALUE_ACQUIRE = "value_acquire";
-    VALUE_RELEASE = "value_release";
+    VALUE_RELEASE = "value_release" channel;
     VALUE_RENEW = "value_renew";
-    VALUE_FORCE_UNLOCK = "value_force_unlock";
+    VALUE_FORCE_UNLOCK = "value_force_unlock" channel;
     GROUP_ACQUIRE = "group_acquire";
-    GROUP_RELEASE = "group_release";
+    GROUP_RELEASE = "group_release" channel;
     GROUP_RENEW = "group_renew";
     GROUP_LOOK = "group_look";
-    GROUP_FORCE_UNLOCK = "group_force_unlock";
-    PROBE = "probe";
+    GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
+    PROBE = "probe" channel;
 }
 
-/// The words that scripts answer, as their heads and their code have them.
+/// The words with which scripts refuse a request, collected from their heads and their code.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn words() -> std::collections::BTreeSet<&'static str> {
     let quoted = |text: &'static str| text.split('\'').skip(1).step_by(2);
@@ -117,7 +121,7 @@ pub(crate) fn words() -> std::collections::BTreeSet<&'static str> {
     in_lists.flatten().collect()
 }
 
-/// What is run on the server.
+/// The command or script that a request runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Verb {
     Script(&'static Script),
@@ -131,75 +135,78 @@ pub(crate) enum Arg {
     Literal(&'static str),
 }
 
-/// What a second send of a request needs.
+/// Whether and how a request may be sent a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repeat {
-    /// Nothing: it reads, or its outcome does not depend on it.
+    /// Unchanged: the request only reads, or has the same outcome both times.
     Free,
-    /// The last argument tells the script that there was an earlier send.
+    /// With a last argument that says that there was an earlier send.
     Flagged,
-    /// There must be no second send.
+    /// Not at all.
     Never,
-    /// Whoever asked asks anew, for what is still so by then: nothing is waited for and nothing sent twice.
+    /// Not at all, and the request does not wait for a connection either. The caller makes a new request of what still applies.
     Afresh,
 }
 
-/// One thing asked of Redis, and how far that has come. Cheap to clone: to ask for the same anew.
+/// A request to Redis, and the state of its sending. Cheap to clone, to make the same request again.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    asked: Arc<Asked>,
-    /// An earlier send of it went unanswered.
+    parts: Arc<Parts>,
+    /// An earlier send was not answered.
     pub repeated: bool,
-    /// Whether its shortcut, if it has one, is still to be tried.
+    /// The fast path, if the request has one, has not been tried yet.
     direct: bool,
     /// See [`Request::outlasts`].
     kept: bool,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Parts {
     verb: Verb,
     keys: Vec<Arc<str>>,
     args: Vec<Arg>,
     repeat: Repeat,
-    shortcut: Option<Shortcut>,
+    fast_path: Option<FastPath>,
 }
 
-/// How a first send does without Lua what its script does, for half of what it costs the server. It does all of it or
-/// nothing, and nothing where the script would refuse: then the script is run, and tells why.
+/// The fast path of a request: commands that do the work of its script at half the cost for the server.
+///
+/// The commands have the whole effect of the script or none. They have none where the script would refuse; then the script
+/// runs, and its reply has the reason. Only a first send takes the fast path.
 #[derive(Debug)]
-pub(crate) struct Shortcut {
-    pub way: Way,
+pub(crate) struct FastPath {
+    pub command: FastCommand,
+    /// The type is erased, because only `connection` may name the types of the redis crate.
     packed: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Way {
-    /// `RESTORE` makes the record with its expiry, if there is none.
+pub(crate) enum FastCommand {
+    /// `RESTORE` creates the record with its expiry, if no record exists.
     Restore { owner: Arc<str>, lease_ms: u64 },
-    /// `SET` makes the string with its expiry, if there is none.
+    /// `SET` creates the string with its expiry, if none exists.
     Set { value: Arc<str>, lease_ms: u64 },
-    /// `MULTI`, what deletes, `PUBLISH`, `EXEC`.
+    /// `MULTI`, a deletion, `PUBLISH`, `EXEC`.
     Transaction { delete: Delete, channel: Arc<str> },
 }
 
 #[derive(Debug)]
 pub(crate) enum Delete {
-    /// A field of the record.
+    /// Deletes this field of the record.
     Field(Arc<str>),
-    /// The record, if that is its value, where the server has a command for it.
+    /// Deletes the record if it has this value. Not every server has a command for it.
     IfEqual(Arc<str>),
 }
 
-impl Shortcut {
-    fn new(way: Way) -> Option<Self> {
-        Some(Self { way, packed: OnceLock::new() })
+impl FastPath {
+    fn new(command: FastCommand) -> Option<Self> {
+        Some(Self { command, packed: OnceLock::new() })
     }
 
-    /// What the connection makes of it once, and keeps for the next time it is asked for. Always of one type.
-    pub(crate) fn packed<T: Any + Send + Sync>(&self, pack: impl FnOnce() -> T) -> &T {
-        let packed = self.packed.get_or_init(|| Box::new(pack()));
-        packed.downcast_ref().unwrap_or_else(|| unreachable!("a shortcut is packed as one type"))
+    /// The encoded commands, which the connection builds once and keeps for further sends of the request. `None` if they were
+    /// built as another type.
+    pub(crate) fn packed<T: Any + Send + Sync>(&self, pack: impl FnOnce() -> T) -> Option<&T> {
+        self.packed.get_or_init(|| Box::new(pack())).downcast_ref()
     }
 }
 
@@ -209,11 +216,11 @@ impl Request {
         keys: Vec<Arc<str>>,
         args: Vec<Arg>,
         repeat: Repeat,
-        shortcut: Option<Shortcut>,
+        fast_path: Option<FastPath>,
     ) -> Self {
-        let direct = shortcut.is_some();
+        let direct = fast_path.is_some();
         Self {
-            asked: Arc::new(Asked { verb, keys, args, repeat, shortcut }),
+            parts: Arc::new(Parts { verb, keys, args, repeat, fast_path }),
             repeated: false,
             direct,
             kept: false,
@@ -232,92 +239,94 @@ impl Request {
         Self::new(Verb::Command(command), vec![key.clone()], args, Repeat::Free, None)
     }
 
-    /// What it gives back would be lost if it were given up, because no lease ends it: a server whose disk fails is asked
-    /// again. (One out of memory accepts it.) Meanwhile nothing else of its lane is sent, because its number comes before
-    /// theirs; but the server would refuse that, too, and each call ends by its own deadline.
+    /// Makes the request outlast a failing disk of the server.
+    ///
+    /// It returns permits that no lease would end, so they would be lost if the request were given up. Meanwhile the key
+    /// queue sends no other request, because their numbers would be higher; the server would refuse these requests, too, and
+    /// every call ends by its own deadline. (A server out of memory accepts the request.)
     fn kept(mut self) -> Self {
         self.kept = true;
         self
     }
 
-    /// Whether a refusal with that code is one for now only.
+    /// Whether a refusal with this error code is temporary, so that the request is sent again.
     pub(crate) fn outlasts(&self, code: &str) -> bool {
         self.kept && code == "MISCONF"
     }
 
     pub(crate) fn verb(&self) -> Verb {
-        self.asked.verb
+        self.parts.verb
     }
 
     pub(crate) fn keys(&self) -> &[Arc<str>] {
-        &self.asked.keys
+        &self.parts.keys
     }
 
-    /// What says which node it is for: its first key, or what a script without keys is told first.
-    pub(crate) fn place(&self) -> &Arc<str> {
-        match (&*self.asked.keys, &*self.asked.args) {
+    /// The key that decides which node gets the request: its first key, or the first argument of a script without keys.
+    pub(crate) fn routing_key(&self) -> &Arc<str> {
+        match (&*self.parts.keys, &*self.parts.args) {
             ([key, ..], _) | ([], [Arg::Text(key), ..]) => key,
-            _ => unreachable!("a request is about something"),
+            _ => unreachable!("every request has a key or a text argument"),
         }
     }
 
     /// The arguments for the next send.
     pub(crate) fn args(&self) -> impl Iterator<Item = &Arg> {
-        let flagged = self.repeated && self.asked.repeat == Repeat::Flagged;
-        let last = self.asked.args.len().wrapping_sub(1);
-        self.asked
+        let flagged = self.repeated && self.parts.repeat == Repeat::Flagged;
+        let last = self.parts.args.len().wrapping_sub(1);
+        self.parts
             .args
             .iter()
             .enumerate()
             .map(move |(at, arg)| if flagged && at == last { &REPEATED } else { arg })
     }
 
-    /// What to try first.
-    pub(crate) fn shortcut(&self) -> Option<&Shortcut> {
-        self.asked.shortcut.as_ref().filter(|_| self.direct)
+    /// The fast path, if the request tries it first.
+    pub(crate) fn fast_path(&self) -> Option<&FastPath> {
+        self.parts.fast_path.as_ref().filter(|_| self.direct)
     }
 
-    /// From now on only its script will do.
+    /// From now on, sends run the script.
     pub(crate) fn go_by_script(&mut self) {
         self.direct = false;
     }
 
-    /// Makes this the second send of a request whose first went unanswered. False where it must not be sent again.
+    /// Prepares a second send after the first was not answered. Returns false if the request must not be sent again.
     pub(crate) fn repeat(&mut self) -> bool {
         self.repeated = true;
         self.go_by_script();
-        !matches!(self.asked.repeat, Repeat::Never | Repeat::Afresh)
+        !matches!(self.parts.repeat, Repeat::Never | Repeat::Afresh)
     }
 
-    /// Whether it may be sent later than it was asked for: when there is a connection, or the server is ready for it.
+    /// Whether the request may wait for a connection, or for the server to become ready.
     pub(crate) fn may_wait(&self) -> bool {
-        self.asked.repeat != Repeat::Afresh
+        self.parts.repeat != Repeat::Afresh
     }
 }
 
 const FIRST: Arg = Arg::Literal("0");
 static REPEATED: Arg = Arg::Literal("1");
 
-/// A value that came back, free of the client crate's types.
+/// A value that Redis returned, without types of the redis crate.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Reply {
     Nil,
     Int(i64),
     Text(Vec<u8>),
     List(Vec<Reply>),
-    /// A kind of value that no script or command of ours returns.
+    /// A type of value that no script or command of this library returns.
     Strange,
 }
 
-/// A reply that does not fit its request: a foreign script or proxy answered.
+/// A reply that does not fit its request, such as that of a foreign script or a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Undecodable;
 
-/// What a script that changes a record answers.
+/// The reply of a script that changes a record.
 enum Status<'a> {
-    /// A number alone, because that costs the server least.
+    /// Success. The reply is a plain number, because that costs the server least.
     Done(i64),
-    /// A word that says why not, and a number behind it, if there is one. What follows is in the way, see [`hindrance`].
+    /// A refusal: a word, and sometimes a number. A third item is for [`hindrance`].
     Not(&'a [u8], Option<i64>),
 }
 
@@ -347,17 +356,17 @@ impl Reply {
     }
 }
 
-/// A time to live: none where the record has no expiry.
+/// The remaining lifetime of a record, `None` if it never expires.
 fn ttl(ms: i64) -> Option<Duration> {
     u64::try_from(ms).ok().map(Duration::from_millis)
 }
 
-/// What [`Way::Restore`] and [`Way::Set`] come to when they made the record.
+/// The reply of [`FastCommand::Restore`] and [`FastCommand::Set`] if they created the record.
 pub(crate) fn restored() -> Reply {
     Reply::Int(1)
 }
 
-/// What [`Way::Transaction`] comes to when it deleted and told `subscribers`.
+/// The reply of [`FastCommand::Transaction`] if it deleted the record or field, and its message reached `subscribers`.
 pub(crate) fn deleted(subscribers: i64) -> Reply {
     Reply::Int(subscribers)
 }
@@ -380,12 +389,13 @@ mod tests {
         for script in ALL {
             let (header, code): (Vec<_>, Vec<_>) = script.source.lines().partition(|l| l.starts_with("--"));
             let (header, code) = (header.join("\n"), code.join("\n"));
-            assert!(header.contains("Reply"), "{} tells no reply", script.name);
+            assert!(header.contains("Reply"), "the head of {} has no reply", script.name);
             // A batch walks KEYS instead of indexing it.
             if !script.name.ends_with("_renew") {
                 assert_eq!(indexes(&header, "KEYS"), indexes(&code, "KEYS"), "{}", script.name);
                 assert_eq!(indexes(&header, "ARGV").len(), indexes(&code, "ARGV").len(), "{}", script.name);
             }
+            assert_eq!(script.uses_channel, header.contains("'spublish'"), "{}", script.name);
             assert_eq!(script.sha().len(), 40);
         }
         let on_disk = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).unwrap().count();
@@ -407,7 +417,7 @@ mod tests {
             release(&k, &o, &k),
             release_silently(&k, &o, &k),
             release_fair(&queue, &o),
-            hand_over(&k, &o, &o, 1, &k),
+            hand_off(&k, &o, &o, 1, &k),
             hand_over_fenced([&k, &k], &o, &o, [1, 1], &k),
             abandon_fair(&queue, &o, 1),
             keep_fair(&queue, &[o.clone(), o.clone()], 1),
@@ -417,7 +427,7 @@ mod tests {
             release_write(&rw, &o),
             acquire_read(&rw, &o, 1, &o),
             extend_read(&rw, &o, 1),
-            release_read(&rw, &o),
+            release_read(&rw, &o, &[]),
             force_unlock_read_write(&rw, Side::Read),
             take_permits(&permits, &o, 1),
             give_permits(&permits, 1, Some(&o)),
@@ -432,7 +442,7 @@ mod tests {
             set_count(&permits, 1),
             delete_latch(&permits),
             take_values(&group, 1, &o, 1),
-            give_values(&group, 1, &o, None),
+            release_values(&group, 1, &o, &[1]),
             values_holder(&group, None),
             force_unlock_values(&group),
             acquire_value(&k, &o, 1),
@@ -441,14 +451,14 @@ mod tests {
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());
-            let said = request.args().count() + usize::from(script.sharded().is_some());
-            assert_eq!([request.keys().len(), said], used, "{}", script.name);
+            let given = request.args().count() + usize::from(script.sharded().is_some());
+            assert_eq!([request.keys().len(), given], used, "{}", script.name);
         }
     }
 
-    /// Those that stand for a refusal, each in one of the forms that scripts give it.
+    /// Each refusal is decoded in at least one of the forms that scripts reply.
     #[test]
-    fn each_word_of_a_script_is_understood() {
+    fn each_refusal_of_a_script_is_decoded() {
         assert_eq!(words(), BTreeSet::from(["BUSY", "GONE", "MISMATCH", "OTHER", "OWN", "STALE"]));
         for word in words() {
             let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
@@ -457,18 +467,18 @@ mod tests {
                 vec![text(word), Reply::Int(1)],
                 vec![text(word), Reply::Int(1), text("holder")],
             ];
-            let understood = forms.map(Reply::List).iter().any(|reply| {
+            let decoded = forms.map(Reply::List).iter().any(|reply| {
                 acquired(reply).is_ok()
                     || recounted(reply).is_ok()
                     || released(reply).is_ok()
                     || handed_over(reply).is_ok()
             });
-            assert!(understood, "{word}");
+            assert!(decoded, "{word}");
         }
     }
 
     #[test]
-    fn replies_that_do_not_fit_are_told_apart_and_never_panic() {
+    fn replies_that_do_not_fit_are_errors() {
         let strange = [
             Reply::Nil,
             Reply::Int(-7),

@@ -1,4 +1,4 @@
-//! The requests about a read/write lock. Their answers are the reentrant lock's.
+//! Requests of the read/write lock. Their replies are decoded as those of the reentrant lock.
 
 use super::inspect::{fields, some_fields};
 use super::{
@@ -9,7 +9,7 @@ use crate::error::Holder;
 use crate::protocol::keys::ReadWriteKeys;
 use std::sync::Arc;
 
-/// The first write hold of `writer`, who is `reader` where it reads.
+/// Acquires the first write hold of `writer`. `reader` is the same owner's id as a reader.
 pub(crate) fn acquire_write(
     keys: &ReadWriteKeys,
     writer: &Arc<str>,
@@ -20,13 +20,13 @@ pub(crate) fn acquire_write(
     Request::script(&WRITE_ACQUIRE, &keys.record, args, Repeat::Flagged)
 }
 
-/// The last write release of `writer`.
+/// Releases the last write level of `writer`.
 pub(crate) fn release_write(keys: &ReadWriteKeys, writer: &Arc<str>) -> Request {
     let args = vec![Arg::Text(writer.clone()), Arg::Text(keys.channel.clone())];
     Request::script(&WRITE_RELEASE, &keys.record, args, Repeat::Free)
 }
 
-/// The first read hold of `reader`, who is `writer` where it writes.
+/// Acquires the first read hold of `reader`. `writer` is the same owner's id as a writer.
 pub(crate) fn acquire_read(
     keys: &ReadWriteKeys,
     reader: &Arc<str>,
@@ -34,23 +34,26 @@ pub(crate) fn acquire_read(
     writer: &Arc<str>,
 ) -> Request {
     let args = vec![Arg::Text(reader.clone()), Arg::Number(lease_ms), Arg::Text(writer.clone()), FIRST];
-    Request::with_keys(&READ_ACQUIRE, of_reader(keys, reader), args, Repeat::Flagged)
+    Request::with_keys(&READ_ACQUIRE, reader_keys(keys, reader), args, Repeat::Flagged)
 }
 
-/// Makes the read hold of `reader` last at least `lease_ms` longer. Answered as a change of the count.
+/// Makes the read hold of `reader` last at least `lease_ms` longer. The reply is that of [`recount`](super::recount).
 pub(crate) fn extend_read(keys: &ReadWriteKeys, reader: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(reader.clone()), Arg::Number(lease_ms)];
-    Request::with_keys(&READ_EXTEND, of_reader(keys, reader), args, Repeat::Free)
+    Request::with_keys(&READ_EXTEND, reader_keys(keys, reader), args, Repeat::Free)
 }
 
-/// The last read release of `reader`.
-pub(crate) fn release_read(keys: &ReadWriteKeys, reader: &Arc<str>) -> Request {
+/// Releases the read hold of `reader`. `others` are known owner ids of other readers: the script reads when their holds end, and
+/// some servers refuse it keys that the request does not declare.
+pub(crate) fn release_read(keys: &ReadWriteKeys, reader: &Arc<str>, others: &[Arc<str>]) -> Request {
     let [before, behind] = keys.around_reader();
     let args = [reader, &keys.channel, &before, &behind].map(|text| Arg::Text(text.clone())).to_vec();
-    Request::with_keys(&READ_RELEASE, of_reader(keys, reader), args, Repeat::Free)
+    let mut declared = reader_keys(keys, reader);
+    declared.extend(others.iter().map(|other| keys.timeout(other)));
+    Request::with_keys(&READ_RELEASE, declared, args, Repeat::Free)
 }
 
-/// Frees the record from whoever reads or writes. Must not be sent twice.
+/// Deletes the record if the lock is held on this side, whoever holds it. Must not be sent twice.
 pub(crate) fn force_unlock_read_write(keys: &ReadWriteKeys, side: Side) -> Request {
     let (mode, message) = match side {
         Side::Read => ("read", "0"),
@@ -60,7 +63,7 @@ pub(crate) fn force_unlock_read_write(keys: &ReadWriteKeys, side: Side) -> Reque
     Request::script(&RW_FORCE_UNLOCK, &keys.record, args, Repeat::Never)
 }
 
-fn of_reader(keys: &ReadWriteKeys, reader: &str) -> Vec<Arc<str>> {
+fn reader_keys(keys: &ReadWriteKeys, reader: &str) -> Vec<Arc<str>> {
     vec![keys.record.clone(), keys.timeout(reader)]
 }
 
@@ -70,14 +73,14 @@ pub(crate) enum Side {
     Write,
 }
 
-/// What a record of a read/write lock says.
+/// The contents of a read/write lock's record.
 pub(crate) struct Shares {
     pub mode: Side,
     /// Writers first.
     pub holders: Vec<Holder>,
 }
 
-/// Asks for the record, of which a thousand readers are enough.
+/// Reads the record. A bounded part of it is enough, if there are more than a thousand readers.
 pub(crate) fn shares(keys: &ReadWriteKeys) -> Request {
     some_fields(&keys.record, "1000")
 }
@@ -102,7 +105,7 @@ pub(crate) fn shared_by(reply: &Reply) -> Result<Option<Shares>, Undecodable> {
     match mode {
         None if holders.is_empty() && complete => Ok(None),
         None if complete => Err(Undecodable),
-        // A writer is alone, or beside its own reads.
+        // The part without `mode` has many owners, so they are readers: a writer shares the record only with its own reads.
         None => Ok(Some(Shares { mode: Side::Read, holders })),
         Some(mode) => Ok(Some(Shares { mode, holders })),
     }

@@ -1,8 +1,8 @@
-//! The requests about a lock that is a string with its holder's token. Their answers are the reentrant lock's.
+//! Requests of the value lock, a string with the holder's token. Their replies are decoded as those of the reentrant lock.
 
 use super::{
-    Arg, Delete, FIRST, Repeat, Reply, Request, Shortcut, Undecodable, VALUE_ACQUIRE, VALUE_FORCE_UNLOCK,
-    VALUE_RELEASE, Verb, Way,
+    Arg, Delete, FIRST, FastCommand, FastPath, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE,
+    VALUE_FORCE_UNLOCK, VALUE_RELEASE, Verb,
 };
 use crate::error::Holder;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use std::sync::Arc;
 /// Sets the token.
 pub(crate) fn acquire_value(record: &Arc<str>, token: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(token.clone()), Arg::Number(lease_ms), FIRST];
-    let shortcut = Shortcut::new(Way::Set { value: token.clone(), lease_ms });
-    Request::new(Verb::Script(&VALUE_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, shortcut)
+    let fast_path = FastPath::new(FastCommand::Set { value: token.clone(), lease_ms });
+    Request::new(Verb::Script(&VALUE_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, fast_path)
 }
 
 /// Deletes the token.
 pub(crate) fn release_value(record: &Arc<str>, token: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(token.clone()), Arg::Text(channel.clone())];
     let delete = Delete::IfEqual(token.clone());
-    let shortcut = Shortcut::new(Way::Transaction { delete, channel: channel.clone() });
-    Request::new(Verb::Script(&VALUE_RELEASE), vec![record.clone()], args, Repeat::Free, shortcut)
+    let fast_path = FastPath::new(FastCommand::Transaction { delete, channel: channel.clone() });
+    Request::new(Verb::Script(&VALUE_RELEASE), vec![record.clone()], args, Repeat::Free, fast_path)
 }
 
-/// Deletes whatever token there is. Must not be sent twice.
+/// Deletes the token, whoever holds the lock. Must not be sent twice.
 pub(crate) fn force_unlock_value(record: &Arc<str>, channel: &Arc<str>) -> Request {
     Request::script(&VALUE_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
 }
 
-/// Asks for the token.
+/// Reads the token.
 pub(crate) fn token(record: &Arc<str>) -> Request {
     Request::read("GET", record, Vec::new())
 }

@@ -1,5 +1,6 @@
-//! What the scripts promise: what each request does to a record, what it answers and what it publishes. It knows the
-//! truth table and the heads of the scripts, and nothing of how they go about it.
+//! The contract of the scripts: the effect of each request on a record, its reply and its messages.
+//!
+//! The model follows the truth table and the heads of the scripts, and not their implementation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +8,18 @@ use crate::support::record::{Content, End, Window};
 
 pub const KEYS: [&str; 2] = ["orders", "stock"];
 pub const CHANNELS: [&str; 2] = ["redisson_lock__channel:{orders}", "redisson_lock__channel:{stock}"];
-/// How many subscribe to each channel, besides the one who hears all channels.
+/// The number of subscribers of each channel, not counting the subscription to all channels.
 pub const SUBSCRIPTIONS: [i64; 2] = [0, 2];
-/// The first two are of one client, and hand the record to each other.
+/// The first two owners belong to one client, and hand the record to each other.
 pub const OWNERS: [&str; 3] = [
     "11111111-1111-4111-8111-111111111111:1",
     "11111111-1111-4111-8111-111111111111:2",
     "22222222-2222-4222-8222-222222222222:1",
 ];
 
-/// What each request can meet, and its answer to it; behind `again` what it answers to instead when it is a repeat.
-/// Of a holder's own count: `expected`, `done` (what a first send would have left), `else`.
+/// The cases that each request can find, with its reply. The part after `again` replaces one of them for a retry.
+///
+/// If the owner itself holds the record, its count is `expected`, `done` (the result of a first send) or `else`.
 const CELLS: &str = "
 acquire: nothing TAKEN, other BUSY, done STALE, else STALE, type WRONGTYPE; again done TAKEN
 recount: nothing GONE, other OTHER, expected OK, done MISMATCH, else MISMATCH, type WRONGTYPE; again done OK
@@ -27,7 +29,7 @@ renew: nothing 0, other -3, else 1, type -1
 force-unlock: nothing 0, other 1, type WRONGTYPE
 ";
 
-/// What is sent. Keys and owners are numbers of the tables above; a count of `None` is the one in the record.
+/// A request. Keys and owners are indices of the tables above; a count of `None` is the count in the record.
 #[derive(Clone, Debug)]
 pub enum Request {
     Acquire { key: usize, owner: usize, lease: i64 },
@@ -38,14 +40,14 @@ pub enum Request {
     ForceUnlock { key: usize },
 }
 
-/// An answer.
+/// The reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply {
-    /// Told by a number alone.
+    /// A success, which the script reports by this number alone.
     Done(&'static str, i64),
     Word(&'static str),
     Count(&'static str, i64),
-    /// With the time that the record has left.
+    /// A word, with the time that the record has left.
     Left(&'static str, End),
     Number(i64),
     WrongType,
@@ -63,13 +65,13 @@ impl Request {
         }
     }
 
-    /// Whether a repeat is told apart from a first send.
+    /// Whether the script distinguishes a retry from a first send.
     pub fn is_flagged(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::Recount { .. } | Self::Move { .. })
     }
 }
 
-/// The count that is expected and the one that is wanted, which is another, and at least 1.
+/// The expected count and the new count, which differs from it and is at least 1.
 pub fn counts(from: Option<i64>, by: i64) -> (i64, i64) {
     let from = from.unwrap_or(1);
     (from, if from + by >= 1 { from + by } else { from + by.abs() })
@@ -87,14 +89,14 @@ impl Reply {
     }
 }
 
-/// What a key should hold.
+/// The expected content and expiry of a key.
 #[derive(Debug)]
 pub struct Record {
     pub content: Content,
     pub end: End,
 }
 
-/// What a request finds of its owner.
+/// The relation of a record to the owner of a request.
 #[derive(PartialEq)]
 pub enum Found {
     Nothing,
@@ -130,7 +132,7 @@ impl Record {
         }
     }
 
-    /// What is there lives so long from now on, or so long at least; what is not, does not begin to.
+    /// Lets an existing record expire after `lease`, or not before that if `at_least`. A missing record stays missing.
     pub fn lives(&mut self, lease: i64, at_least: bool, asked: Window) {
         if self.content != Content::Nothing {
             self.end = if at_least { self.end.renewed(lease, asked) } else { End::after(lease, asked) };
@@ -138,13 +140,13 @@ impl Record {
     }
 }
 
-/// What was met, by its name in [`CELLS`], and the answer to it.
+/// The case that a request found, by its name in [`CELLS`], and its reply.
 pub type Outcome = (&'static str, Reply);
 
 #[derive(Debug)]
 pub struct Model {
     pub records: [Record; 2],
-    /// What should have been published, by channel.
+    /// The expected messages, each with its channel.
     pub published: Vec<(String, String)>,
 }
 
@@ -153,7 +155,7 @@ impl Model {
         Self { records: [Record::NOTHING; 2], published: Vec::new() }
     }
 
-    /// What a request does and answers that ran at `asked`.
+    /// Applies a request that ran at `asked`, and returns its outcomes.
     pub fn answer(&mut self, request: &Request, repeated: bool, asked: Window) -> Vec<Outcome> {
         vec![match *request {
             Request::Acquire { key, owner, lease } => self.acquire(key, owner, lease, repeated, asked),
@@ -174,7 +176,7 @@ impl Model {
 
     fn acquire(&mut self, key: usize, owner: usize, lease: i64, repeated: bool, asked: Window) -> Outcome {
         let record = &mut self.records[key];
-        let met = match record.find(owner) {
+        let case = match record.find(owner) {
             Found::WrongType => return ("type", Reply::WrongType),
             Found::Other => return ("other", Reply::Left("BUSY", record.end)),
             Found::Mine(1) if !repeated => return ("done", Reply::Left("STALE", record.end)),
@@ -183,8 +185,8 @@ impl Model {
             Found::Nothing => "nothing",
         };
         record.set(OWNERS[owner], 1);
-        record.lives(lease, met == "done", asked);
-        (met, Reply::Done("TAKEN", 1))
+        record.lives(lease, case == "done", asked);
+        (case, Reply::Done("TAKEN", 1))
     }
 
     fn recount(
@@ -197,7 +199,7 @@ impl Model {
         asked: Window,
     ) -> Outcome {
         let record = &mut self.records[key];
-        let met = match record.find(owner) {
+        let case = match record.find(owner) {
             Found::WrongType => return ("type", Reply::WrongType),
             Found::Nothing => return ("nothing", Reply::Word("GONE")),
             Found::Other => return ("other", Reply::Word("OTHER")),
@@ -211,11 +213,11 @@ impl Model {
         if lease > 0 {
             record.end = record.end.renewed(lease, asked);
         }
-        (met, Reply::Done("OK", 1))
+        (case, Reply::Done("OK", 1))
     }
 
     fn release(&mut self, key: usize, owner: usize) -> Outcome {
-        let met = match self.records[key].find(owner) {
+        let case = match self.records[key].find(owner) {
             Found::WrongType => return ("type", Reply::WrongType),
             Found::Nothing => return ("nothing", Reply::Word("GONE")),
             Found::Other => return ("other", Reply::Word("OTHER")),
@@ -223,14 +225,14 @@ impl Model {
             Found::Mine(_) => "else",
         };
         self.free(key);
-        // The one who hears all channels was told, too.
-        (met, Reply::Done("FREED", SUBSCRIPTIONS[key] + 1))
+        // The subscription to all channels counts, too.
+        (case, Reply::Done("FREED", SUBSCRIPTIONS[key] + 1))
     }
 
     fn hand_over(&mut self, key: usize, from: usize, lease: i64, repeated: bool, asked: Window) -> Outcome {
         let to = 1 - from;
         let record = &mut self.records[key];
-        let met = match record.find(from) {
+        let case = match record.find(from) {
             Found::WrongType => return ("type", Reply::WrongType),
             Found::Nothing => return ("nothing", Reply::Word("GONE")),
             Found::Other if record.find(to) != Found::Mine(1) => return ("other", Reply::Word("OTHER")),
@@ -243,8 +245,8 @@ impl Model {
             fields.remove(OWNERS[from]);
         }
         record.set(OWNERS[to], 1);
-        record.lives(lease, met == "done", asked);
-        (met, Reply::Done("MOVED", SUBSCRIPTIONS[key]))
+        record.lives(lease, case == "done", asked);
+        (case, Reply::Done("MOVED", SUBSCRIPTIONS[key]))
     }
 
     fn renew(&mut self, key: usize, owner: usize, lease: i64, asked: Window) -> Outcome {
@@ -279,7 +281,7 @@ impl Model {
     }
 }
 
-/// The cells of [`CELLS`], as they are called when they are met.
+/// The cells of [`CELLS`], by the names under which the tests count them.
 pub fn cells() -> BTreeSet<String> {
     let mut cells = BTreeSet::new();
     for line in CELLS.trim().lines() {

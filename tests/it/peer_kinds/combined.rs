@@ -1,4 +1,4 @@
-//! Locks of several locks, and of several values.
+//! Redisson's multi lock, red lock and group lock.
 
 use std::time::Instant;
 
@@ -22,11 +22,11 @@ async fn a_multi_lock_is_several_locks_of_one_thread() {
             [(&stage.client, "plain", "a"), (&elsewhere, "fair", "b"), (&stage.client, "write", "c")];
         one.combine("multi", "all", &members).await.unwrap();
 
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock("multi", "all").await.unwrap();
         let owner = one.owner().await;
         stage.assert_record("a", [(&owner, "1")]);
-        stage.assert_ends("a", WATCHDOG_MS, asked);
+        stage.assert_ends("a", WATCHDOG_MS, sent_at);
         stage.assert_record("c", [("mode", "write"), (&format!("{owner}:write"), "1")]);
         let id = owner.rsplit(':').next().unwrap();
         let there: Vec<(String, String)> = redis::cmd("HGETALL").arg("b").query(&mut other.cli()).unwrap();
@@ -47,22 +47,22 @@ async fn a_multi_lock_holds_all_or_none() {
             [(&stage.client, "plain", "a"), (&elsewhere, "plain", "b"), (&stage.client, "write", "c")];
         one.combine("multi", "all", &members).await.unwrap();
 
-        // The lease is that of every record in the end.
-        let asked = Instant::now();
+        // In the end, every record has this lease.
+        let sent_at = Instant::now();
         assert!(one.try_lock_within_for("multi", "all", LONG, LONG).await.unwrap(), "{version}");
-        stage.assert_ends("a", 20_000, asked);
-        stage.assert_ends("c", 20_000, asked);
+        stage.assert_ends("a", 20_000, sent_at);
+        stage.assert_ends("c", 20_000, sent_at);
         one.unlock("multi", "all").await.unwrap();
-        // Without a wait the older ones take each for twice that, which is nothing.
+        // Older versions lock each member for twice the wait at first. Without a wait that is no time at all.
         let locked = one.try_lock_within_for("multi", "all", ms(0), LONG).await.unwrap();
         assert_eq!(locked, stage.since(3, 17), "{version}");
         if locked {
             one.unlock("multi", "all").await.unwrap();
         }
         assert!(stage.keys().is_empty(), "{version}");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("multi", "all", LONG).await.unwrap();
-        stage.assert_ends("a", 20_000, asked);
+        stage.assert_ends("a", 20_000, sent_at);
         one.unlock("multi", "all").await.unwrap();
 
         let holder = elsewhere.thread("2");
@@ -80,7 +80,7 @@ async fn a_multi_lock_holds_all_or_none() {
 
 /// In 3.3.2 one busy lock uses up the whole wait.
 #[tokio::test]
-async fn a_red_lock_holds_most() {
+async fn a_red_lock_needs_a_majority() {
     for version in versions_since(3, 10) {
         let stage = Stage::new(&version).await;
         let others = [Server::start(), Server::start()];
@@ -111,13 +111,13 @@ impl Stage {
         let ends = values.map(|(hash, owner, count)| {
             assert_eq!(take(hash.to_owned()), owner, "{}: {seen}", self.version);
             assert_eq!(take(format!("{hash}:{owner}:lock_count")), count, "{}", self.version);
-            take(format!("{hash}:{owner}:expire_time")).parse().expect("it is a number")
+            take(format!("{hash}:{owner}:expire_time")).parse().expect("the expiry is a number")
         });
         assert!(record.is_empty(), "{}: also {record:?}", self.version);
         ends
     }
 
-    /// A thread with locks of the group for `x`, for `y` and for both, which are called so.
+    /// A thread with group locks for `x`, for `y` and for both, with the aliases `x`, `y` and `xy`.
     async fn member(&self, name: &str) -> JavaThread {
         let thread = self.thread(name);
         for (alias, values) in [("x", &["x"][..]), ("y", &["y"]), ("xy", &["x", "y"])] {
@@ -128,22 +128,22 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn a_group_is_a_hash_with_three_fields_a_value() {
+async fn a_group_is_a_hash_with_three_fields_per_value() {
     for version in versions_since(3, 38) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.member("1").await, stage.member("2").await);
         let (first, second) = (one.owner().await, two.owner().await);
 
-        let (from, asked) = (wall_ms(), Instant::now());
+        let (from, sent_at) = (wall_ms(), Instant::now());
         one.lock_for("group", "x", LONG).await.unwrap();
         let [x] = stage.assert_group([(X, &first, "1")]);
         assert!((from + 20_000..=wall_ms() + 20_000).contains(&x), "{version}: {x}");
-        stage.assert_ends("g", 20_000, asked);
+        stage.assert_ends("g", 20_000, sent_at);
         assert!(!two.try_lock("group", "xy").await.unwrap(), "{version}");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         assert!(two.try_lock("group", "y").await.unwrap(), "{version}");
         stage.assert_group([(X, &first, "1"), (Y, &second, "1")]);
-        stage.assert_ends("g", WATCHDOG_MS, asked);
+        stage.assert_ends("g", WATCHDOG_MS, sent_at);
         assert!(two.is_locked("group", "x").await.unwrap(), "{version}");
         assert!(stage.published().await.is_empty(), "{version}");
 
@@ -154,10 +154,10 @@ async fn a_group_is_a_hash_with_three_fields_a_value() {
         waiting.await.unwrap();
         assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
         let [same, y] = stage.assert_group([(X, &first, "2"), (Y, &first, "1")]);
-        assert_eq!(same, x, "{version}: never nearer");
+        assert_eq!(same, x, "{version}: a re-entry shortened the lease");
         assert!((from + 10_000..=wall_ms() + 10_000).contains(&y), "{version}: {y}");
 
-        // Part of the holds: a release tells also of those that are left, and moves their end.
+        // A partial release publishes a message, too, and sets the expiry of the remaining holds anew.
         let from = wall_ms();
         one.unlock("group", "x").await.unwrap();
         assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
@@ -171,7 +171,7 @@ async fn a_group_is_a_hash_with_three_fields_a_value() {
 }
 
 #[tokio::test]
-async fn a_groups_release_of_what_is_lost_is_an_error_after_the_fact() {
+async fn a_failed_group_release_still_takes_effect() {
     for version in versions_since(3, 38) {
         let mut stage = Stage::new(&version).await;
         let one = stage.member("1").await;
@@ -187,7 +187,7 @@ async fn a_groups_release_of_what_is_lost_is_an_error_after_the_fact() {
 }
 
 #[tokio::test]
-async fn a_group_ignores_what_expired() {
+async fn a_group_ignores_expired_values() {
     for version in versions_since(3, 38) {
         let stage = Stage::new(&version).await;
         let one = stage.member("1").await;
@@ -201,7 +201,7 @@ async fn a_group_ignores_what_expired() {
 }
 
 #[tokio::test]
-async fn a_groups_forced_release_is_an_error_unless_all_is_held() {
+async fn force_unlock_of_a_group_fails_unless_all_values_are_held() {
     for version in versions_since(3, 38) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.member("1").await, stage.member("2").await);

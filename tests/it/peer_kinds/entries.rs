@@ -1,10 +1,9 @@
-//! The names of what belongs to one key of a map, and the hash in them.
+//! The names of the objects that belong to one map key, and the hash in these names.
 
 use super::{Stage, versions_since};
 use crate::support::since;
 
-/// Strings, each with its hash by the codec that is the default from 3.19 on (Kryo 5) and by that of plain
-/// UTF-8 (`StringCodec`).
+/// Strings, each with its hash by Kryo 5, the default codec from 3.19 on, and by plain UTF-8 (`StringCodec`).
 const HASHES: [(&str, &str, &str); 7] = [
     ("x", "UAtNwcfhLzLiIyViPu3ySw", "Bt/D4wylKYCgzX0jVwjowg"),
     ("y", "aontSToqYqQXNA8h9vd9SA", "798uvSmTyISBDNXkBRQBxg"),
@@ -15,7 +14,7 @@ const HASHES: [(&str, &str, &str); 7] = [
     ("0123456789012345678901234567890123456789", "GPaArWQIHvWXn8TgE1ma0Q", "YNGkRfF4ty/PLq0A3m3V8Q"),
 ];
 
-/// The same of so many times `x`: the codec's and the hash's own steps are between some of these.
+/// The same for repetitions of `x`. The lengths include the limits of the codec's and the hash's own steps.
 const HASHES_OF_XS: [(usize, &str, &str); 11] = [
     (2, "kyMQz3UJr01K97lLwbFXIA", "JmUUVP0w7bkE6wFoj01fRw"),
     (31, "BzTMKSuziXWGj9li2P2Lsg", "1omFCAk+GBQpap37/rKLeQ"),
@@ -31,7 +30,7 @@ const HASHES_OF_XS: [(usize, &str, &str); 11] = [
 ];
 
 #[tokio::test]
-async fn a_keys_hash_is_that_of_its_encoding() {
+async fn the_hash_of_a_key_depends_on_the_codec() {
     for version in versions_since(3, 10) {
         let (kryo, utf8) = (Stage::new(&version).await, Stage::with(&version, &["codec=StringCodec"]).await);
         let (kryo, utf8) = (kryo.thread("1"), utf8.thread("1"));
@@ -42,14 +41,14 @@ async fn a_keys_hash_is_that_of_its_encoding() {
             assert_eq!(name, format!("{{m}}:{by_utf8}:lock"), "{version} {text}");
             let name = kryo.of_entry("plain", "m", text).await.unwrap();
             let same = name == format!("{{m}}:{by_kryo}:lock");
-            // Whose default is another codec.
+            // Older versions have another default codec.
             assert_eq!(same, since(&version, 3, 19), "{version} {text}: {name}");
         }
     }
 }
 
 #[tokio::test]
-async fn each_kind_has_a_name_of_its_own_for_a_key() {
+async fn each_kind_has_its_own_name_for_a_key() {
     for version in versions_since(3, 10) {
         let stage = Stage::with(&version, &["codec=StringCodec"]).await;
         let one = stage.thread("1");
@@ -67,7 +66,7 @@ async fn each_kind_has_a_name_of_its_own_for_a_key() {
                 assert_eq!(name, format!("{start}:Bt/D4wylKYCgzX0jVwjowg:{suffix}"), "{version}");
             }
         }
-        // An ordinary object of that name.
+        // The name is that of an ordinary lock.
         let name = one.of_entry("plain", "m", "x").await.unwrap();
         one.lock("plain", &name).await.unwrap();
         stage.assert_record(&name, [(&one.owner().await, "1")]);

@@ -1,4 +1,4 @@
-//! The fair lock's queue and its waiters' scores.
+//! Redisson's fair lock: its queue and the scores of its waiters.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,20 @@ fn channel(owner: &str) -> String {
 }
 
 impl Stage {
-    /// Of a waiter; how late the queue considers it dead.
+    /// The score of a waiter: the time from which the queue considers it dead.
     fn score(&self, owner: &str) -> i64 {
         let scores = self.zset(SCORES);
         let scored = scores.iter().find(|(member, _)| member == owner.as_bytes());
         scored.unwrap_or_else(|| panic!("{}: {owner} is not in {scores:?}", self.version)).1
     }
 
-    async fn queue_becomes(&self, owners: &[&str]) {
+    async fn wait_for_queue(&self, owners: &[&str]) {
         eventually(|| self.list(QUEUE) == owners).await;
     }
 }
 
 #[tokio::test]
-async fn waiters_stand_in_a_queue_each_with_its_channel() {
+async fn each_waiter_has_a_queue_entry_and_a_channel() {
     for version in versions_since(3, 11) {
         let (setting, allowance) = fair_allowance(&version, ALLOWANCE);
         let allowance = millis(allowance);
@@ -35,36 +35,36 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
         let [one, two, three, four] = ["1", "2", "3", "4"].map(|name| stage.thread(name));
         let (second, third, fourth) = (two.owner().await, three.owner().await, four.owner().await);
 
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("fair", "n", LONG).await.unwrap();
         stage.assert_record("n", [(&one.owner().await, "1")]);
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         assert!(!two.try_lock("fair", "n").await.unwrap(), "{version}");
         assert_eq!(stage.keys(), ["n"], "{version}");
 
-        // By the record's end and the waiter's own allowance; then by the predecessor's. A wait that ends is an allowance
-        // from 3.13 on.
+        // The first score is the record's expiry plus the wait timeout; each further score is that of the predecessor plus the
+        // waiter's own wait timeout. From 3.13 on, the time limit of a wait replaces its wait timeout.
         let (from, ends) = (wall_ms(), stage.ttl("n") + wall_ms());
         let second_in = two.lock("fair", "n");
-        stage.queue_becomes(&[&second]).await;
+        stage.wait_for_queue(&[&second]).await;
         let (to, score) = (wall_ms(), stage.score(&second));
         assert!(
             (ends - (to - from) - 1..=ends + (to - from) + 1).contains(&(score - allowance)),
             "{version}"
         );
         let third_in = three.try_lock_within("fair", "n", ms(19_000));
-        stage.queue_becomes(&[&second, &third]).await;
+        stage.wait_for_queue(&[&second, &third]).await;
         let own = if stage.since(3, 13) { 19_000 } else { allowance };
         assert_eq!(stage.score(&third), score + own, "{version}");
         let fourth_in = four.lock("fair", "n");
-        stage.queue_becomes(&[&second, &third, &fourth]).await;
+        stage.wait_for_queue(&[&second, &third, &fourth]).await;
         assert_eq!(stage.score(&fourth), score + own + allowance, "{version}");
         for owner in [&second, &third, &fourth] {
             eventually(|| subscribers(&stage.server, &channel(owner)) == 1).await;
         }
         assert_eq!(subscribers(&stage.server, "redisson_lock__channel:{n}"), 0, "{version}");
 
-        // The head alone is told, and it takes its allowance out of the scores behind it.
+        // Only the first waiter gets a message, and it subtracts its wait timeout from the scores behind it.
         one.unlock("fair", "n").await.unwrap();
         second_in.await.unwrap();
         assert_eq!(stage.published().await, [format!("{}=0", channel(&second))], "{version}");
@@ -76,7 +76,7 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
         two.unlock("fair", "n").await.unwrap();
         assert!(stage.published().await.is_empty(), "{version}");
 
-        // The queue outlives a forced release.
+        // The queue outlives a force-unlock.
         assert_eq!(stage.thread("5").force_unlock("fair", "n").await.unwrap(), Some(true), "{version}");
         assert!(third_in.await.unwrap(), "{version}");
         assert_eq!(stage.published().await, [format!("{}=0", channel(&third))], "{version}");
@@ -90,7 +90,7 @@ async fn waiters_stand_in_a_queue_each_with_its_channel() {
 }
 
 #[tokio::test]
-async fn who_gives_up_lowers_the_scores_behind_it() {
+async fn a_waiter_that_gives_up_lowers_the_scores_behind_it() {
     for version in versions_since(3, 11) {
         let (setting, allowance) = fair_allowance(&version, ALLOWANCE);
         let mut stage = Stage::with(&version, setting.as_deref().as_slice()).await;
@@ -98,11 +98,11 @@ async fn who_gives_up_lowers_the_scores_behind_it() {
         let (second, third, fourth) = (two.owner().await, three.owner().await, four.owner().await);
         one.lock("fair", "n").await.unwrap();
         let _waiting = two.lock("fair", "n");
-        stage.queue_becomes(&[&second]).await;
+        stage.wait_for_queue(&[&second]).await;
         let gives_up = three.try_lock_within("fair", "n", ms(1500));
-        stage.queue_becomes(&[&second, &third]).await;
+        stage.wait_for_queue(&[&second, &third]).await;
         let _behind = four.lock("fair", "n");
-        stage.queue_becomes(&[&second, &third, &fourth]).await;
+        stage.wait_for_queue(&[&second, &third, &fourth]).await;
         let (before, last) = (stage.score(&second), stage.score(&fourth));
         assert!(!gives_up.await.unwrap(), "{version}");
         assert_eq!(stage.list(QUEUE), [second.as_str(), &fourth], "{version}");
@@ -114,23 +114,23 @@ async fn who_gives_up_lowers_the_scores_behind_it() {
 }
 
 #[tokio::test]
-async fn the_dead_leave_the_queue_when_their_score_has_passed() {
+async fn dead_waiters_are_removed_once_their_score_has_passed() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let one = stage.thread("1");
-        // Two that are dead and one that is not.
+        // Two dead waiters, and one that is alive.
         stage.run::<()>("RPUSH redisson_lock_queue:{n} dead:1 dead:2 alive:1");
         let later = wall_ms() + 60_000;
         stage.run::<()>(&format!("ZADD redisson_lock_timeout:{{n}} 1 dead:1 2 dead:2 {later} alive:1"));
         assert!(!one.try_lock("fair", "n").await.unwrap(), "{version}");
         assert_eq!(stage.list(QUEUE), ["alive:1"], "{version}");
         assert_eq!(stage.zset(SCORES), [(b"alive:1".to_vec(), later)], "{version}");
-        // Nobody holds it: the release still succeeds, and tells the head.
+        // No owner holds the lock. The release still succeeds, and publishes to the first waiter.
         let outcome = one.unlock("fair", "n").await.result;
         assert!(outcome.is_ok(), "{version}: {outcome:?}");
         assert_eq!(stage.published().await, [format!("{}=0", channel("alive:1"))], "{version}");
 
-        // In the queue without a score: for ever, or an error.
+        // A waiter without a score stays in the queue for ever, or causes an error.
         stage.run::<()>("DEL redisson_lock_timeout:{n}");
         let outcome = one.try_lock("fair", "n").await.result;
         if stage.since(3, 31) {
@@ -140,14 +140,14 @@ async fn the_dead_leave_the_queue_when_their_score_has_passed() {
             assert_eq!(outcome.unwrap_err().class, "RedisException", "{version}");
         }
         stage.run::<()>("DEL redisson_lock_queue:{n}");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock("fair", "n").await.unwrap();
-        stage.assert_ends("n", WATCHDOG_MS, asked);
+        stage.assert_ends("n", WATCHDOG_MS, sent_at);
     }
 }
 
 #[tokio::test]
-async fn in_3_10_every_waiter_is_allowed_5_s_behind_the_head() {
+async fn in_3_10_every_score_is_5_s_above_that_of_the_first() {
     for version in versions_since(3, 10).filter(|version| version.starts_with("3.10.")) {
         let mut stage = Stage::new(&version).await;
         let [one, two, three, four] = ["1", "2", "3", "4"].map(|name| stage.thread(name));
@@ -155,11 +155,11 @@ async fn in_3_10_every_waiter_is_allowed_5_s_behind_the_head() {
         let started = Instant::now();
         one.lock("fair", "n").await.unwrap();
         let head = two.lock("fair", "n");
-        stage.queue_becomes(&[&second]).await;
+        stage.wait_for_queue(&[&second]).await;
         let middle = three.lock("fair", "n");
-        stage.queue_becomes(&[&second, &third]).await;
+        stage.wait_for_queue(&[&second, &third]).await;
         let last = four.lock("fair", "n");
-        // An attempt before and one behind the subscription; each attempt sets the score.
+        // One attempt before the subscription and one after it; each attempt sets the score.
         eventually(|| stage.server.scripts() == 7).await;
         assert_eq!(stage.list(QUEUE), [second.as_str(), &third, &fourth], "{version}");
         let [head_score, score, same] = [&second, &third, &fourth].map(|owner| stage.score(owner));
@@ -179,9 +179,9 @@ async fn in_3_10_every_waiter_is_allowed_5_s_behind_the_head() {
     }
 }
 
-/// Only when the head gives up are scores lowered, by what the second's was above the head's.
+/// Only the first waiter lowers scores when it gives up: by 5 s, whatever the difference of the scores.
 #[tokio::test]
-async fn in_3_10_who_gives_up_behind_the_head_lowers_nothing() {
+async fn in_3_10_giving_up_behind_the_first_lowers_no_score() {
     for version in versions_since(3, 10).filter(|version| version.starts_with("3.10.")) {
         let mut stage = Stage::new(&version).await;
         let [one, two, three, four] = ["1", "2", "3", "4"].map(|name| stage.thread(name));
@@ -189,9 +189,9 @@ async fn in_3_10_who_gives_up_behind_the_head_lowers_nothing() {
         let started = Instant::now();
         one.lock("fair", "n").await.unwrap();
         let head = two.try_lock_within("fair", "n", ms(2500));
-        stage.queue_becomes(&[&second]).await;
+        stage.wait_for_queue(&[&second]).await;
         let middle = three.try_lock_within("fair", "n", ms(1500));
-        stage.queue_becomes(&[&second, &third]).await;
+        stage.wait_for_queue(&[&second, &third]).await;
         let _last = four.lock("fair", "n");
         eventually(|| stage.server.scripts() == 7).await;
         let (score, behind) = (stage.score(&second), stage.score(&fourth));
@@ -201,12 +201,12 @@ async fn in_3_10_who_gives_up_behind_the_head_lowers_nothing() {
         assert_eq!((stage.score(&second), stage.score(&fourth)), (score, behind), "{version}");
         assert!(!head.await.unwrap(), "{version}");
         assert_eq!(stage.list(QUEUE), [fourth.as_str()], "{version}");
-        assert_eq!(stage.score(&fourth), score, "{version}");
+        assert_eq!(stage.score(&fourth), behind - 5000, "{version}");
         assert!(stage.published().await.is_empty(), "{version}");
     }
 }
 
-/// The client reads its clock twice for an attempt, so that the difference may come out longer.
+/// The client reads its clock twice for an attempt, so the difference may be longer.
 fn assert_behind_by_5_s(head: i64, behind: i64, started: Instant) {
     let passed = millis(started.elapsed()) + 1;
     assert!((5000..=5000 + passed).contains(&(behind - head)), "{head}, {behind} within {passed} ms");

@@ -1,4 +1,4 @@
-//! The count-down latch.
+//! Redisson's count-down latch.
 
 use super::{LONG, Stage, ms};
 use crate::support::{eventually, subscribers, versions};
@@ -6,11 +6,11 @@ use crate::support::{eventually, subscribers, versions};
 const CHANNEL: &str = "redisson_countdownlatch__channel__{n}";
 
 #[tokio::test]
-async fn a_latch_is_a_number_that_is_gone_at_zero() {
+async fn a_latch_is_a_number_that_is_deleted_at_zero() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1").latch("n"), stage.thread("2").latch("n"));
-        // None is an open one.
+        // A latch that does not exist is open.
         two.await_().await.unwrap();
         assert_eq!(one.count().await.unwrap(), 0, "{version}");
         one.count_down().await.unwrap();
@@ -49,24 +49,24 @@ async fn a_latch_of_zero_stays_and_is_open() {
     }
 }
 
-/// Java's own waiters sleep on; our `0` would end them.
+/// Java's own waiters sleep on. The `0` that this library publishes would wake them.
 #[tokio::test]
-async fn deleting_a_latch_tells_a_one() {
+async fn deleting_a_latch_publishes_one() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1").latch("n"), stage.thread("2").latch("n"));
         assert!(!one.delete().await.unwrap(), "{version}");
         assert!(stage.published().await.is_empty(), "{version}");
         assert!(one.try_set_count(2).await.unwrap(), "{version}");
-        // Its last look before it sleeps. Older ones look only once they are subscribed.
-        let looks = if stage.since(3, 11) { 2 } else { 1 };
+        // The last read of the waiter before it sleeps. Older versions read only once they are subscribed.
+        let reads = if stage.since(3, 11) { 2 } else { 1 };
         stage.server.commandstats_reset();
         let mut waiting = two.await_();
-        eventually(|| stage.server.calls("get") == looks).await;
+        eventually(|| stage.server.calls("get") == reads).await;
         assert_eq!(subscribers(&stage.server, CHANNEL), 1, "{version}");
         assert!(one.delete().await.unwrap(), "{version}");
-        let told = stage.published().await;
-        assert_eq!(told, [format!("{CHANNEL}=1"), format!("{CHANNEL}=1")], "{version}");
+        let messages = stage.published().await;
+        assert_eq!(messages, [format!("{CHANNEL}=1"), format!("{CHANNEL}=1")], "{version}");
         assert!(stage.keys().is_empty(), "{version}");
         let slept = tokio::time::timeout(ms(500), &mut waiting).await;
         assert!(slept.is_err(), "{version}: {slept:?}");
@@ -76,7 +76,7 @@ async fn deleting_a_latch_tells_a_one() {
 }
 
 #[tokio::test]
-async fn the_channel_has_braces_in_any_case() {
+async fn the_channel_always_has_braces() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         for name in ["a{b}c", "{x}", "a}"] {

@@ -1,4 +1,4 @@
-//! The locks whose record is a hash of one field: reentrant, spin, non-reentrant, fenced.
+//! Redisson's locks whose record is a hash with one field: reentrant, spin, non-reentrant, fenced.
 
 use std::time::Instant;
 
@@ -8,25 +8,25 @@ use crate::support::{eventually, subscribers, versions};
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
 #[tokio::test]
-async fn a_lock_is_one_field_and_frees_with_a_zero() {
+async fn a_lock_is_one_field_and_its_release_publishes_zero() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
         let owner = one.owner().await;
 
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("plain", "n", ms(20_000)).await.unwrap();
         stage.assert_record("n", [(&owner, "1")]);
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         one.lock("plain", "n").await.unwrap();
         stage.assert_record("n", [(&owner, "2")]);
-        // The Java object remembers the lease of another call.
+        // The Java object remembers the lease of an earlier call.
         let lease = if stage.since(3, 14) { 20_000 } else { WATCHDOG_MS };
-        stage.assert_ends("n", lease, asked);
-        let asked = Instant::now();
+        stage.assert_ends("n", lease, sent_at);
+        let sent_at = Instant::now();
         one.unlock("plain", "n").await.unwrap();
         stage.assert_record("n", [(&owner, "1")]);
-        stage.assert_ends("n", lease, asked);
+        stage.assert_ends("n", lease, sent_at);
         assert!(stage.published().await.is_empty(), "{version}");
         let error = two.unlock("plain", "n").await.unwrap_err();
         assert_eq!(error.class, "IllegalMonitorStateException", "{version}");
@@ -40,11 +40,11 @@ async fn a_lock_is_one_field_and_frees_with_a_zero() {
         assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
         assert!(stage.keys().is_empty(), "{version}");
 
-        // Of a hold that is gone.
+        // The unlock of a hold that is gone.
         let outcome = one.unlock("plain", "n").await.result;
         assert_eq!(outcome.is_err(), stage.since(3, 11), "{version}: {outcome:?}");
-        let told = if stage.since(3, 11) { vec![] } else { vec![format!("{CHANNEL}=0")] };
-        assert_eq!(stage.published().await, told, "{version}");
+        let messages = if stage.since(3, 11) { vec![] } else { vec![format!("{CHANNEL}=0")] };
+        assert_eq!(stage.published().await, messages, "{version}");
 
         one.lock("plain", "n").await.unwrap();
         let forced = two.force_unlock("plain", "n").await.unwrap();
@@ -57,7 +57,7 @@ async fn a_lock_is_one_field_and_frees_with_a_zero() {
 }
 
 #[tokio::test]
-async fn braces_are_put_round_a_name_without_an_opening_one() {
+async fn a_name_without_an_opening_brace_is_put_in_braces() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         let one = stage.thread("1");
@@ -75,7 +75,7 @@ async fn braces_are_put_round_a_name_without_an_opening_one() {
     }
 }
 
-/// From the release on, for a repeat of it that finds no record.
+/// The release writes the latch for a retry that finds no record.
 #[tokio::test]
 async fn an_unlock_latch_outlives_the_release_in_some_versions() {
     for version in versions() {
@@ -98,15 +98,15 @@ async fn an_unlock_latch_outlives_the_release_in_some_versions() {
 }
 
 #[tokio::test]
-async fn a_spin_lock_tells_nobody() {
+async fn a_spin_lock_publishes_nothing() {
     for version in versions_since(3, 15) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock("spin", "n").await.unwrap();
         one.lock("plain", "n").await.unwrap();
         stage.assert_record("n", [(&one.owner().await, "2")]);
-        stage.assert_ends("n", WATCHDOG_MS, asked);
+        stage.assert_ends("n", WATCHDOG_MS, sent_at);
         let waiting = two.lock("spin", "n");
         assert!(!stage.thread("3").try_lock("spin", "n").await.unwrap(), "{version}");
         one.unlock("spin", "n").await.unwrap();
@@ -134,9 +134,9 @@ async fn a_non_reentrant_lock_refuses_its_owner_with_an_error() {
                 one.try_lock_within(kind, "n", LONG).await.unwrap_err(),
             ] {
                 assert_eq!(error.class, "IllegalMonitorStateException", "{version}");
-                // The thread that it names is any of the client's own.
-                let said = "Lock 'n' is non-reentrant and is already held by thread ";
-                assert!(error.message.starts_with(said), "{version}: {error}");
+                // The message may name any thread of the client.
+                let prefix = "Lock 'n' is non-reentrant and is already held by thread ";
+                assert!(error.message.starts_with(prefix), "{version}: {error}");
             }
             stage.assert_record("n", [(&owner, "1")]);
             assert!(!two.try_lock(kind, "n").await.unwrap(), "{version}");
@@ -144,8 +144,8 @@ async fn a_non_reentrant_lock_refuses_its_owner_with_an_error() {
             stage.assert_record("n", [(&owner, "2")]);
             one.unlock(kind, "n").await.unwrap();
             one.unlock(kind, "n").await.unwrap();
-            let told = if kind == "nonreentrant" { vec![format!("{CHANNEL}=0")] } else { vec![] };
-            assert_eq!(stage.published().await, told, "{version} {kind}");
+            let messages = if kind == "nonreentrant" { vec![format!("{CHANNEL}=0")] } else { vec![] };
+            assert_eq!(stage.published().await, messages, "{version} {kind}");
             assert!(stage.keys().is_empty(), "{version}");
         }
     }
@@ -181,35 +181,35 @@ async fn every_acquire_of_a_fenced_lock_raises_its_token() {
         assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
         assert_eq!(stage.keys(), [TOKEN], "{version}");
         stage.run::<()>("SET redisson_lock_token:{n} 41");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         assert_eq!(one.try_lock_and_get_token("n", LONG, ms(5000)).await.unwrap(), Some(42), "{version}");
-        stage.assert_ends("n", 5000, asked);
+        stage.assert_ends("n", 5000, sent_at);
     }
 }
 
 #[tokio::test]
-async fn a_fenced_locks_oddities() {
+async fn a_fenced_lock_ignores_leases_and_records_without_an_expiry() {
     for version in versions_since(3, 19) {
         let stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
 
-        // The lease is not heeded.
-        let asked = Instant::now();
+        // The lease is ignored.
+        let sent_at = Instant::now();
         assert_eq!(one.lock_and_get_token_for("n", ms(5000)).await.unwrap(), 1, "{version}");
-        stage.assert_ends("n", WATCHDOG_MS, asked);
-        // A single attempt waits.
+        stage.assert_ends("n", WATCHDOG_MS, sent_at);
+        // A single attempt waits for the lock.
         let waiting = two.method("fenced", "n", "tryLockAndGetToken", &[]);
         eventually(|| subscribers(&stage.server, CHANNEL) == 1).await;
         one.unlock("fenced", "n").await.unwrap();
         assert_eq!(waiting.await.unwrap(), "2", "{version}");
         two.unlock("fenced", "n").await.unwrap();
 
-        // A record without an end is no obstacle.
+        // The methods that return a token ignore a record without an expiry.
         stage.run::<()>("HSET n somebody:1 1");
         assert_eq!(one.lock_and_get_token("n").await.unwrap(), -1, "{version}");
         let token = two.try_lock_and_get_token("n", ms(0), ms(5000)).await.unwrap();
         assert_eq!(token, Some(-1), "{version}");
-        // To the methods that tell no token it is one.
+        // The record blocks the methods that return no token.
         assert!(!two.try_lock("fenced", "n").await.unwrap(), "{version}");
         let waiting = one.lock("fenced", "n");
         eventually(|| subscribers(&stage.server, CHANNEL) == 1).await;

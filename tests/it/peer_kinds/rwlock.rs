@@ -1,4 +1,4 @@
-//! The two sides of a read/write lock.
+//! Both sides of Redisson's read/write lock.
 
 use std::time::Instant;
 
@@ -9,33 +9,33 @@ use crate::support::{Java, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_rwlock:{n}";
 
-/// Of a read hold, the n-th of its owner.
+/// The timeout key of an owner's n-th read hold.
 fn timeout(owner: &str, n: u32) -> String {
     format!("{{n}}:{owner}:rwlock_timeout:{n}")
 }
 
 #[tokio::test]
-async fn readers_share_a_record_and_each_hold_has_a_string() {
+async fn readers_share_a_record_and_each_hold_has_a_timeout_key() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
         let (first, second) = (one.owner().await, two.owner().await);
 
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("read", "n", LONG).await.unwrap();
         stage.assert_record("n", [("mode", "read"), (&first, "1")]);
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         assert_eq!(stage.text(&timeout(&first, 1)).as_deref(), Some("1"), "{version}");
-        stage.assert_ends(&timeout(&first, 1), 20_000, asked);
+        stage.assert_ends(&timeout(&first, 1), 20_000, sent_at);
 
         let again = Instant::now();
         one.lock_for("read", "n", ms(10_000)).await.unwrap();
         stage.assert_record("n", [("mode", "read"), (&first, "2")]);
         stage.assert_ends(&timeout(&first, 2), 10_000, again);
-        stage.assert_ends(&timeout(&first, 1), 20_000, asked);
-        // Those before 3.11 shorten.
+        stage.assert_ends(&timeout(&first, 1), 20_000, sent_at);
+        // Versions before 3.11 shorten the expiry.
         if stage.since(3, 11) {
-            stage.assert_ends("n", 20_000, asked);
+            stage.assert_ends("n", 20_000, sent_at);
         } else {
             stage.assert_ends("n", 10_000, again);
         }
@@ -60,14 +60,14 @@ async fn readers_share_a_record_and_each_hold_has_a_string() {
             assert!(!thread.is_locked("write", "n").await.unwrap(), "{version}");
         }
 
-        // The highest string goes first, and the longest that is left is the record's end.
+        // A release deletes the timeout key with the highest number. The longest timeout that is left is the record's expiry.
         one.unlock("read", "n").await.unwrap();
         stage.assert_record("n", [("mode", "read"), (&first, "1"), (&second, "1")]);
         assert_eq!(stage.text(&timeout(&first, 2)), None, "{version}");
         stage.assert_ends("n", 25_000, other);
         two.unlock("read", "n").await.unwrap();
         stage.assert_record("n", [("mode", "read"), (&first, "1")]);
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         assert!(stage.published().await.is_empty(), "{version}");
         one.unlock("read", "n").await.unwrap();
         assert_eq!(stage.published().await, [format!("{CHANNEL}=0")], "{version}");
@@ -76,7 +76,7 @@ async fn readers_share_a_record_and_each_hold_has_a_string() {
 }
 
 #[tokio::test]
-async fn readers_whose_strings_are_gone_hold_nothing_when_one_of_them_leaves() {
+async fn a_read_release_ends_readers_without_timeout_keys() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
@@ -90,16 +90,16 @@ async fn readers_whose_strings_are_gone_hold_nothing_when_one_of_them_leaves() {
 }
 
 #[tokio::test]
-async fn a_writer_is_alone_and_its_re_entries_add_up() {
+async fn a_writer_excludes_others_and_its_re_entries_add_leases() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
         let writer = format!("{}:write", one.owner().await);
 
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("write", "n", LONG).await.unwrap();
         stage.assert_record("n", [("mode", "write"), (&writer, "1")]);
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         assert!(one.is_locked("write", "n").await.unwrap(), "{version}");
         assert!(!one.is_locked("read", "n").await.unwrap(), "{version}");
         for kind in ["read", "write"] {
@@ -107,7 +107,7 @@ async fn a_writer_is_alone_and_its_re_entries_add_up() {
         }
         one.lock_for("write", "n", LONG).await.unwrap();
         stage.assert_record("n", [("mode", "write"), (&writer, "2")]);
-        stage.assert_ends("n", 40_000, asked);
+        stage.assert_ends("n", 40_000, sent_at);
         let error = two.unlock("write", "n").await.unwrap_err();
         assert_eq!(error.class, "IllegalMonitorStateException", "{version}");
 
@@ -123,7 +123,7 @@ async fn a_writer_is_alone_and_its_re_entries_add_up() {
 }
 
 #[tokio::test]
-async fn a_writer_may_read_and_go_on_as_a_reader() {
+async fn a_writer_may_read_and_then_downgrade() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1"), stage.thread("2"));
@@ -139,7 +139,7 @@ async fn a_writer_may_read_and_go_on_as_a_reader() {
         assert!(two.is_locked("write", "n").await.unwrap(), "{version}");
         assert!(!two.try_lock("read", "n").await.unwrap(), "{version}");
 
-        // A read release leaves the record the longest read that is left, whatever the write hold has.
+        // A read release sets the record's expiry to the longest read timeout that is left, whatever the write lease is.
         one.lock_for("read", "n", ms(28_000)).await.unwrap();
         one.unlock("read", "n").await.unwrap();
         stage.assert_ends("n", 25_000, reading);
@@ -149,7 +149,7 @@ async fn a_writer_may_read_and_go_on_as_a_reader() {
         one.unlock("write", "n").await.unwrap();
         stage.assert_record("n", [("mode", "read"), (&first, "1")]);
         assert!((1..=before).contains(&stage.ttl("n")), "{version}");
-        // Readers that wait are not told.
+        // Waiting readers get no message.
         assert!(stage.published().await.is_empty(), "{version}");
         assert!(two.try_lock("read", "n").await.unwrap(), "{version}");
         two.unlock("read", "n").await.unwrap();
@@ -160,7 +160,7 @@ async fn a_writer_may_read_and_go_on_as_a_reader() {
 }
 
 #[tokio::test]
-async fn either_sides_waiters_listen_on_one_channel() {
+async fn waiters_of_both_sides_share_one_channel() {
     for version in versions_since(3, 10) {
         let stage = Stage::new(&version).await;
         let (one, two, three) = (stage.thread("1"), stage.thread("2"), stage.thread("3"));
@@ -192,11 +192,11 @@ async fn force_unlock_acts_on_its_own_side_only() {
             assert!(one.is_held(kind, "n").await.unwrap(), "{version}");
             assert_eq!(two.force_unlock(kind, "n").await.unwrap(), Some(true), "{version} {kind}");
             assert_eq!(stage.published().await, [format!("{CHANNEL}={message}")], "{version} {kind}");
-            // A reader's string stays.
+            // The timeout key of a reader stays.
             let left = if kind == "read" { vec![timeout(&one.owner().await, 1)] } else { vec![] };
             assert_eq!(stage.keys(), left, "{version} {kind}");
 
-            // The release of what is lost.
+            // The release of a lost hold.
             let outcome = one.unlock(kind, "n").await.result;
             assert_eq!(outcome.is_err(), stage.since(3, 44), "{version} {kind}: {outcome:?}");
             assert_eq!(stage.published().await, [format!("{CHANNEL}={message}")], "{version} {kind}");
@@ -206,7 +206,7 @@ async fn force_unlock_acts_on_its_own_side_only() {
 }
 
 #[tokio::test]
-async fn the_last_read_release_under_a_write_hold_leaves_its_end() {
+async fn the_last_read_release_under_a_write_hold_keeps_the_expiry() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let one = stage.thread("1");
@@ -222,18 +222,18 @@ async fn the_last_read_release_under_a_write_hold_leaves_its_end() {
     }
 }
 
-/// Those before 3.11 bring it nearer as well when one only re-enters.
+/// In versions before 3.11, the first read already shortens the write hold.
 #[tokio::test]
-async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
+async fn a_re_entered_read_shortens_a_write_hold() {
     for version in versions_since(3, 10) {
         let stage = Stage::new(&version).await;
         let one = stage.thread("1");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         one.lock_for("write", "n", ms(60_000)).await.unwrap();
         let reading = Instant::now();
         one.lock_for("read", "n", ms(10_000)).await.unwrap();
         if stage.since(3, 11) {
-            stage.assert_ends("n", 60_000, asked);
+            stage.assert_ends("n", 60_000, sent_at);
         } else {
             stage.assert_ends("n", 10_000, reading);
         }
@@ -243,11 +243,11 @@ async fn a_re_entered_read_brings_a_write_holds_end_nearer() {
     }
 }
 
-/// The watchdog's lease, for those who have none of their own.
+/// The watchdog timeout, for holds without a lease of their own.
 const SHORT_MS: i64 = 1500;
 
 #[tokio::test]
-async fn a_readers_renewal_is_of_the_record_and_of_strings() {
+async fn a_readers_renewal_covers_the_record_and_timeout_keys() {
     let mut running = tokio::task::JoinSet::new();
     for version in versions_since(3, 10) {
         for holds in [1, 2] {
@@ -257,7 +257,7 @@ async fn a_readers_renewal_is_of_the_record_and_of_strings() {
     running.join_all().await;
 }
 
-/// Of one who has entered so many times, beside a reader who has a longer lease.
+/// The renewals of a reader with this number of holds, while another reader has a longer lease.
 async fn renewals_of_a_reader(version: String, holds: u32) {
     let stage = Stage::new(&version).await;
     let client = Java::get(&version).client(&stage.server, SHORT_MS.unsigned_abs()).await;
@@ -266,29 +266,29 @@ async fn renewals_of_a_reader(version: String, holds: u32) {
     for _ in 0..holds {
         one.lock("read", "n").await.unwrap();
     }
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     other.lock_for("read", "n", LONG).await.unwrap();
-    stage.assert_ends("n", 20_000, asked);
+    stage.assert_ends("n", 20_000, sent_at);
 
-    // The longer lease is no obstacle, and what is renewed outlasts its own lease.
+    // The longer lease does not prevent the renewal, and the renewed hold outlasts its own lease.
     eventually(|| stage.ttl("n") <= SHORT_MS).await;
     let renewed = Instant::now();
     eventually(|| millis(renewed.elapsed()) > SHORT_MS + 500).await;
     assert!((1..=SHORT_MS).contains(&stage.ttl("n")), "{version}");
-    // Those of 3.44 to 3.52 have an error once anybody has entered twice, after the record.
+    // Versions 3.44 to 3.52 fail after they have renewed the record, if any reader has two holds.
     let fails = stage.since(3, 44) && !stage.since(4, 0) && holds > 1;
     for n in 1..=holds {
         assert_eq!(stage.text(&timeout(&ours, n)).is_some(), !fails, "{version}: {n} of {holds}");
     }
-    // Those from 4.6 on leave a stranger's string alone.
+    // Versions from 4.6 on leave the timeout keys of other owners alone.
     let shortened = stage.ttl(&theirs) <= SHORT_MS;
     assert_eq!(shortened, !stage.since(4, 6) && !fails, "{version}: {holds}");
 }
 
-/// A Java reader's renewal sets the record's expiry to its own lease. Such a reader may come before ours or after it, and may
-/// die after any renewal of its own.
+/// A Java reader's renewal sets the record's expiry to its own lease. Such a reader may come before or after the Rust reader, and
+/// may die after any of its renewals.
 #[tokio::test]
-async fn a_reader_of_ours_keeps_the_record_that_a_java_reader_with_a_shorter_lease_left() {
+async fn a_rust_reader_keeps_the_record_after_a_shorter_java_reader() {
     let mut running = tokio::task::JoinSet::new();
     for version in versions_since(3, 10) {
         for java_comes_first in [true, false] {
@@ -303,7 +303,8 @@ async fn outlives_a_java_reader(version: String, java_comes_first: bool) {
     let stage = Stage::new(&version).await;
     let java = Java::get(&version).client(&stage.server, SHORT_MS.unsigned_abs()).await;
     let thread = java.thread("1");
-    // Without Java it is renewed after 5 s at the earliest; the shorter one after 3 s and less, and then every 3 s.
+    // Without Java, the longer lease is renewed after 5 s at the earliest. The shorter one is renewed after at most 3 s, and then
+    // every 3 s.
     let lease = if java_comes_first { ms(30_000) } else { ms(9000) };
     let client = Client::builder().watchdog_timeout(lease).connect(stage.server.url()).await.unwrap();
     let lock = client.read_write_lock("n");
@@ -318,10 +319,10 @@ async fn outlives_a_java_reader(version: String, java_comes_first: bool) {
         guard
     };
     eventually(|| stage.ttl("n") <= SHORT_MS).await;
-    // Its holds stay, and nothing renews them.
+    // Java's holds stay, and nothing renews them.
     java.shutdown().await;
     drop(thread);
-    // By now nothing but our renewal puts the end off.
+    // From now on, only the renewal of the Rust reader extends the expiry.
     eventually(|| !(1..=SHORT_MS).contains(&stage.ttl("n"))).await;
     assert!(stage.ttl("n") > SHORT_MS, "{what}: the record is gone, and the reader is {:?}", guard.state());
     assert_eq!(guard.state(), HoldState::Held, "{what}");

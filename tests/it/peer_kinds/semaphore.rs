@@ -1,4 +1,4 @@
-//! The semaphore that only counts.
+//! Redisson's counting semaphore.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::support::{eventually, subscribers, versions};
 const CHANNEL: &str = "redisson_sc:{n}";
 
 #[tokio::test]
-async fn a_semaphore_is_a_number_and_tells_how_many_are_free() {
+async fn a_semaphore_is_a_number_and_publishes_the_free_permits() {
     for version in versions() {
         let mut stage = Stage::new(&version).await;
         let (one, two) = (stage.thread("1").semaphore("n"), stage.thread("2").semaphore("n"));
@@ -44,7 +44,7 @@ async fn a_semaphore_is_a_number_and_tells_how_many_are_free() {
         assert!(stage.published().await.is_empty(), "{version}");
         assert!(one.delete().await.unwrap(), "{version}");
         assert!(!one.delete().await.unwrap(), "{version}");
-        // A release makes a semaphore.
+        // A release creates the semaphore.
         one.release(1).await.unwrap();
         assert_eq!(stage.text("n").as_deref(), Some("1"), "{version}");
         assert_eq!(stage.published().await, [format!("{CHANNEL}=1")], "{version}");
@@ -52,15 +52,15 @@ async fn a_semaphore_is_a_number_and_tells_how_many_are_free() {
 }
 
 #[tokio::test]
-async fn permits_are_taken_away_below_zero() {
+async fn permits_can_be_reduced_below_zero() {
     for version in versions_since(3, 10) {
         let mut stage = Stage::new(&version).await;
         let one = stage.thread("1").semaphore("n");
         one.release(1).await.unwrap();
-        let tells = stage.since(3, 16);
+        let publishes = stage.since(3, 16);
         stage.run::<()>("PEXPIRE n 60000");
         assert_eq!(stage.published().await, [format!("{CHANNEL}=1")], "{version}");
-        // The first addPermits, that of 3.12, takes away what is to be added.
+        // The first `addPermits`, that of 3.12, subtracts the permits instead.
         if !stage.since(3, 13) {
             one.reduce_permits(3).await.unwrap();
             assert_eq!(stage.text("n").as_deref(), Some("-2"), "{version}");
@@ -68,11 +68,11 @@ async fn permits_are_taken_away_below_zero() {
             assert_eq!(stage.ttl("n"), -1, "{version}");
             continue;
         }
-        // What is added is told from 3.16 on.
-        let told = |permits: &str| Vec::from_iter(tells.then(|| format!("{CHANNEL}={permits}")));
+        // `addPermits` publishes a message from 3.16 on.
+        let message_of = |permits: &str| Vec::from_iter(publishes.then(|| format!("{CHANNEL}={permits}")));
         one.add_permits(-3).await.unwrap();
         assert_eq!(stage.text("n").as_deref(), Some("-2"), "{version}");
-        assert_eq!(stage.published().await, told("-2"), "{version}");
+        assert_eq!(stage.published().await, message_of("-2"), "{version}");
         assert_eq!(stage.ttl("n"), -1, "{version}");
         assert_eq!(one.available_permits().await.unwrap(), -2, "{version}");
         assert_eq!(one.drain_permits().await.unwrap(), -2, "{version}");
@@ -81,9 +81,9 @@ async fn permits_are_taken_away_below_zero() {
         stage.run::<()>("SET n -1 PX 60000");
         one.add_permits(4).await.unwrap();
         assert_eq!(stage.text("n").as_deref(), Some("3"), "{version}");
-        assert_eq!(stage.published().await, told("3"), "{version}");
+        assert_eq!(stage.published().await, message_of("3"), "{version}");
         assert_eq!(stage.ttl("n"), -1, "{version}");
-        // An absent key counts as 0; a release keeps the end, a drain doesn't.
+        // A missing key counts as 0. A release keeps the expiry, and a drain removes it.
         stage.run::<()>("SET n 2 PX 60000");
         one.release(1).await.unwrap();
         assert!(stage.ttl("n") > 0, "{version}");
@@ -92,21 +92,25 @@ async fn permits_are_taken_away_below_zero() {
         stage.run::<()>("DEL n");
         one.add_permits(2).await.unwrap();
         assert_eq!(stage.text("n").as_deref(), Some("2"), "{version}");
-        assert_eq!(stage.published().await, [vec![format!("{CHANNEL}=3")], told("2")].concat(), "{version}");
+        assert_eq!(
+            stage.published().await,
+            [vec![format!("{CHANNEL}=3")], message_of("2")].concat(),
+            "{version}"
+        );
 
         if !stage.since(3, 29) {
             continue;
         }
         stage.run::<()>("DEL n");
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         assert!(one.try_set_permits_for(2, LONG).await.unwrap(), "{version}");
-        stage.assert_ends("n", 20_000, asked);
+        stage.assert_ends("n", 20_000, sent_at);
         assert_eq!(stage.published().await, [format!("{CHANNEL}=2")], "{version}");
     }
 }
 
 #[tokio::test]
-async fn a_release_of_what_exists_makes_no_semaphore() {
+async fn release_if_exists_creates_no_semaphore() {
     for version in versions_since(4, 0) {
         let mut stage = Stage::new(&version).await;
         let one = stage.thread("1").semaphore("n");

@@ -1,6 +1,6 @@
-//! A password that must turn up nowhere. The suite uses it wherever it uses a password, and whatever the library logs in this
-//! process, at any level, is searched for it: the whole run ends at the first line that has it. Errors and Debug output are
-//! searched where tests come by them ([`shows_no_canary`]).
+//! Passwords that must not appear anywhere. The suite uses them wherever it needs a password. Everything that the
+//! library logs in this process, at any level, is searched for them, and the run ends at the first line that has one.
+//! Tests search errors and Debug output themselves ([`assert_no_canary`]).
 
 use std::fmt::{Debug, Display};
 use std::io::{self, Write};
@@ -14,7 +14,14 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Letters and signs that are the same in a URL, in YAML and in an ACL rule.
 pub const CANARY: &str = "canary-in-a-coal-mine";
 
-/// Searches what is logged from here on. Whatever starts a server for a test calls it.
+/// A second password, for tests that must tell which of two passwords a server received. Neither contains the other.
+pub const SENTINEL_CANARY: &str = "canary-of-the-sentinels";
+
+fn has_canary(text: &str) -> bool {
+    [CANARY, SENTINEL_CANARY].iter().any(|canary| text.contains(canary))
+}
+
+/// Searches everything that is logged from here on. Every function that starts a server for a test calls this.
 pub fn watch() {
     static WATCH: Once = Once::new();
     WATCH.call_once(|| {
@@ -23,37 +30,37 @@ pub fn watch() {
     });
 }
 
-/// Ends the run if `line` has the canary. `place` is where it was found.
+/// Ends the run if `line` has a canary. `place` says where it was found.
 pub fn search(place: &str, line: &str) {
-    if line.contains(CANARY) {
-        // The test harness keeps back what is printed by the macros. The second line is as it has those of failed tests.
-        let _ = writeln!(io::stderr(), "\nA PASSWORD LEAKED: the canary is in {place}:\n{line}");
+    if has_canary(line) {
+        // The harness captures the output of the print macros. The second line looks like that of a failed test.
+        let _ = writeln!(io::stderr(), "\nA PASSWORD LEAKED: a canary is in {place}:\n{line}");
         let _ = writeln!(io::stdout(), "\ntest support::canary ... FAILED");
         process::exit(101);
     }
 }
 
-/// The error as users and logs see it.
+/// Checks the error as users and logs see it.
 #[track_caller]
-pub fn shows_no_canary(error: &(impl Debug + Display)) {
+pub fn assert_no_canary(error: &(impl Debug + Display)) {
     let texts = format!("{error} {error:?} {error:#?}");
-    assert!(!texts.contains(CANARY), "a password leaked: {texts}");
+    assert!(!has_canary(&texts), "a password leaked: {texts}");
 }
 
-/// Debug output, on one line and on several.
+/// Checks Debug output, on one line and on several.
 #[track_caller]
-pub fn debugs_no_canary(shown: &impl Debug) {
+pub fn assert_no_canary_in_debug(shown: &impl Debug) {
     let texts = format!("{shown:?} {shown:#?}");
-    assert!(!texts.contains(CANARY), "a password leaked: {texts}");
+    assert!(!has_canary(&texts), "a password leaked: {texts}");
 }
 
-/// What is logged on this thread, in the place of the search, for as long as this lives.
-pub struct Log {
+/// Captures the log of this thread for as long as it lives, and replaces the search.
+pub struct CapturedLog {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: DefaultGuard,
 }
 
-impl Log {
+impl CapturedLog {
     pub fn capture() -> Self {
         let text = Arc::<Mutex<Vec<u8>>>::default();
         let written = text.clone();
@@ -75,7 +82,7 @@ fn subscriber(
 struct Searched;
 
 impl Write for Searched {
-    /// A line at a time, as the subscriber writes it.
+    /// The subscriber writes one line at a time.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         search("a log line", &String::from_utf8_lossy(line));
         Ok(line.len())

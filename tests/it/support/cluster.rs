@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use super::Server;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 const SLOTS: u16 = 16384;
 
-/// Whether messages are sharded: as the server can.
+/// The settings for sharded messages that this server supports.
 pub fn modes() -> &'static [bool] {
     if super::server::major() >= 7 { &[true, false] } else { &[false] }
 }
 
-/// Masters that share the slots evenly, each with replicas. They end with it.
+/// Masters that share the slots evenly, each with replicas. The servers end when this is dropped.
 pub struct Cluster {
     pub masters: Vec<Server>,
-    /// The first ones are those of the first master.
+    /// Those of the first master come first.
     pub replicas: Vec<Server>,
 }
 
 impl Cluster {
-    /// Ends when each node says that all is well.
+    /// Returns once each node reports that the cluster is ready.
     pub fn start(masters: usize, replicas_each: usize) -> Self {
         let node = || Server::with_args(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
         let cluster = Self {
@@ -33,7 +33,7 @@ impl Cluster {
         for (at, master) in (0..).zip(&cluster.masters) {
             let (first, last) = (at * share, ((at + 1) * share).min(SLOTS) - 1);
             add_slots(master, first..=last);
-            // So that no two begin with the same.
+            // No two masters may begin with the same epoch.
             say(master, &["SET-CONFIG-EPOCH", &(at + 1).to_string()]);
         }
         let first = &cluster.masters[0];
@@ -73,18 +73,18 @@ impl Cluster {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// The number of the master that has the slot of `key` at first.
+    /// The index of the master that has the slot of `key` at first.
     pub fn master_of(&self, key: &str) -> usize {
         usize::from(slot(key) / SLOTS.div_ceil(u16::try_from(self.masters.len()).expect("few masters")))
     }
 
-    /// That master.
+    /// The master that has the slot of `key` at first.
     pub fn at(&self, key: &str) -> &Server {
         &self.masters[self.master_of(key)]
     }
 
-    /// Begins to move the slot of `key` to another master, with those `keys` that are there: what is not at the one is to be
-    /// asked for at the other from now on.
+    /// Begins to move the slot of `key` to another master, and moves `keys`. From now on, the old master redirects
+    /// requests for keys that it does not have.
     pub fn migrate(&self, key: &str, keys: &[&str]) -> Migration<'_> {
         let from = self.master_of(key);
         let migration = self.migrate_between(key, from, (from + 1) % self.masters.len());
@@ -92,7 +92,7 @@ impl Cluster {
         migration
     }
 
-    /// The same between those two masters, the first of which has it.
+    /// The same between two masters, of which the first has the slot.
     pub fn migrate_between(&self, key: &str, from: usize, to: usize) -> Migration<'_> {
         let (from, to) = (&self.masters[from], &self.masters[to]);
         let migration = Migration { cluster: self, slot: slot(key).to_string(), from, to };
@@ -101,8 +101,8 @@ impl Cluster {
         migration
     }
 
-    /// Until the replica of that master has taken its place, in the eyes of all.
-    pub async fn promoted(&self, master: usize) {
+    /// Waits until all nodes agree that the replica of that master has taken its place.
+    pub async fn wait_for_promotion(&self, master: usize) {
         let replica = &self.replicas[master];
         let address = replica.port().to_string();
         super::eventually(|| {
@@ -117,8 +117,8 @@ impl Cluster {
         .await;
     }
 
-    /// Until no node's word counts more than the others know.
-    pub async fn agreed(&self) {
+    /// Waits until all nodes have the same epoch.
+    pub async fn wait_for_agreement(&self) {
         super::eventually(|| {
             let epoch = |node: &Server| -> Option<String> {
                 let info = info(node);
@@ -131,7 +131,7 @@ impl Cluster {
         .await;
     }
 
-    /// How many subscriptions that channel has at all nodes together, sharded or not.
+    /// The number of subscriptions to a channel at all nodes together, sharded or not.
     pub fn subscriptions(&self, channel: &str) -> u64 {
         let count = |node: &Server, how: &str| {
             let answer: Result<(String, u64), _> =
@@ -144,7 +144,7 @@ impl Cluster {
             .sum()
     }
 
-    /// The channels of that pattern that are subscribed to at any node, sharded or not, once for each node.
+    /// The channels of that pattern that have subscribers, sharded or not, once for each node.
     pub fn channels(&self, pattern: &str) -> Vec<String> {
         let at = |node: &Server| -> Vec<String> {
             let mut both = redis::pipe();
@@ -170,7 +170,7 @@ impl Cluster {
     }
 }
 
-/// A slot on its way.
+/// A slot that is being moved.
 pub struct Migration<'a> {
     cluster: &'a Cluster,
     pub slot: String,
@@ -191,7 +191,7 @@ impl Migration<'_> {
             .expect("MIGRATE");
     }
 
-    /// Moves the rest, and ends when everyone knows who has the slot.
+    /// Moves the other keys, and returns once all masters know the slot's new place.
     pub fn finish(self) {
         let left: Vec<String> = redis::cmd("CLUSTER")
             .arg(&["GETKEYSINSLOT", &self.slot, "1000"])
@@ -204,7 +204,7 @@ impl Migration<'_> {
     }
 }
 
-/// Ranges are Redis 7's.
+/// Adds slots one by one, because Redis has ranges only since 7.0.
 pub fn add_slots(server: &Server, slots: RangeInclusive<u16>) {
     let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
     redis::cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut server.cli()).expect("ADDSLOTS");
@@ -226,7 +226,7 @@ fn info(server: &Server) -> String {
     redis::cmd("CLUSTER").arg("INFO").query(&mut server.cli()).expect("INFO")
 }
 
-/// Ranges, each with its master.
+/// The ranges of slots, each with the address of its master.
 fn slots(server: &Server) -> Vec<(u16, u16, (String, u16))> {
     let answer: Vec<Vec<redis::Value>> =
         redis::cmd("CLUSTER").arg("SLOTS").query(&mut server.cli()).expect("SLOTS");
@@ -249,7 +249,7 @@ pub fn say(server: &Server, words: &[&str]) {
 fn until(condition: impl Fn() -> bool) {
     let limit = Instant::now() + Duration::from_secs(30);
     while !condition() {
-        assert!(Instant::now() < limit, "the cluster does not come to be");
+        assert!(Instant::now() < limit, "the cluster does not become ready");
         thread::sleep(Duration::from_millis(20));
     }
 }

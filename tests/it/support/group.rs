@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Server, eventually};
 
-/// Servers that end with it.
+/// The servers end when this is dropped.
 pub struct Group {
     pub master: Server,
     pub replica: Server,
@@ -13,7 +13,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Ends when the sentinels know of each other and of the replica.
+    /// Returns once the sentinels know each other and the replica.
     pub fn start(sentinels: usize) -> Self {
         let master = Server::start();
         let replica = Server::replica_of(&master);
@@ -50,9 +50,9 @@ impl Group {
         self.sentinels.iter().map(Server::address).collect::<Vec<_>>().join(",")
     }
 
-    /// The replica takes the master's place.
-    pub async fn promoted(&self) {
-        // The sentinel closes its connections when it is.
+    /// Waits until the replica has become the master.
+    pub async fn wait_for_promotion(&self) {
+        // A promotion closes connections, so each query makes its own.
         let role = |server: &Server| -> redis::RedisResult<Vec<redis::Value>> {
             redis::cmd("ROLE").query(&mut redis::Client::open(server.url())?.get_connection()?)
         };

@@ -1,5 +1,5 @@
-//! Servers that lie, forge or leak: each speaks just enough of Redis' protocol to be believed, says what the test makes it say,
-//! and remembers everything that it received.
+//! Servers that lie, forge or leak. Each speaks just enough of the Redis protocol to be believed, replies as the test
+//! says, and records every request.
 
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 /// Ends, with all its connections, when dropped.
-pub struct Hostile {
+pub struct HostileServer {
     port: u16,
     shared: Arc<Shared>,
     _tasks: JoinSet<()>,
@@ -20,20 +20,20 @@ pub struct Hostile {
 type Answer = Box<dyn Fn(&[String]) -> String + Send + Sync>;
 
 struct Shared {
-    /// The answer to a request, as it goes over the wire.
+    /// Makes the reply to a request, as it goes over the wire.
     answer: Answer,
     delay: Duration,
     heard: Mutex<Vec<String>>,
     connections: AtomicUsize,
 }
 
-impl Hostile {
-    /// One that answers each request by `answer`, which gets the words of it, the first in upper case.
+impl HostileServer {
+    /// Replies to each request with `answer`, which gets its words, the first in upper case.
     pub async fn start(answer: impl Fn(&[String]) -> String + Send + Sync + 'static) -> Self {
         Self::after(Duration::ZERO, answer).await
     }
 
-    /// The same, each answer `delay` late.
+    /// The same, with each reply late by `delay`.
     pub async fn after(
         delay: Duration,
         answer: impl Fn(&[String]) -> String + Send + Sync + 'static,
@@ -60,19 +60,19 @@ impl Hostile {
         Self { port, shared, _tasks: tasks }
     }
 
-    /// A sentinel that names `host` and `port` as the master of whatever it is asked for.
+    /// A sentinel that names `host` and `port` as the master of any name.
     pub async fn sentinel(host: &str, port: u16, epoch: u64) -> Self {
         let answer = master(host, port, epoch);
         Self::start(move |words| sentinel(words, &answer)).await
     }
 
-    /// The same, each answer `delay` late.
+    /// The same, with each reply late by `delay`.
     pub async fn slow_sentinel(delay: Duration, host: &str, port: u16) -> Self {
         let answer = master(host, port, 1);
         Self::after(delay, move |words| sentinel(words, &answer)).await
     }
 
-    /// A sentinel that never has enough of passwords.
+    /// A sentinel that asks for a password again and again.
     pub async fn asking_for_passwords() -> Self {
         Self::start(|words| match words[0].as_str() {
             "AUTH" => "+OK\r\n".into(),
@@ -81,15 +81,22 @@ impl Hostile {
         .await
     }
 
-    /// A node of a cluster whose answer to `CLUSTER SLOTS` is `slots`, a function of its own port.
+    /// A node of a cluster that replies to `CLUSTER SLOTS` with `slots`, a function of its own port.
     pub async fn cluster(slots: impl Fn(u16) -> String + Send + Sync + 'static) -> Self {
-        let own = Arc::new(AtomicUsize::new(0));
-        let port = own.clone();
-        let hostile = Self::start(move |words| match words[0].as_str() {
-            "CLUSTER" => slots(port.load(Ordering::SeqCst) as u16),
+        Self::start_knowing_its_port(move |port, words| match words[0].as_str() {
+            "CLUSTER" => slots(port),
             _ => node(words),
         })
-        .await;
+        .await
+    }
+
+    /// Replies to each request with `answer`, which gets the server's own port and the words of the request.
+    pub async fn start_knowing_its_port(
+        answer: impl Fn(u16, &[String]) -> String + Send + Sync + 'static,
+    ) -> Self {
+        let own = Arc::new(AtomicUsize::new(0));
+        let port = own.clone();
+        let hostile = Self::start(move |words| answer(port.load(Ordering::SeqCst) as u16, words)).await;
         own.store(hostile.port.into(), Ordering::SeqCst);
         hostile
     }
@@ -103,7 +110,7 @@ impl Hostile {
         format!("{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// The requests that it received, their words separated by a space.
+    /// The requests that it got, with a space between their words.
     pub fn heard(&self) -> Vec<String> {
         self.shared.heard.lock().unwrap().clone()
     }
@@ -113,7 +120,7 @@ impl Hostile {
     }
 }
 
-/// What a sentinel says of the master.
+/// A sentinel's reply about the master.
 fn master(host: &str, port: u16, epoch: u64) -> String {
     let (port, epoch) = (port.to_string(), epoch.to_string());
     array(&["ip", host, "port", &port, "config-epoch", &epoch].map(bulk))
@@ -126,26 +133,26 @@ fn sentinel(words: &[String], master: &str) -> String {
     }
 }
 
-/// What a master answers that knows no scripts, but lets a client believe that it does; and not `HELLO`, which it repeats with
-/// all that came with it, as Redis does.
+/// The replies of a master that runs no scripts, but lets a client believe that it does. It does not know `HELLO`, and
+/// repeats its arguments in the error, as Redis does.
 pub fn node(words: &[String]) -> String {
     match words[0].as_str() {
         "PING" => "+PONG\r\n".into(),
         "AUTH" | "SELECT" | "CLIENT" => "+OK\r\n".into(),
         "INFO" => bulk("redis_version:7.2.0\r\nrun_id:hostile\r\nrole:master\r\n"),
-        // The user may do everything; and messages can be sharded.
+        // The user may do everything, and messages can be sharded.
         "EVAL" | "EVALSHA" | "PUBSUB" => array(&[]),
         _ => unknown(words),
     }
 }
 
-/// The answer to a command that the server does not know.
+/// The reply to a command that the server does not know.
 pub fn unknown(words: &[String]) -> String {
     let args: String = words[1..].iter().map(|word| format!("'{word}' ")).collect();
     format!("-ERR unknown command '{}', with args beginning with: {args}\r\n", words[0])
 }
 
-/// A range of slots and its master, as `CLUSTER SLOTS` has them.
+/// A range of slots and its master, as in `CLUSTER SLOTS`.
 pub fn range(first: u16, last: u16, host: &str, port: u16) -> String {
     let master = array(&[bulk(host), format!(":{port}\r\n"), bulk("id")]);
     array(&[format!(":{first}\r\n"), format!(":{last}\r\n"), master])
@@ -177,7 +184,7 @@ async fn serve(mut stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     }
 }
 
-/// The first request in `buffer`, if it is whole, and its length.
+/// The first request in `buffer` and its length, if it is complete.
 fn request(buffer: &[u8]) -> Option<(Vec<String>, usize)> {
     let line = |from: usize| {
         let length = buffer.get(from..)?.windows(2).position(|end| end == b"\r\n")?;

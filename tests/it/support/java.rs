@@ -1,7 +1,7 @@
-//! A real Redisson, in a JVM that is driven over its stdin and stdout (`tests/redisson` says how).
+//! A real Redisson in a JVM, which is driven over its stdin and stdout (`tests/redisson` describes how).
 //!
-//! Requests are sent when they are made, not when they are awaited: `thread.lock("plain", name)` has the Java thread
-//! begin, and the value that it returns is the future of its end.
+//! A request is sent when it is made, not when it is awaited: `thread.lock("plain", name)` starts the call on the Java
+//! thread, and returns a future of its end.
 
 pub mod objects;
 
@@ -29,31 +29,31 @@ use super::clock::monotonic_ns;
 /// One JVM with one version of Redisson in it, and any number of clients.
 pub struct Java {
     process: Mutex<Child>,
-    /// `None` once killed.
+    /// `None` once it was killed.
     requests: Mutex<Option<ChildStdin>>,
     waiting: Arc<Waiting>,
     last_id: AtomicU64,
 }
 
-/// Who waits for an answer, by the id of the request.
+/// The callers that wait for a reply, by the id of the request.
 type Waiting = Mutex<HashMap<u64, Waiter>>;
 
 struct Waiter {
-    /// Taken when the start is told.
+    /// Taken when the start is reported.
     started: Option<oneshot::Sender<u64>>,
     started_ns: u64,
     done: oneshot::Sender<Reply>,
 }
 
 impl Java {
-    /// The JVM of this version that all tests share. Ends with this process.
+    /// The JVM of this version that all tests share. It ends with this process.
     pub fn get(version: &str) -> Arc<Self> {
         static SHARED: OnceLock<Mutex<HashMap<String, Arc<Java>>>> = OnceLock::new();
         let mut shared = SHARED.get_or_init(Mutex::default).lock().unwrap();
         Arc::clone(shared.entry(version.to_owned()).or_insert_with(|| Self::spawn(version)))
     }
 
-    /// A JVM of the caller's own, to be killed. Ends at the latest with its last client.
+    /// A JVM of the caller's own, which it may kill. It ends at the latest with its last client.
     pub fn spawn(version: &str) -> Arc<Self> {
         let arguments = Path::new(&super::setting("REDISSON_LOCK_PEERS")).join(version).join("java.args");
         assert!(
@@ -75,7 +75,7 @@ impl Java {
                 for line in answers.lines().map_while(Result::ok) {
                     deliver(&line, &mut waiting.lock().unwrap());
                 }
-                // Dropped, so that nobody waits for the dead.
+                // Drop the senders, so that no caller waits for a dead process.
                 waiting.lock().unwrap().clear();
             }
         });
@@ -92,8 +92,8 @@ impl Java {
         self.client_at(&server.address(), watchdog_ms).await
     }
 
-    /// The same with settings of Redisson's, such as `fairLockWaitTimeout=500`; those of the one server are among
-    /// them. `codec` is a class of Redisson's own.
+    /// The same with settings of Redisson, such as `fairLockWaitTimeout=500`. Those of a single server are among them.
+    /// `codec` is a class of Redisson.
     pub async fn client_with(
         self: &Arc<Self>,
         server: &Server,
@@ -109,7 +109,7 @@ impl Java {
         self.connect(address, watchdog_ms, &[]).await.unwrap_or_else(|error| panic!("Java threw {error}"))
     }
 
-    /// The same with settings of Redisson's.
+    /// The same with settings of Redisson.
     pub async fn client_in(self: &Arc<Self>, address: &str, settings: &[&str]) -> JavaClient {
         self.connect(address, 0, settings).await.unwrap_or_else(|error| panic!("Java threw {error}"))
     }
@@ -131,7 +131,7 @@ impl Java {
         self.process.lock().unwrap().id()
     }
 
-    /// `SIGKILL`. What is not answered yet ends in an error of the class [`JavaError::DIED`].
+    /// `SIGKILL`. Requests without a reply end with an error of the class [`JavaError::DIED`].
     pub fn kill(&self) {
         self.requests.lock().unwrap().take();
         let mut process = self.process.lock().unwrap();
@@ -143,7 +143,7 @@ impl Java {
         let id = self.last_id.fetch_add(1, Ordering::Relaxed);
         let (started, at) = oneshot::channel();
         let (done, reply) = oneshot::channel();
-        // Locked across the write: the order of the requests on a thread is that of the calls of this function.
+        // Locked across the write, so that requests reach a thread in the order of the calls.
         let mut requests = self.requests.lock().unwrap();
         self.waiting.lock().unwrap().insert(id, Waiter { started: Some(started), started_ns: 0, done });
         let line = format!("{id} {client} {thread} {command}\n");
@@ -165,7 +165,7 @@ fn deliver(line: &str, waiting: &mut HashMap<u64, Waiter>) {
     let mut words = line.splitn(4, ' ');
     let mut next = || words.next().unwrap_or_default();
     let (id, outcome, nanoseconds, rest) = (next(), next(), next(), next());
-    // Not an answer: an event, with `*` for its id.
+    // An event, which has `*` for its id, is not a reply.
     let (Ok(id), Ok(nanoseconds)) = (id.parse(), nanoseconds.parse()) else {
         return;
     };
@@ -185,23 +185,23 @@ fn deliver(line: &str, waiting: &mut HashMap<u64, Waiter>) {
         let (class, message) = rest.split_once(' ').unwrap_or((rest, ""));
         Err(JavaError { class: class.to_owned(), message: message.to_owned() })
     };
-    // Whoever gave up does not want to know.
+    // The caller may have given up.
     let _ = waiter.done.send(Reply { started_ns: waiter.started_ns, done_ns: nanoseconds, result });
 }
 
-/// A Redisson client. Shut down, without a wait, when it and all its threads are dropped.
+/// A Redisson client. It is shut down in the background when it and all its threads are dropped.
 pub struct JavaClient {
     connection: Arc<Connection>,
     uuid: Arc<str>,
 }
 
 impl JavaClient {
-    /// The first half of the owner text of every hold of this client.
+    /// The first half of the owner id of every hold of this client.
     pub fn uuid(&self) -> &str {
         &self.uuid
     }
 
-    /// The Java thread of this name: the same for the same name.
+    /// The Java thread of this name. The same name gives the same thread.
     pub fn thread(&self, name: &str) -> JavaThread {
         JavaThread {
             connection: Arc::clone(&self.connection),
@@ -210,13 +210,13 @@ impl JavaClient {
         }
     }
 
-    /// Its configuration file, as Redisson writes it.
+    /// The client's configuration file, as Redisson writes it.
     pub async fn configuration(&self) -> String {
         let text = self.connection.send("main", "configuration").await.result.unwrap();
         String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
     }
 
-    /// Shuts the client down, whatever its threads do, and returns once it is.
+    /// Shuts the client down, whatever its threads do, and returns once that is done.
     pub async fn shutdown(self) {
         self.connection.shutdown().await.unwrap();
     }
@@ -224,7 +224,7 @@ impl JavaClient {
 
 struct Connection {
     java: Arc<Java>,
-    /// As the peer knows it.
+    /// The name of the client in the peer.
     name: String,
 }
 
@@ -234,23 +234,23 @@ impl Connection {
     }
 
     fn shutdown(&self) -> Pending {
-        // On a thread of its own: the others may wait for a lock.
+        // On a separate thread, because the others may wait for a lock.
         self.send("shutdown", "shutdown")
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // A second one does nothing.
+        // A second shutdown does nothing.
         drop(self.shutdown());
     }
 }
 
 /// One thread of a Redisson client, which is one owner of locks.
 ///
-/// `kind` is that of a lock as the peer knows it: `plain`, `spin`, `fair`, `read`, `write`, `fenced`, `nonreentrant`
-/// or `nonreentrantfair`; or `multi`, `red` or `group`, where the name is that given to [`combine`](Self::combine) or
-/// [`group`](Self::group).
+/// `kind` is a lock's kind in the peer: `plain`, `spin`, `fair`, `read`, `write`, `fenced`, `nonreentrant` or
+/// `nonreentrantfair`. For the kinds `multi`, `red` and `group`, the name is the one given to
+/// [`combine`](Self::combine) or [`group`](Self::group).
 #[derive(Clone)]
 pub struct JavaThread {
     connection: Arc<Connection>,
@@ -259,7 +259,7 @@ pub struct JavaThread {
 }
 
 impl JavaThread {
-    /// Sends a command as the peer knows it, for which [`name64`] spells names.
+    /// Sends a command of the peer. Names in it must be encoded by [`name64`].
     pub fn start(&self, command: &str) -> Pending {
         self.connection.send(&self.name, command)
     }
@@ -299,7 +299,7 @@ impl JavaThread {
         self.on("unlock", kind, name, &[]).reading(|_| ())
     }
 
-    /// Whether there was a hold to end; `None` from 3.3.2, which does not say.
+    /// Whether there was a hold to end. `None` from 3.3.2, which does not report it.
     pub fn force_unlock(&self, kind: &str, name: &str) -> Pending<Option<bool>> {
         self.on("forceUnlock", kind, name, &[]).reading(read_unless_dash)
     }
@@ -317,19 +317,19 @@ impl JavaThread {
         self.on("holdCount", kind, name, &[]).reading(read)
     }
 
-    /// In ms; -1 without expiry, -2 without a record, `None` where Redisson cannot tell.
+    /// In ms: -1 without expiry, -2 without a record. `None` where Redisson cannot report it.
     pub fn remain_ttl(&self, kind: &str, name: &str) -> Pending<Option<i64>> {
         self.on("remainTtl", kind, name, &[]).reading(read_unless_dash)
     }
 
-    /// The owner text of this thread's holds, which is also their field in the record.
+    /// The owner id of this thread's holds, which is also their field in the record.
     pub async fn owner(&self) -> String {
         format!("{}:{}", self.uuid, self.call("owner").await.unwrap())
     }
 
-    /// `iterations` times: lock, read the string `counter`, stay for `hold`, write it back plus 1, unlock. The kinds
-    /// `read`, `semaphore` and `permitsemaphore`, whose holds are shared, write nothing and throw if `counter` changed.
-    /// Replies when each hold began and ended; a real hold is never shorter than what is told.
+    /// Repeats `iterations` times: lock, read the string `counter`, stay for `hold`, write it back plus 1, unlock. The
+    /// kinds `read`, `semaphore` and `permitsemaphore` have shared holds: they write nothing, and throw if `counter`
+    /// changed. Returns when each hold began and ended. A real hold is never shorter than reported.
     pub fn loop_(
         &self,
         kind: &str,
@@ -361,7 +361,7 @@ impl JavaThread {
     }
 }
 
-/// The answer to a request that is already sent. Dropping it does not take the request back.
+/// The reply to a request that is already sent. Dropping it does not cancel the request.
 pub struct Pending<T = String> {
     at: oneshot::Receiver<u64>,
     reply: oneshot::Receiver<Reply>,
@@ -375,7 +375,7 @@ impl Pending {
 }
 
 impl<T> Pending<T> {
-    /// Returns when the Java thread begins, at the time that it tells. To be called once at most.
+    /// Returns when the Java thread begins, with the time that it reports. Call it once at most.
     pub async fn started(&mut self) -> u64 {
         (&mut self.at).await.expect("the Java peer died")
     }
@@ -398,7 +398,7 @@ impl<T> Future for Pending<T> {
     }
 }
 
-/// Times are those of [`monotonic_ns`], taken by Java.
+/// The times are those of [`monotonic_ns`], taken by Java.
 #[derive(Debug)]
 pub struct Reply<T = String> {
     pub started_ns: u64,
@@ -412,7 +412,7 @@ impl<T> Reply<T> {
         self.result.unwrap_or_else(|error| panic!("Java threw {error}"))
     }
 
-    /// What Java threw, where it should have.
+    /// The exception, where Java must throw one.
     #[track_caller]
     pub fn unwrap_err(self) -> JavaError {
         self.result.err().expect("Java should have thrown")
@@ -427,7 +427,7 @@ pub struct JavaError {
 }
 
 impl JavaError {
-    /// The class of no Java exception: the JVM itself ended.
+    /// Stands for the end of the JVM itself. No Java exception has this class.
     pub const DIED: &str = "(died)";
 }
 
@@ -439,7 +439,7 @@ impl fmt::Display for JavaError {
 
 impl Error for JavaError {}
 
-/// Base64 of the name, so that it may hold anything.
+/// Base64 of the name, so that it may contain anything.
 pub fn name64(name: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

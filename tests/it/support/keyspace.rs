@@ -1,4 +1,4 @@
-//! All keys of a server, as text in which only what matters differs.
+//! All keys of a server, as text that differs only where it matters.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +6,35 @@ use redis::{Connection, cmd};
 
 use super::Server;
 
-/// From when something is written to when it is looked at, on a busy machine.
+/// The longest time between a write and the look at it, on a busy machine.
 const SLACK_MS: i64 = 2_000;
 
-/// What is compared: owners by a name of the test's own, times by what they were made of.
-pub struct Look<'a> {
-    /// (text, name)
+/// How to make keys comparable: an owner id becomes a name of the test's own, and a time is named after its parts.
+pub struct KeyspaceView<'a> {
+    /// Pairs of an owner id and its name.
     pub owners: &'a [(&'a str, &'a str)],
     pub lease_ms: i64,
-    /// Of a waiter in a queue.
+    /// The allowance of a waiter in a fair queue.
     pub allowance_ms: i64,
 }
 
-impl Look<'_> {
+impl KeyspaceView<'_> {
     pub fn at(&self, server: &Server) -> BTreeMap<String, String> {
         self.of("", server)
     }
 
-    /// Of those keys alone that have `part` in their names.
+    /// The keys that have `part` in their names.
     pub fn of(&self, part: &str, server: &Server) -> BTreeMap<String, String> {
         let mut cli = server.cli();
         let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut cli).expect("KEYS");
-        // The latch is Redisson's own device for its retries, and what was written for replicas goes at once.
+        // Redisson uses the latch for its own retries, and the marker that replicas wait for is deleted at once.
         let passing = ["redisson_unlock_latch", ":redisson-lock:written"];
         let lasts = |key: &String| !passing.iter().any(|part| key.contains(part));
         let keys = keys.into_iter().filter(|key| key.contains(part) && lasts(key));
         keys.filter_map(|key| Some((self.named(&key), self.named(&self.value(&mut cli, &key)?)))).collect()
     }
 
-    /// `None` if it has gone meanwhile.
+    /// `None` if the key is gone by now.
     fn value(&self, cli: &mut Connection, key: &str) -> Option<String> {
         let ttl: i64 = cmd("PTTL").arg(key).query(cli).expect("PTTL");
         let kind: String = cmd("TYPE").arg(key).query(cli).expect("TYPE");
@@ -42,7 +42,7 @@ impl Look<'_> {
             "none" => return None,
             "hash" => {
                 let fields: BTreeMap<String, String> = cmd("HGETALL").arg(key).query(cli).expect("HGETALL");
-                // By their names, because those that differ decide on the order.
+                // Sorted by the names, because the order of the ids differs from run to run.
                 let mut fields: Vec<_> =
                     fields.iter().map(|(field, value)| format!("{}={value}", self.named(field))).collect();
                 fields.sort();

@@ -1,7 +1,7 @@
-//! The kinds of lock, and in what they differ: what a suite that is run for each of them goes by. The names of keys and
-//! channels are spelled here anew, so that they are not merely the library's own.
+//! The kinds of lock and their differences, for suites that run for each kind. The names of keys and channels are
+//! spelled out here again, so that they are not merely the library's own.
 //!
-//! The locks of a map's key are of these kinds, under other names. A latch is of none: nobody has it, and nobody gives it back.
+//! The locks of a map entry are of these kinds, under other names. A latch is of none, because it has no holder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -50,18 +50,18 @@ impl Kind {
         Self::Permit,
     ];
 
-    /// Those with one record and an owner: a [`Lock`].
+    /// The kinds with one record and an owner: a [`Lock`].
     pub fn locks() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|kind| kind.is_lock())
     }
 
-    /// Who holds, and who has to wait for him.
+    /// The kind of a holder, and the kind of a waiter that it excludes.
     pub fn rivals() -> impl Iterator<Item = (Self, Self)> {
         let among_equals = Self::ALL.into_iter().filter(|kind| kind.is_exclusive()).map(|kind| (kind, kind));
         among_equals.chain([(Self::Write, Self::Read), (Self::Read, Self::Write)])
     }
 
-    /// The same among those of [`locks`](Self::locks).
+    /// The same among [`locks`](Self::locks).
     pub fn rival_locks() -> impl Iterator<Item = (Self, Self)> {
         Self::rivals().filter(|(holder, _)| holder.is_lock())
     }
@@ -78,20 +78,20 @@ impl Kind {
             Self::Write => client.read_write_lock(name).write().clone(),
             Self::Value => client.value_lock(name),
             Self::Group => client.group_lock(name, ["x", "y"].map(|value| Kryo5.encode(value))),
-            _ => panic!("a {self} is no single lock"),
+            _ => panic!("a {self} is not a single lock"),
         }
     }
 
-    /// A server on which one of that name may be taken.
+    /// A server on which a lock of that name can be taken.
     pub fn server(self, name: &str) -> Server {
         let server = Server::start();
         self.make(&server, name);
         server
     }
 
-    /// A semaphore is to be made, with its one permit; and made anew when its record is gone.
+    /// Creates a semaphore with its one permit. It must be created again when its record is gone.
     pub fn make(self, server: &Server, name: &str) {
-        if self.is_made() {
+        if self.needs_creation() {
             redis::cmd("SET").arg(name).arg(1).exec(&mut server.cli()).expect("SET");
         }
     }
@@ -102,7 +102,7 @@ impl Kind {
         redis::cmd("DEL").arg(keys.collect::<Vec<_>>()).exec(&mut server.cli()).expect("DEL");
     }
 
-    /// As the Java peer calls it.
+    /// The name of the kind in the Java peer.
     pub fn java(self) -> &'static str {
         match self {
             Self::Reentrant => "plain",
@@ -113,12 +113,12 @@ impl Kind {
             Self::NonReentrantFair => "nonreentrantfair",
             Self::Read => "read",
             Self::Write => "write",
-            _ => panic!("the suites beside Java leave out the {self}"),
+            _ => panic!("the suites with Java do not cover the {self}"),
         }
     }
 
-    /// Whether that version of Redisson has it, as those have it that these tests are about: 3.3.2 has none of their
-    /// settings. Java's side of the last ones is made in other ways, and has suites of its own.
+    /// Whether that version of Redisson has the kind as these tests need it. 3.3.2 has none of their settings. The last
+    /// kinds are created in other ways in Java, and have suites of their own.
     pub fn is_in(self, version: &str) -> bool {
         let (major, minor) = match self {
             Self::Reentrant | Self::Fair | Self::Read | Self::Write => (3, 10),
@@ -131,65 +131,65 @@ impl Kind {
     }
 
     fn is_lock(self) -> bool {
-        !matches!(self, Self::Multi | Self::Red) && !self.is_made()
+        !matches!(self, Self::Multi | Self::Red) && !self.needs_creation()
     }
 
-    /// It is to be made before it can be taken, and stays when nobody has it.
-    fn is_made(self) -> bool {
+    /// It must be created before it can be taken, and stays when nobody holds it.
+    fn needs_creation(self) -> bool {
         matches!(self, Self::Semaphore | Self::Permit)
     }
 
     pub fn is_reentrant(self) -> bool {
         let other = matches!(self, Self::NonReentrant | Self::NonReentrantFair | Self::Value);
-        !other && !self.is_made()
+        !other && !self.needs_creation()
     }
 
-    /// It excludes everyone else, also of its own kind.
+    /// It excludes all others, including its own kind.
     pub fn is_exclusive(self) -> bool {
         self != Self::Read
     }
 
-    /// Its waiters stand in a queue in Redis.
+    /// Its waiters are in a queue in Redis.
     pub fn is_queued(self) -> bool {
         matches!(self, Self::Fair | Self::NonReentrantFair)
     }
 
-    /// Who came first in a client is served first.
+    /// Waiters of one client are served in the order of their arrival.
     pub fn is_in_order(self) -> bool {
         !matches!(self, Self::Read | Self::Group | Self::Multi | Self::Red)
     }
 
-    /// A release is told by a message.
+    /// A release publishes a message.
     pub fn publishes(self) -> bool {
         self != Self::Spin
     }
 
-    /// Who waits is told of a release by a message.
+    /// The message of a release wakes a waiter.
     pub fn listens(self) -> bool {
         self.publishes() && self != Self::Red
     }
 
-    /// Who waits asks again and again all the same.
+    /// A waiter attempts again and again all the same.
     pub fn polls(self) -> bool {
         matches!(self, Self::Spin | Self::Value | Self::Red)
     }
 
-    /// Who waits looks at who holds it, less and less often.
-    pub fn glances(self) -> bool {
+    /// A waiter probes the holder, less and less often.
+    pub fn probes(self) -> bool {
         !self.polls() && !self.is_queued() && self != Self::Group
     }
 
-    /// The messages of a release for which nobody waits: a queue's go to the first in it alone.
-    pub fn messages_to_nobody(self) -> usize {
+    /// The number of messages of a release without waiters. A queued kind publishes to the first in its queue alone.
+    pub fn messages_without_waiters(self) -> usize {
         if self.publishes() && !self.is_queued() { self.records("").len() } else { 0 }
     }
 
-    /// What a release says.
+    /// The text of a release's message.
     pub fn message(self) -> &'static str {
-        if self == Self::Write || self.is_made() { "1" } else { "0" }
+        if self == Self::Write || self.needs_creation() { "1" } else { "0" }
     }
 
-    /// The record has the number of levels; else it says 1.
+    /// The record has the number of levels. Otherwise it has 1.
     pub fn counts(self) -> bool {
         self != Self::Read
     }
@@ -199,68 +199,68 @@ impl Kind {
         self != Self::Semaphore
     }
 
-    /// It may be had at once with a lease that is longer than the server has been running.
+    /// It can be taken at once with a lease that is longer than the server has been running.
     pub fn has_long_leases(self) -> bool {
         self.has_lease() && self != Self::Red
     }
 
-    /// How much earlier than its lease a hold ends.
+    /// By how much a hold ends before its lease does.
     pub fn drift(self, lease: Duration) -> Duration {
         if self == Self::Red { lease / 100 + Duration::from_millis(2) } else { Duration::ZERO }
     }
 
-    /// Who deletes its records ends its holds, and leaves nothing of them. (The string of a read hold stays until its lease is
-    /// over.)
+    /// Its holds end when its records are deleted, and leave nothing behind. (The string of a read hold stays until the
+    /// end of its lease.)
     pub fn is_lost_with_its_records(self) -> bool {
         self.has_lease() && self != Self::Read
     }
 
-    /// One record tells how long it is held.
-    pub fn lives_by_its_record(self) -> bool {
+    /// The expiry of one record says how long it is held.
+    pub fn expires_with_its_record(self) -> bool {
         self.is_lock() && self != Self::Group
     }
 
-    /// A record that was deleted and made anew by another is another's to the holder's release; else it is gone.
-    pub fn tells_taken(self) -> bool {
-        self != Self::Group && !self.is_made()
+    /// If another owner made the record anew, a release reports the hold as taken. For the other kinds it is gone.
+    pub fn distinguishes_taken(self) -> bool {
+        self != Self::Group && !self.needs_creation()
     }
 
-    /// Who finds its hold lost is told whose it is now.
-    pub fn names_its_holder(self) -> bool {
-        !self.is_made()
+    /// The error of a lost hold names the holder that has the lock now.
+    pub fn reports_the_new_holder(self) -> bool {
+        !self.needs_creation()
     }
 
-    /// A mark beside the record tells which request was the last that took effect.
+    /// A mark beside the record has the number of the last request that took effect.
     pub fn numbers_requests(self) -> bool {
-        self == Self::Group || self.is_made()
+        self == Self::Group || self.needs_creation()
     }
 
-    /// Each hold is in the record by a text of its own, also while nothing went wrong.
-    pub fn has_fresh_texts(self) -> bool {
-        self == Self::Value || self.is_made()
+    /// Each hold has an owner id of its own, even when nothing went wrong.
+    pub fn has_fresh_owner_ids(self) -> bool {
+        self == Self::Value || self.needs_creation()
     }
 
-    /// A release of one level of several is told to who waits, too.
-    pub fn tells_each_level(self) -> bool {
+    /// The release of one level of several also publishes a message.
+    pub fn publishes_each_level(self) -> bool {
         self == Self::Group
     }
 
-    /// What was taken while a connection dropped is given back, and taken anew.
-    pub fn starts_over(self) -> bool {
+    /// A hold that was taken while a connection dropped is released and taken anew.
+    pub fn reacquires_after_disconnect(self) -> bool {
         matches!(self, Self::Multi | Self::Red)
     }
 
-    /// A lost reply may be made up for by others.
-    pub fn is_of_a_majority(self) -> bool {
+    /// Other servers may make up for a lost reply.
+    pub fn needs_a_majority(self) -> bool {
         self == Self::Red
     }
 
-    /// Of which kind whoever makes it wait has to be.
+    /// The kind of a holder that it waits for.
     pub fn rival(self) -> Self {
         if self == Self::Read { Self::Write } else { self }
     }
 
-    /// Where the release of one of this kind is told to the waiter of that text, if anywhere.
+    /// The channel on which a release of this kind reaches the waiter with that owner id, if there is one.
     pub fn channel(self, name: &str, waiter: &str) -> Option<String> {
         match self {
             Self::Spin => None,
@@ -273,7 +273,7 @@ impl Kind {
         }
     }
 
-    /// Of several locks as one, the records of all.
+    /// Its records. A multi lock and a red lock have several.
     pub fn records(self, name: &str) -> Vec<String> {
         let others = match self {
             Self::Multi => &["1"][..],
@@ -284,7 +284,7 @@ impl Kind {
         [name.to_owned()].into_iter().chain(others).collect()
     }
 
-    /// Who holds it as the records say, and how often, all records together. Permits are nobody's.
+    /// The holders and their counts, in all records together. A permit has an empty holder.
     pub fn holders(self, cli: &mut redis::Connection, name: &str) -> BTreeMap<String, u64> {
         let mut holders = BTreeMap::new();
         for record in self.records(name) {
@@ -295,7 +295,7 @@ impl Kind {
                 }
                 Self::Semaphore => {
                     let free: Option<u64> = redis::cmd("GET").arg(record).query(cli).expect("GET");
-                    let taken = 1_u64.checked_sub(free.unwrap_or(1)).expect("a permit too many");
+                    let taken = 1_u64.checked_sub(free.unwrap_or(1)).expect("there is one permit");
                     holders.extend((taken > 0).then(|| (String::new(), taken)));
                 }
                 Self::Permit => {
@@ -308,7 +308,7 @@ impl Kind {
                     let mut owners: BTreeMap<String, u64> = BTreeMap::new();
                     for (field, value) in fields {
                         let owner = match self {
-                            // Of each value the same, or they were not taken together.
+                            // The same for each value, or they were not taken together.
                             Self::Group => {
                                 field.strip_suffix(":lock_count").and_then(|it| it.split_once(':'))
                             }
@@ -328,8 +328,8 @@ impl Kind {
         holders
     }
 
-    /// For how many ms it is held unless it is renewed, as the records say.
-    pub fn life(self, cli: &mut redis::Connection, name: &str) -> i64 {
+    /// The time in ms until the hold ends without a renewal, by the records.
+    pub fn remaining_ms(self, cli: &mut redis::Connection, name: &str) -> i64 {
         if self == Self::Permit {
             let first =
                 redis::cmd("ZRANGE").arg(suffix(name, "timeout")).arg(&["0", "0", "WITHSCORES"]).query(cli);
@@ -341,7 +341,7 @@ impl Kind {
         self.records(name).into_iter().map(&mut left).min().expect("there is a record")
     }
 
-    /// The keys of a hold of that text, beside the record.
+    /// The key of a hold with that owner id, beside the record.
     pub fn keys_of_a_hold(self, name: &str, owner: &str) -> Option<String> {
         match self {
             Self::Fenced => Some(prefix("redisson_lock_token", name)),
@@ -351,7 +351,7 @@ impl Kind {
         }
     }
 
-    /// The keys of one who waits.
+    /// The keys of a waiter.
     pub fn keys_of_a_waiter(self, name: &str) -> Vec<String> {
         if !self.is_queued() {
             return Vec::new();
@@ -359,11 +359,11 @@ impl Kind {
         ["redisson_lock_queue", "redisson_lock_timeout"].map(|key| prefix(key, name)).into()
     }
 
-    /// What stays when nobody holds it any more.
-    pub fn remains(self, name: &str) -> Option<String> {
+    /// The key that stays when nobody holds the lock any more.
+    pub fn remaining_key(self, name: &str) -> Option<String> {
         match self {
             Self::Fenced => Some(prefix("redisson_lock_token", name)),
-            _ => self.is_made().then(|| name.to_owned()),
+            _ => self.needs_creation().then(|| name.to_owned()),
         }
     }
 }
@@ -400,8 +400,8 @@ fn suffix(name: &str, suffix: &str) -> String {
 /// How many tests of one suite run at once: few enough to be on time on a small machine.
 const AT_ONCE: usize = 6;
 
-/// Runs `test` for each of `what`, several at once. Each is a task, and so an owner of its own, in a runtime of its own:
-/// where one test blocks a thread, as the start of a server does, no other is late.
+/// Runs `test` for each of `what`, several at once. Each is a task, and so an owner of its own, on a separate runtime.
+/// A test that blocks a thread, as the start of a server does, delays no other.
 pub async fn each<T: Copy + fmt::Debug, F>(what: impl IntoIterator<Item = T>, test: impl Fn(T) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -427,14 +427,14 @@ where
             failed.push(one);
         }
     }
-    assert!(failed.is_empty(), "it fails for {failed:?}");
+    assert!(failed.is_empty(), "failed for {failed:?}");
 }
 
 pub fn channels(server: &Server) -> Vec<String> {
     redis::cmd("PUBSUB").arg("CHANNELS").query(&mut server.cli()).expect("CHANNELS")
 }
 
-/// Ends when so many channels are subscribed to. Asks on one connection, so that it costs little to ask often.
+/// Waits until that many channels have subscribers. It asks on one connection, so that frequent queries cost little.
 pub async fn subscribed(server: &Server, count: usize) {
     let mut cli = server.cli();
     let mut ask =
@@ -442,7 +442,7 @@ pub async fn subscribed(server: &Server, count: usize) {
     eventually(|| ask().len() == count).await;
 }
 
-/// Ends when so many scripts were called.
+/// Waits until that many scripts were called.
 pub async fn scripts_reach(server: &Server, count: u64) {
     let mut cli = server.cli();
     eventually(|| calls_of_scripts(&mut cli) >= count).await;
@@ -457,7 +457,7 @@ fn calls_of_scripts(cli: &mut redis::Connection) -> u64 {
     stats.lines().filter_map(calls).sum()
 }
 
-/// All keys, but for the marks that tell a repeat from a new request: they go by themselves, within an hour.
+/// All keys except for the marks that tell a repeat from a new request. Those expire within an hour.
 pub fn keys(server: &Server) -> BTreeSet<String> {
     let mut cli = server.cli();
     let mut keys: BTreeSet<String> = redis::cmd("KEYS").arg("*").query(&mut cli).expect("KEYS");
@@ -472,39 +472,40 @@ pub fn keys(server: &Server) -> BTreeSet<String> {
     keys
 }
 
-/// Nothing is left of the lock of that name: no record, no hold, no queue, no subscription, and no work of `clients`.
-pub async fn nothing_is_left(kind: Kind, name: &str, server: &Server, clients: &[&impl fmt::Debug]) {
-    eventually(|| keys(server).into_iter().eq(kind.remains(name))).await;
+/// Waits until nothing is left of the lock of that name: no record, hold, queue or subscription, and no work of `clients`.
+pub async fn assert_nothing_left(kind: Kind, name: &str, server: &Server, clients: &[&impl fmt::Debug]) {
+    eventually(|| keys(server).into_iter().eq(kind.remaining_key(name))).await;
     eventually(|| channels(server).is_empty()).await;
     for client in clients {
         eventually(|| is_idle(client)).await;
     }
-    if kind.is_made() {
+    if kind.needs_creation() {
         let free: Option<i64> = redis::cmd("GET").arg(name).query(&mut server.cli()).expect("GET");
         assert_eq!(free, Some(1), "the permit of the {kind}");
     }
 }
 
-/// A client, or each client of a party, has no work.
+/// Whether a client, or each of several clients, has no work.
 pub fn is_idle(client: &impl fmt::Debug) -> bool {
     let shown = format!("{client:?}");
-    shown.contains("lanes: ") && shown.matches("lanes: ").count() == shown.matches("lanes: 0 ").count()
+    shown.contains("queues: ")
+        && shown.matches("queues: ").count() == shown.matches("readers: 0, queues: 0 ").count()
 }
 
-/// What has to come of a message, and would come of a lease's end much later.
+/// Waits for an event that a message brings at once, and the end of a lease would bring much later.
 pub async fn in_time<T>(what: &str, coming: impl Future<Output = T>) -> T {
     let limit = Duration::from_secs(5);
     tokio::time::timeout(limit, coming).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }
 
-/// The versions of Redisson that are tested beside all kinds: 3.3.2 has none of their settings, and does not know a writer's
-/// message.
-pub fn of_kinds() -> Vec<String> {
+/// The versions of Redisson with which all kinds are tested. 3.3.2 has none of their settings, and does not understand
+/// the message of a write lock.
+pub fn versions_for_all_kinds() -> Vec<String> {
     versions().into_iter().filter(|version| since(version, 3, 10)).collect()
 }
 
 /// Each version of Redisson that is tested, with each of `what` that it has.
-pub fn in_versions<T: Copy>(
+pub fn with_versions<T: Copy>(
     what: impl IntoIterator<Item = T>,
     kind_of: impl Fn(T) -> Kind,
 ) -> Vec<(&'static str, T)> {

@@ -1,4 +1,4 @@
-//! What the library says by `tracing`, on this thread: for tests whose runtime is of one thread.
+//! The log of the library on this thread, for tests whose runtime has one thread.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::DefaultGuard;
 
-/// The warnings from its start to its end.
-pub struct Log {
+/// Collects the warnings of this thread for as long as it lives.
+pub struct WarningLog {
     written: Written,
     _guard: DefaultGuard,
 }
@@ -17,7 +17,7 @@ struct Written(Arc<Mutex<Vec<u8>>>);
 
 impl Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panics with the lock").write(bytes)
+        self.0.lock().expect("the mutex is not poisoned").write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -25,7 +25,7 @@ impl Write for Written {
     }
 }
 
-impl Log {
+impl WarningLog {
     pub fn start() -> Self {
         let written = Written::default();
         let writer = written.clone();
@@ -37,9 +37,9 @@ impl Log {
         Self { written, _guard: tracing::subscriber::set_default(subscriber) }
     }
 
-    /// The lines that have this text.
+    /// The lines that contain this text.
     pub fn lines(&self, text: &str) -> Vec<String> {
-        let written = self.written.0.lock().expect("nobody panics with the lock");
+        let written = self.written.0.lock().expect("the mutex is not poisoned");
         let all = String::from_utf8_lossy(&written);
         all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect()
     }

@@ -1,4 +1,4 @@
-//! Locks of other libraries in other languages, in processes that do what they are told (`tests/peers` says how).
+//! Locks of other libraries in other languages, in processes that follow requests (`tests/peers` describes them).
 
 use std::process::Stdio;
 
@@ -40,9 +40,9 @@ impl Peer {
         Self { language, requests, answers, _process: process }
     }
 
-    /// Sends a request; [`answer`](Self::answer) has to be called for each.
+    /// Sends a request. Call [`answer`](Self::answer) for each.
     pub async fn ask(&mut self, request: &str) {
-        self.requests.write_all(format!("{request}\n").as_bytes()).await.expect("the peer lives");
+        self.requests.write_all(format!("{request}\n").as_bytes()).await.expect("the peer runs");
     }
 
     pub async fn answer(&mut self) -> String {

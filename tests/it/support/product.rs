@@ -1,7 +1,7 @@
-//! Servers that answer as other products do: a real server behind a front that refuses what the product refuses. It is an
-//! imitation, made from what the vendor's documentation or the product's source says; each rule names its source.
+//! Imitations of other products: a real server behind a front that refuses what the product refuses. They follow the
+//! vendor's documentation or the product's source, and each rule names its source.
 //!
-//! A front passes one request at a time on each connection, so that its own answers come in their turn.
+//! A front passes one request at a time on each connection, so that its own replies come in order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +16,20 @@ use super::Server;
 use super::cluster::Cluster;
 use super::proxy::{Words, frame, words};
 
-/// What a product does otherwise than Redis. The words of a request are compared without regard to case.
+/// A difference between the product and Redis. The words of a request are compared without regard to case.
 #[derive(Clone, Copy, Debug)]
 pub enum Rule {
-    /// A request that begins with this word, or these two, gets this line.
+    /// A request that begins with this word, or with these two, gets this line.
     Answer(&'static str, &'static str),
-    /// `RESTORE`, by its payload.
+    /// The payload of a `RESTORE` decides on its outcome.
     Restore(fn(&[u8]) -> Restored),
-    /// An error that begins so gets this text.
+    /// An error that begins with the first text becomes the second.
     Reword(&'static str, &'static str),
-    /// `INFO` lacks this field, or has another value.
+    /// `INFO` lacks this field, or has another value for it.
     Info(&'static str, Option<&'static str>),
-    /// A script that reaches for a key beside its `KEYS` gets this error from that command.
+    /// A command of a script fails with this error if its key is not in `KEYS`.
     Declared(&'static str),
-    /// `ROLE` of a master without replicas gets this.
+    /// A master without replicas gives this reply to `ROLE`.
     Role(&'static str),
 }
 
@@ -37,15 +37,15 @@ pub enum Rule {
 pub enum Restored {
     AsRedis,
     Refused(&'static str),
-    /// The connection is closed without an answer.
+    /// The connection is closed without a reply.
     Crashed,
 }
 
-/// Which server stands behind the front.
+/// The server behind the front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
     OneServer,
-    /// All slots of a cluster at one node: it refuses what concerns several slots.
+    /// One node with all slots of a cluster. It refuses a request for several slots.
     AllSlots,
 }
 
@@ -143,7 +143,8 @@ pub const KVROCKS: Product = Product {
         Rule::Reword("-BUSYKEY", "-ERR target key name already exists."),
         // Server::GetRoleInfo in `src/server/server.cc`: two elements where there are no replicas.
         Rule::Role("*2\r\n$6\r\nmaster\r\n$1\r\n0\r\n"),
-        // Server::GetServerInfo in `src/server/server.cc` writes neither.
+        // Server::GetServerInfo in `src/server/server.cc`: the version is that of the protocol, and two fields are missing.
+        Rule::Info("redis_version", Some("4.0.0\r\nkvrocks_version:2.9.0")),
         Rule::Info("run_id", None),
         Rule::Info("maxmemory_policy", None),
     ],
@@ -182,31 +183,30 @@ pub const GARNET: Product = Product {
     ],
 };
 
-pub const ALL: [Product; 7] =
-    [ELASTICACHE_SERVERLESS, REDIS_ENTERPRISE, MEMORYDB, MEMORYSTORE, KVROCKS, DRAGONFLY, GARNET];
-
-/// A server that answers as a product does, for as long as this lives.
-pub struct Imitation {
+/// A server that behaves like a product, for as long as this lives.
+pub struct ProductServer {
     pub product: Product,
     backend: Backend,
     fronts: Vec<u16>,
+    /// For each front a sentinel, which names it as the master of `orders`, whatever it is asked.
+    sentinels: Vec<u16>,
     links: Arc<AtomicUsize>,
-    asked: Asked,
+    asked: RequestLog,
     _tasks: JoinSet<()>,
 }
 
-/// The requests that came, by their first words in lower case.
-type Asked = Arc<std::sync::Mutex<Vec<String>>>;
+/// The first words of all requests so far, in lower case.
+type RequestLog = Arc<std::sync::Mutex<Vec<String>>>;
 
 enum Backend {
     One(Server),
     Cluster(Cluster),
 }
 
-/// At so many addresses the one server is reached: as many as a red lock wants.
+/// The number of addresses of the one server: as many as a red lock needs.
 const FRONTS: usize = 3;
 
-impl Imitation {
+impl ProductServer {
     pub async fn start(product: Product) -> Self {
         let backend = match product.behind {
             Behind::OneServer => Backend::One(Server::unrestricted()),
@@ -216,6 +216,7 @@ impl Imitation {
             product,
             backend,
             fronts: Vec::new(),
+            sentinels: Vec::new(),
             links: Arc::default(),
             asked: Arc::default(),
             _tasks: JoinSet::new(),
@@ -226,6 +227,9 @@ impl Imitation {
             this.fronts.push(port);
             let (links, asked) = (this.links.clone(), this.asked.clone());
             this._tasks.spawn(accept(listener, port, this.server().port(), product, links, asked));
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+            this.sentinels.push(listener.local_addr().expect("it is bound").port());
+            this._tasks.spawn(name_master(listener, port));
         }
         this
     }
@@ -237,33 +241,40 @@ impl Imitation {
         }
     }
 
-    /// `scheme` is `redis`, or another that takes a host.
+    /// `scheme` is `redis-sentinel`, or one that takes the server's own host.
     pub fn url(&self, scheme: &str) -> String {
-        format!("{scheme}://{}", self.address())
+        self.urls(scheme).next().expect("there is a front")
+    }
+
+    /// The URL of each address of the server.
+    fn urls(&self, scheme: &str) -> impl Iterator<Item = String> {
+        self.fronts.iter().zip(&self.sentinels).map(move |(front, sentinel)| match scheme {
+            "redis-sentinel" => format!("redis-sentinel://127.0.0.1:{sentinel}/0#orders"),
+            _ => format!("{scheme}://127.0.0.1:{front}"),
+        })
     }
 
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.fronts[0])
     }
 
-    /// Of each address one client.
-    pub async fn clients(&self, builder: redisson_lock::ClientBuilder) -> Vec<Client> {
+    /// One client for each address.
+    pub async fn clients(&self, scheme: &str, builder: redisson_lock::ClientBuilder) -> Vec<Client> {
         let mut clients = Vec::new();
-        for port in &self.fronts {
-            let url = format!("redis://127.0.0.1:{port}");
-            clients.push(builder.clone().connect(url).await.expect("the product lets clients in"));
+        for url in self.urls(scheme) {
+            clients.push(builder.clone().connect(url).await.expect("the product accepts clients"));
         }
         clients
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.links.load(Ordering::SeqCst)
     }
 
-    /// How many requests that begin with this word have come, in lower case.
+    /// The number of requests so far that begin with this word, which is in lower case.
     pub fn asked(&self, word: &str) -> usize {
-        self.asked.lock().expect("nobody panics with the lock").iter().filter(|said| *said == word).count()
+        self.asked.lock().expect("the mutex is not poisoned").iter().filter(|said| *said == word).count()
     }
 
     /// Has the server close all connections.
@@ -273,30 +284,25 @@ impl Imitation {
             .exec(&mut self.server().cli())
             .expect("CLIENT KILL");
     }
+}
 
-    /// Sentinels that know of the product as the master named `orders`: one, which says nothing else.
-    pub async fn sentinel(&mut self) -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-        let sentinel = listener.local_addr().expect("it is bound").port();
-        let fields = ["ip", "127.0.0.1", "port", &self.fronts[0].to_string(), "config-epoch", "1"];
-        let mut answer = format!("*{}\r\n", fields.len());
-        fields.iter().for_each(|field| answer += &format!("${}\r\n{field}\r\n", field.len()));
-        self._tasks.spawn(async move {
-            let mut asked = JoinSet::new();
-            loop {
-                let (client, _) = listener.accept().await.expect("the listener is ours");
-                let answer = answer.clone();
-                asked.spawn(async move {
-                    let mut client = Half::new(client);
-                    while client.frame().await.is_some() {
-                        if client.socket.write_all(answer.as_bytes()).await.is_err() {
-                            return;
-                        }
-                    }
-                });
+/// Serves as a sentinel that names the server at this port.
+async fn name_master(listener: TcpListener, port: u16) {
+    let fields = ["ip", "127.0.0.1", "port", &port.to_string(), "config-epoch", "1"];
+    let mut answer = format!("*{}\r\n", fields.len());
+    fields.iter().for_each(|field| answer += &format!("${}\r\n{field}\r\n", field.len()));
+    let mut asked = JoinSet::new();
+    loop {
+        let (client, _) = listener.accept().await.expect("the listener is ours");
+        let answer = answer.clone();
+        asked.spawn(async move {
+            let mut client = FrameSocket::new(client);
+            while client.frame().await.is_some() {
+                if client.socket.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
             }
         });
-        format!("redis-sentinel://127.0.0.1:{sentinel}/0#orders")
     }
 }
 
@@ -306,10 +312,10 @@ async fn accept(
     backend: u16,
     product: Product,
     links: Arc<AtomicUsize>,
-    asked: Asked,
+    asked: RequestLog,
 ) {
     let mut serving = JoinSet::new();
-    let admin = Arc::new(Mutex::new(Half::to(backend).await));
+    let admin = Arc::new(Mutex::new(FrameSocket::to(backend).await));
     loop {
         let (client, _) = listener.accept().await.expect("the listener is ours");
         client.set_nodelay(true).expect("the socket is open");
@@ -321,18 +327,18 @@ async fn accept(
 }
 
 /// A socket that is read frame by frame.
-struct Half {
+struct FrameSocket {
     socket: TcpStream,
     unread: Vec<u8>,
 }
 
-impl Half {
+impl FrameSocket {
     fn new(socket: TcpStream) -> Self {
         Self { socket, unread: Vec::new() }
     }
 
     async fn to(port: u16) -> Self {
-        let socket = TcpStream::connect(("127.0.0.1", port)).await.expect("the server is there");
+        let socket = TcpStream::connect(("127.0.0.1", port)).await.expect("the server is up");
         socket.set_nodelay(true).expect("the socket is open");
         Self::new(socket)
     }
@@ -368,31 +374,31 @@ impl Half {
 struct Front {
     product: Product,
     port: u16,
-    /// Whose rights the connection has behind the front, where scripts are watched.
+    /// The user of the connection at the server. Its rights limit scripts.
     user: String,
     backend: u16,
-    admin: Arc<Mutex<Half>>,
-    asked: Asked,
+    admin: Arc<Mutex<FrameSocket>>,
+    asked: RequestLog,
 }
 
 impl Front {
     async fn serve(self, client: TcpStream) {
-        let (mut client, mut server) = (Half::new(client), Half::to(self.backend).await);
+        let (mut client, mut server) = (FrameSocket::new(client), FrameSocket::to(self.backend).await);
         let declared = self.product.rules.iter().find_map(|rule| match rule {
             Rule::Declared(error) => Some(*error),
             _ => None,
         });
         if declared.is_some() {
             self.may(&[b"reset", b"on", b"nopass", b"+@all", b"~*", b"&*"]).await;
-            server.say(&[b"AUTH", self.user.as_bytes(), b"any"]).await.expect("the user is there");
+            server.say(&[b"AUTH", self.user.as_bytes(), b"any"]).await.expect("the user exists");
         }
         while let Some(request) = client.frame().await {
             let words = words(&request);
             let is = |name: &str| words[0].eq_ignore_ascii_case(name.as_bytes());
             let said = String::from_utf8_lossy(&words[0]).to_lowercase();
-            self.asked.lock().expect("nobody panics with the lock").push(said);
+            self.asked.lock().expect("the mutex is not poisoned").push(said);
             if is("subscribe") || is("ssubscribe") {
-                // From here on the server speaks unasked.
+                // From here on, the server also sends without a request.
                 let begun = server.socket.write_all(&request).await.is_ok()
                     && server.socket.write_all(&client.unread).await.is_ok();
                 if begun {
@@ -415,7 +421,7 @@ impl Front {
         }
     }
 
-    /// The front's own answer.
+    /// The front's own reply, if it has one.
     fn answer(&self, words: &Words) -> Option<Result<Vec<u8>, Crash>> {
         let said: Vec<String> =
             words.iter().take(2).map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
@@ -433,14 +439,14 @@ impl Front {
                 _ => {}
             }
         }
-        // The node knows of itself alone, not of the front.
+        // The node knows its own address, and not that of the front.
         (said.join(" ") == "cluster slots" && self.product.behind == Behind::AllSlots).then(|| {
             Ok(format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:{}\r\n", self.port)
                 .into_bytes())
         })
     }
 
-    /// The server's answer, as the product gives it.
+    /// The server's reply, as the product gives it.
     fn altered(&self, words: &Words, answer: Vec<u8>, declared: Option<&str>) -> Vec<u8> {
         let mut answer = answer;
         if answer.starts_with(b"-") {
@@ -452,7 +458,7 @@ impl Front {
                     return format!("{to}\r\n").into_bytes();
                 }
             }
-            // How a server says that a script went beyond what its user may, up to 7.0 and from 7.2 on.
+            // The errors of a script that exceeds its user's rights, up to 7.0 and from 7.2 on.
             let beyond = ["can't access at least one of the keys", "o permissions to access a key"];
             if let Some(error) = declared
                 && beyond.iter().any(|said| text.contains(said))
@@ -481,8 +487,8 @@ impl Front {
         answer
     }
 
-    /// Has the server itself refuse the script any key that it did not declare.
-    async fn watched(&self, words: &Words, request: &[u8], server: &mut Half) -> Option<Vec<u8>> {
+    /// Has the server itself refuse the script every key that it did not declare.
+    async fn watched(&self, words: &Words, request: &[u8], server: &mut FrameSocket) -> Option<Vec<u8>> {
         let count: usize =
             std::str::from_utf8(&words[2]).expect("a number is text").parse().expect("a number");
         let keys: Vec<Vec<u8>> = words[3..3 + count].iter().map(|key| pattern(key)).collect();
@@ -499,14 +505,14 @@ impl Front {
             .into_iter()
             .chain(rights.iter().copied())
             .collect();
-        let answer = self.admin.lock().await.say(&words).await.expect("the server is there");
+        let answer = self.admin.lock().await.say(&words).await.expect("the server is up");
         assert_eq!(answer, b"+OK\r\n", "{}", String::from_utf8_lossy(&answer));
     }
 }
 
 struct Crash;
 
-/// The pattern that only this key fits.
+/// The pattern that matches only this key.
 fn pattern(key: &[u8]) -> Vec<u8> {
     let mut pattern = vec![b'~'];
     for &byte in key {

@@ -1,13 +1,12 @@
-//! A proxy between a client and a server, for the faults that a network has.
+//! A proxy between a client and a server, for the faults of a network.
 //!
-//! Each connection is a [`Link`] with two [`Way`]s, and each way can be slowed, held back, or swallowed, and the
-//! sockets at its ends be closed apart. A link reads whole frames of RESP2, so that a test can name the request it
-//! means, and knows which reply belongs to which request. (On a link of subscriptions that last is not so.)
+//! Each connection is a [`ProxyLink`] with two directions. Each direction can be delayed, held or swallowed, and the socket
+//! at each end can be closed by itself. A link reads whole frames of RESP2, so that a test can name the request it
+//! means. It matches replies to requests, except on a link of subscriptions.
 //!
-//! TCP loses nothing from the middle of a stream. So a reply is lost together with all that follows it on its link.
+//! TCP loses nothing from the middle of a stream, so a reply is lost together with everything behind it on its link.
 //!
-//! Across all links stands a [`Gate`], which counts the frames that it is told to count, both ways, and can be shut
-//! after so many of them.
+//! A [`Gate`] across all links counts selected frames in both directions, and can be shut after a number of them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,26 +24,26 @@ use tokio::time::Instant;
 /// The words of a request.
 pub type Words = Vec<Vec<u8>>;
 
-/// How long a test waits for what must happen, before it fails instead of hanging.
+/// How long a test waits for an event, before it fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToServer,
     ToClient,
 }
 
-/// What becomes of the frames that come by.
+/// The fate of the frames in one direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Pass,
-    /// They wait here.
+    /// The frames wait here.
     Hold,
-    /// They are gone, and so is the end of the stream: neither side learns anything.
+    /// The frames are gone, and so is the end of the stream: neither side learns anything.
     Swallow,
 }
 
-/// Ends, with all its links, when dropped.
+/// Ends with all its links when dropped.
 pub struct Proxy {
     port: u16,
     shared: Arc<Shared>,
@@ -52,22 +51,22 @@ pub struct Proxy {
 }
 
 struct Shared {
-    links: Mutex<Vec<Link>>,
+    links: Mutex<Vec<ProxyLink>>,
     accepted: watch::Sender<usize>,
-    /// What new links do at first.
+    /// Whether new links swallow everything at first.
     dark: watch::Sender<bool>,
     gate: watch::Sender<Gate>,
 }
 
-/// Where the frames of all links pass one by one.
+/// The frames of all links pass it one by one.
 struct Gate {
-    /// The frames that count, by the request that they are or answer. A message counts as the request
+    /// Selects the frames that count, by the request that a frame is or answers. A message counts as the request
     /// `message <channel>`.
     which: fn(&Words) -> bool,
     limit: usize,
     let_in: usize,
     passed: usize,
-    /// A frame stands before the shut gate.
+    /// A frame waits at the shut gate.
     stopped: bool,
 }
 
@@ -78,13 +77,13 @@ impl Gate {
 }
 
 impl Proxy {
-    /// In front of the server on that port.
+    /// Starts a proxy in front of the server on that port.
     pub async fn start(server: u16) -> Self {
         Self::keeping(server, true).await
     }
 
-    /// The same, but what passes is not remembered: for as many requests as may come.
-    pub async fn forgetful(server: u16) -> Self {
+    /// The same without a record of the traffic, for any number of requests.
+    pub async fn without_log(server: u16) -> Self {
         Self::keeping(server, false).await
     }
 
@@ -110,63 +109,68 @@ impl Proxy {
         self.port
     }
 
-    /// The connections whose sockets are both open.
-    pub fn open_links(&self) -> Vec<Link> {
+    /// The connections with at least one open socket.
+    pub fn open_links(&self) -> Vec<ProxyLink> {
         let mut links = self.shared.links();
         links.retain(|link| link.is_open());
         links.clone()
     }
 
-    /// The `n`-th connection, counted from 0, as soon as it is there.
-    pub async fn link(&self, n: usize) -> Link {
+    /// The `n`-th connection, counted from 0, once it exists.
+    pub async fn link(&self, n: usize) -> ProxyLink {
         let mut accepted = self.shared.accepted.subscribe();
         let there = tokio::time::timeout(PATIENCE, accepted.wait_for(|&count| count > n));
-        there.await.unwrap_or_else(|_| panic!("there is no connection {n}")).expect("the proxy lives");
+        there.await.unwrap_or_else(|_| panic!("connection {n} was not made")).expect("the proxy runs");
         self.shared.links()[n].clone()
     }
 
-    /// How many connections there have been.
+    /// The number of connections so far.
     pub fn count(&self) -> usize {
         self.shared.links().len()
     }
 
-    /// Swallows everything on every link, and on those to come: the network is gone, and nobody is told.
-    pub fn darken(&self) {
+    /// Swallows everything on every link, and on later ones: the network is gone, and neither side is notified.
+    pub fn partition(&self) {
         self.shared.dark.send_replace(true);
-        self.shared.links().iter().for_each(Link::swallow_both);
+        self.shared.links().iter().for_each(ProxyLink::swallow_both);
     }
 
-    /// New links pass again. The old ones stay as they are: TCP would have given them up.
-    pub fn lighten(&self) {
+    /// New links pass again. The old ones stay as they are, because TCP would have given them up.
+    pub fn heal(&self) {
         self.shared.dark.send_replace(false);
     }
 
-    /// From now on counts the frames that `which` accepts. `limit` of them pass, and the next waits, with all that
-    /// follows it on its way, until [`open_gate`](Self::open_gate).
+    /// From now on counts the frames that `which` accepts. `limit` of them pass. The next one waits, with everything
+    /// behind it in its direction, until [`open_gate`](Self::open_gate).
     pub fn shut_gate_after(&self, limit: usize, which: fn(&Words) -> bool) {
         self.shared.gate.send_replace(Gate::new(limit, which));
     }
 
-    /// Goes on counting, and lets everything pass.
+    /// Lets everything pass, and goes on counting.
     pub fn open_gate(&self) {
         self.shared.gate.send_modify(|gate| (gate.limit, gate.stopped) = (usize::MAX, false));
     }
 
-    /// Ends when `count` frames that count have passed: they are in the socket of the other side.
+    /// The number of frames that count and are in the socket of the other side, or on their way to it.
+    pub fn admitted(&self) -> usize {
+        self.shared.gate.borrow().let_in
+    }
+
+    /// Returns once `count` frames that count have passed: they are in the socket of the other side.
     pub fn passed(&self, count: usize) -> impl Future<Output = ()> + use<> {
         let mut gate = self.shared.gate.subscribe();
-        async move { drop(gate.wait_for(|gate| gate.passed >= count).await.expect("the proxy lives")) }
+        async move { drop(gate.wait_for(|gate| gate.passed >= count).await.expect("the proxy runs")) }
     }
 
-    /// Ends when a frame stands before the shut gate.
+    /// Returns once a frame waits at the shut gate.
     pub async fn stopped(&self) {
-        self.shared.gate.subscribe().wait_for(|gate| gate.stopped).await.expect("the proxy lives");
+        self.shared.gate.subscribe().wait_for(|gate| gate.stopped).await.expect("the proxy runs");
     }
 
-    /// How many requests have no answer yet, of those that `which` accepts, on all links.
+    /// The number of requests without a reply that `which` accepts, on all links.
     pub fn unanswered(&self, which: impl Fn(&Words) -> bool) -> usize {
         let links = self.shared.links();
-        let unanswered = |link: &Link| {
+        let unanswered = |link: &ProxyLink| {
             let log = link.0.log.borrow();
             let asked = log.asked.iter().filter(|words| which(words)).count();
             asked - log.answered.iter().filter(|(words, _)| which(words)).count()
@@ -174,11 +178,11 @@ impl Proxy {
         links.iter().map(unanswered).sum()
     }
 
-    /// The requests that were answered, of those that `which` accepts together with the answer, on all links: one
-    /// link after the other, and in order on each. Each is told by its words.
+    /// The words of the answered requests that `which` accepts together with the reply: one link after the other, and
+    /// in order on each.
     pub fn answered(&self, which: impl Fn(&Words, &[u8]) -> bool) -> Vec<Vec<String>> {
         let links = self.shared.links();
-        let answered = |link: &Link| -> Vec<Vec<String>> {
+        let answered = |link: &ProxyLink| -> Vec<Vec<String>> {
             let log = link.0.log.borrow();
             log.answered
                 .iter()
@@ -191,11 +195,11 @@ impl Proxy {
 }
 
 impl Shared {
-    fn links(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.links.lock().expect("nobody panics with the lock")
+    fn links(&self) -> MutexGuard<'_, Vec<ProxyLink>> {
+        self.links.lock().expect("the mutex is not poisoned")
     }
 
-    /// Lets a frame through the gate, or not yet. True in its second half if the frame counts.
+    /// Whether a frame may pass the gate, and whether it counts.
     fn let_in(&self, subject: Option<&Words>) -> (bool, bool) {
         let (mut admitted, mut counts) = (true, false);
         self.gate.send_if_modified(|gate| {
@@ -216,82 +220,82 @@ impl Shared {
 
 /// One connection through the proxy. Cheap to clone.
 #[derive(Clone)]
-pub struct Link(Arc<Inner>);
+pub struct ProxyLink(Arc<Inner>);
 
 struct Inner {
     to_server: watch::Sender<Control>,
     to_client: watch::Sender<Control>,
     client_open: watch::Sender<bool>,
     server_open: watch::Sender<bool>,
-    /// Where requests and replies are remembered.
+    /// Whether requests and replies are recorded.
     keeps: bool,
-    /// It has subscribed to something.
+    /// Whether the client has subscribed to something.
     subscribes: AtomicBool,
-    log: watch::Sender<Log>,
+    log: watch::Sender<Traffic>,
 }
 
 #[derive(Clone, Copy)]
 struct Control {
     mode: Mode,
     delay: Duration,
-    /// Half of the next frame goes by, and then the link is cut.
-    halve: bool,
+    /// Half of the next frame passes, and then the link is cut.
+    cut_in_next_frame: bool,
 }
 
-/// What has happened on a link.
+/// The traffic of a link.
 #[derive(Default)]
-struct Log {
-    /// What the client asked, also if it came no further.
+struct Traffic {
+    /// The requests of the client, including those that went no further.
     asked: Vec<Words>,
     /// Sent to the server, and not answered yet.
     unanswered: VecDeque<Words>,
-    /// What the server answered, also if that came no further.
+    /// The replies of the server, including those that went no further.
     answered: Vec<(Words, Vec<u8>)>,
     lose: Option<Lose>,
     lost: usize,
 }
 
-/// A reply that is to be lost: the next to a request that `which` accepts.
+/// Loses the next reply to a request that `which` accepts.
 struct Lose {
     which: Box<dyn Fn(&Words) -> bool + Send + Sync>,
-    /// The client's socket is closed then.
+    /// Closes the client's socket then.
     cut: bool,
 }
 
-impl Link {
-    /// Lets frames by again, and those that were held.
-    pub fn pass(&self, way: Way) {
+impl ProxyLink {
+    /// Passes frames again, including those that were held.
+    pub fn pass(&self, way: Direction) {
         self.set(way, |control| control.mode = Mode::Pass);
     }
 
-    /// Keeps frames back until [`pass`](Self::pass). What was held for the server is delivered then even if the
+    /// Holds frames until [`pass`](Self::pass). A frame that was held for the server is then delivered even if the
     /// client is long gone.
-    pub fn hold(&self, way: Way) {
+    pub fn hold(&self, way: Direction) {
         self.set(way, |control| control.mode = Mode::Hold);
     }
 
-    /// Takes frames and does not pass them on. The sockets stay open.
-    pub fn swallow(&self, way: Way) {
+    /// Takes frames, and does not pass them on. The sockets stay open.
+    pub fn swallow(&self, way: Direction) {
         self.set(way, |control| control.mode = Mode::Swallow);
     }
 
-    /// A half-open link: neither side hears of the other any more.
+    /// A half-open link: neither side hears from the other any more.
     pub fn swallow_both(&self) {
-        self.swallow(Way::ToServer);
-        self.swallow(Way::ToClient);
+        self.swallow(Direction::ToServer);
+        self.swallow(Direction::ToClient);
     }
 
-    /// Frames that come from now on are passed on so much later.
-    pub fn delay(&self, way: Way, delay: Duration) {
+    /// Delays the frames that come from now on.
+    pub fn delay(&self, way: Direction, delay: Duration) {
         self.set(way, |control| control.delay = delay);
     }
 
     /// Passes half of the next frame on, and closes both sockets.
-    pub fn halve(&self, way: Way) {
-        self.set(way, |control| control.halve = true);
+    pub fn cut_in_next_frame(&self, way: Direction) {
+        self.set(way, |control| control.cut_in_next_frame = true);
     }
 
-    /// Whether it is a link of subscriptions.
+    /// Whether the link carries subscriptions.
     pub fn subscribes(&self) -> bool {
         self.0.subscribes.load(Ordering::Relaxed)
     }
@@ -314,16 +318,16 @@ impl Link {
         self.cut_client();
     }
 
-    /// Closes the socket to the client. The server is not told, and gets what was held for it when it is passed on.
+    /// Closes the socket to the client. The server is not notified, and gets the held frames once they are passed on.
     pub fn cut_client(&self) {
         self.0.client_open.send_replace(false);
     }
 
-    /// Does `call` with its first request that `which` accepts held back and the socket to the client closed, so that the
-    /// request is repeated on another link. [`deliver`](Self::deliver) has the server read the first one, later.
+    /// Runs `call`, holds its first request that `which` accepts and closes the socket to the client, so that the
+    /// request is repeated on another link. [`deliver`](Self::deliver) has the server read the first one later.
     pub async fn hold_and_cut<T>(&self, which: fn(&Words) -> bool, call: impl Future<Output = T>) -> T {
         let asked = self.count(which);
-        self.hold(Way::ToServer);
+        self.hold(Direction::ToServer);
         let cut = async {
             self.asked(asked + 1, which).await;
             self.cut_client();
@@ -332,69 +336,69 @@ impl Link {
         done
     }
 
-    /// Lets what was held back go on to the server, and ends when all that `which` accepts has been answered.
+    /// Passes the held frames to the server, and returns once all requests that `which` accepts have been answered.
     pub async fn deliver(&self, which: fn(&Words) -> bool) {
         let count = self.count(which);
-        self.pass(Way::ToServer);
+        self.pass(Direction::ToServer);
         self.answered(count, which).await;
     }
 
-    /// Loses the reply to the first request from now on that `which` accepts, and all that follows it.
+    /// Loses the reply to the next request that `which` accepts, and everything behind it.
     pub fn lose_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
         self.0.log.send_modify(|log| log.lose = Some(Lose { which: Box::new(which), cut: false }));
     }
 
-    /// The same; then the client's socket is closed, once the server has answered.
+    /// The same, and closes the client's socket once the server has answered.
     pub fn cut_at_reply_to(&self, which: impl Fn(&Words) -> bool + Send + Sync + 'static) {
         self.0.log.send_modify(|log| log.lose = Some(Lose { which: Box::new(which), cut: true }));
     }
 
-    /// Ends when that reply was lost: the server has done what was asked.
+    /// Returns once that reply was lost, which means that the server has run the request.
     pub async fn lost_reply(&self) {
         self.until("no reply was lost", |log| log.lost > 0).await;
     }
 
-    /// Ends when the client has asked `count` requests that `which` accepts, since the link began.
+    /// Returns once the client has sent `count` requests that `which` accepts, since the link began.
     pub async fn asked(&self, count: usize, which: impl Fn(&Words) -> bool) {
-        let what = "the request did not come";
+        let what = "the request did not arrive";
         self.until(what, |log| log.asked.iter().filter(|words| which(words)).count() >= count).await;
     }
 
-    /// Ends when the server has answered `count` requests that `which` accepts; the last one's reply.
+    /// Returns once the server has answered `count` requests that `which` accepts, with the last reply.
     pub async fn answered(&self, count: usize, which: impl Fn(&Words) -> bool) -> Vec<u8> {
-        let accepted = |log: &Log| -> Vec<Vec<u8>> {
+        let accepted = |log: &Traffic| -> Vec<Vec<u8>> {
             log.answered.iter().filter(|(words, _)| which(words)).map(|(_, reply)| reply.clone()).collect()
         };
         self.until("the request was not answered", |log| accepted(log).len() >= count).await;
         accepted(&self.0.log.borrow()).pop().expect("there is one")
     }
 
-    /// How many requests the client has asked that `which` accepts.
+    /// The number of requests of the client that `which` accepts.
     pub fn count(&self, which: impl Fn(&Words) -> bool) -> usize {
         self.0.log.borrow().asked.iter().filter(|words| which(words)).count()
     }
 
-    async fn until(&self, what: &str, done: impl Fn(&Log) -> bool) {
+    async fn until(&self, what: &str, done: impl Fn(&Traffic) -> bool) {
         let mut log = self.0.log.subscribe();
         let ended =
             tokio::time::timeout(PATIENCE, log.wait_for(|log| done(log))).await.map(|log| log.is_ok());
         assert!(matches!(ended, Ok(true)), "{what}: {:?}", self.words());
     }
 
-    /// What was asked, to be read in a failure.
+    /// The requests so far, for the message of a failure.
     fn words(&self) -> Vec<Vec<String>> {
         self.0.log.borrow().asked.iter().map(short).collect()
     }
 
-    fn set(&self, way: Way, change: impl FnOnce(&mut Control)) {
+    fn set(&self, way: Direction, change: impl FnOnce(&mut Control)) {
         let control = match way {
-            Way::ToServer => &self.0.to_server,
-            Way::ToClient => &self.0.to_client,
+            Direction::ToServer => &self.0.to_server,
+            Direction::ToClient => &self.0.to_client,
         };
         control.send_modify(change);
     }
 
-    /// A request came.
+    /// Records a request that came.
     fn ask(&self, frame: &[u8]) -> Words {
         let words = words(frame);
         if words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"subscribe")) {
@@ -406,12 +410,12 @@ impl Link {
         words
     }
 
-    /// A request goes on to the server.
+    /// Records a request that goes on to the server.
     fn send(&self, frame: &[u8]) {
         self.0.log.send_modify(|log| log.unanswered.push_back(words(frame)));
     }
 
-    /// A reply came, which may be the one to be lost. Returns the request that it answers.
+    /// Records a reply, which may be the one to lose. Returns the request that it answers.
     fn answer(&self, frame: &[u8]) -> Option<Words> {
         if frame.starts_with(MESSAGE) {
             return Some(words(frame).into_iter().take(2).collect());
@@ -421,7 +425,7 @@ impl Link {
             let Some(words) = log.unanswered.pop_front() else { return };
             answered = Some(words.clone());
             if let Some(lose) = log.lose.take_if(|lose| (lose.which)(&words)) {
-                self.swallow(Way::ToClient);
+                self.swallow(Direction::ToClient);
                 log.lost += 1;
                 cut = lose.cut;
             }
@@ -436,14 +440,14 @@ impl Link {
     }
 }
 
-/// How a message on a channel begins, which answers no request.
+/// The beginning of a message on a channel, which answers no request.
 const MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n";
 
-/// A frame on its way.
+/// A frame in the proxy.
 struct Frame {
     due: Instant,
     bytes: Vec<u8>,
-    /// The request that it is or answers.
+    /// The request that the frame is or answers.
     subject: Option<Words>,
 }
 
@@ -452,8 +456,8 @@ async fn accept(listener: TcpListener, server: u16, keeps: bool, shared: Arc<Sha
     loop {
         let (client, _) = listener.accept().await.expect("the listener is ours");
         let mode = if *shared.dark.borrow() { Mode::Swallow } else { Mode::Pass };
-        let control = Control { mode, delay: Duration::ZERO, halve: false };
-        let link = Link(Arc::new(Inner {
+        let control = Control { mode, delay: Duration::ZERO, cut_in_next_frame: false };
+        let link = ProxyLink(Arc::new(Inner {
             to_server: watch::Sender::new(control),
             to_client: watch::Sender::new(control),
             client_open: watch::Sender::new(true),
@@ -462,14 +466,14 @@ async fn accept(listener: TcpListener, server: u16, keeps: bool, shared: Arc<Sha
             subscribes: AtomicBool::new(false),
             log: watch::Sender::default(),
         }));
-        // A server that is down hangs up on the client, as it would without us.
+        // If the server is down, the client is disconnected, as it would be without the proxy.
         let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { continue };
         for stream in [&client, &server] {
             stream.set_nodelay(true).expect("the socket is open");
         }
         let ((client_in, client_out), (server_in, server_out)) = (client.into_split(), server.into_split());
-        pumps.spawn(pump(shared.clone(), link.clone(), Way::ToServer, client_in, server_out));
-        pumps.spawn(pump(shared.clone(), link.clone(), Way::ToClient, server_in, client_out));
+        pumps.spawn(pump(shared.clone(), link.clone(), Direction::ToServer, client_in, server_out));
+        pumps.spawn(pump(shared.clone(), link.clone(), Direction::ToClient, server_in, client_out));
         let count = {
             let mut links = shared.links();
             links.push(link);
@@ -479,11 +483,11 @@ async fn accept(listener: TcpListener, server: u16, keeps: bool, shared: Arc<Sha
     }
 }
 
-/// Carries one way of a link. Each half of a socket is dropped when its socket is to be closed.
-async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
+/// Carries one direction of a link. A socket is closed by dropping both of its halves.
+async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedReadHalf, to: OwnedWriteHalf) {
     let (control, from_open, to_open) = match way {
-        Way::ToServer => (&link.0.to_server, &link.0.client_open, &link.0.server_open),
-        Way::ToClient => (&link.0.to_client, &link.0.server_open, &link.0.client_open),
+        Direction::ToServer => (&link.0.to_server, &link.0.client_open, &link.0.server_open),
+        Direction::ToClient => (&link.0.to_client, &link.0.server_open, &link.0.client_open),
     };
     let (mut control, mut from_open, mut to_open) =
         (control.subscribe(), from_open.subscribe(), to_open.subscribe());
@@ -500,8 +504,8 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
         if !*to_open.borrow_and_update() {
             to = None;
         }
-        let Control { mode, delay, halve } = *control.borrow_and_update();
-        // What came before the link began to swallow is past it already, unless it was held.
+        let Control { mode, delay, cut_in_next_frame } = *control.borrow_and_update();
+        // Frames that came before the link began to swallow have passed already, unless they were held.
         if mode == Mode::Swallow && before == Mode::Hold {
             waiting.clear();
         }
@@ -516,14 +520,14 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
             }
             let Some(Frame { bytes, .. }) = waiting.pop_front() else { break };
             if let Some(open) = &mut to {
-                if way == Way::ToServer {
+                if way == Direction::ToServer {
                     link.send(&bytes);
                 }
-                let part = if halve { &bytes[..bytes.len() / 2] } else { &bytes[..] };
+                let part = if cut_in_next_frame { &bytes[..bytes.len() / 2] } else { &bytes[..] };
                 if open.write_all(part).await.is_err() {
                     to = None;
                 }
-                if halve {
+                if cut_in_next_frame {
                     link.cut();
                     to = None;
                 }
@@ -532,21 +536,21 @@ async fn pump(shared: Arc<Shared>, link: Link, way: Way, from: OwnedReadHalf, to
                 shared.gate.send_modify(|gate| gate.passed += 1);
             }
         }
-        // The end of the stream is passed on in its turn, and not by a link that swallows.
+        // The end of the stream is passed on in order, and never by a link that swallows.
         if (ended || from.is_none()) && mode == Mode::Pass && waiting.is_empty() {
             to = None;
         }
         let due = waiting.front().filter(|_| mode != Mode::Hold && !stopped).map(|frame| frame.due);
         tokio::select! {
             read = read(&mut from, &mut unread), if !ended => match read {
-                // The socket is closed as soon as its other half is.
+                // The socket is closed once its other half is dropped, too.
                 Ok(0) | Err(_) => (ended, from) = (true, None),
                 Ok(_) => {
                     while let Some(length) = frame(&unread) {
                         let bytes: Vec<u8> = unread.drain(..length).collect();
                         let subject = match way {
-                            Way::ToServer => Some(link.ask(&bytes)),
-                            Way::ToClient => link.answer(&bytes),
+                            Direction::ToServer => Some(link.ask(&bytes)),
+                            Direction::ToClient => link.answer(&bytes),
                         };
                         if control.borrow().mode != Mode::Swallow {
                             waiting.push_back(Frame { due: Instant::now() + delay, bytes, subject });
@@ -570,7 +574,7 @@ async fn read(from: &mut Option<OwnedReadHalf>, unread: &mut Vec<u8>) -> io::Res
     }
 }
 
-/// The length of the first frame of RESP2, when it is there to its end; a map or a push of RESP3, too.
+/// The length of the first frame of RESP2, if it is complete. Maps and pushes of RESP3 are understood, too.
 pub fn frame(bytes: &[u8]) -> Option<usize> {
     let line = bytes.windows(2).position(|end| end == b"\r\n")? + 2;
     let number = || -> i64 {
@@ -594,7 +598,7 @@ pub fn frame(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The words of a request, to be read in a failure.
+/// The words of a request, shortened for the message of a failure.
 fn short(words: &Words) -> Vec<String> {
     words.iter().map(|word| String::from_utf8_lossy(word).chars().take(60).collect()).collect()
 }

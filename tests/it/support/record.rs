@@ -1,11 +1,10 @@
-//! What a key of a server holds, seen between two looks at the server's clock; and when it ends, as closely as that
-//! can be known.
+//! Snapshots of keys between two readings of the server's clock, and the end of a record as exactly as they show it.
 
 use std::collections::BTreeMap;
 
 use redis::{Cmd, Connection, ConnectionLike, Value};
 
-/// When something was asked, by the server's clock in ms: not before `from` and not after `to`.
+/// When a command ran, by the server's clock in ms: not before `from` and not after `to`.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub from: i64,
@@ -16,17 +15,17 @@ pub struct Window {
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     Never,
-    /// At one of these.
+    /// At some time in this window.
     Within(Window),
 }
 
 impl End {
-    /// By a `PEXPIRE` of `lease` at `asked`.
+    /// After a `PEXPIRE` of `lease` at `asked`.
     pub fn after(lease: i64, asked: Window) -> Self {
         Self::Within(Window { from: asked.from + lease, to: asked.to + lease })
     }
 
-    /// By a renewal with `lease` at `asked`, which never brings the end nearer. What had no end gets one.
+    /// After a renewal with `lease` at `asked`, which never moves the end closer. A record without an end gets one.
     pub fn renewed(self, lease: i64, asked: Window) -> Self {
         match (self, Self::after(lease, asked)) {
             (Self::Within(now), Self::Within(then)) => {
@@ -36,7 +35,7 @@ impl End {
         }
     }
 
-    /// Whether a `PTTL` at `asked` can have told `ttl`. What it told is known from then on.
+    /// Whether a `PTTL` at `asked` may have returned `ttl`. Its value narrows the window.
     pub fn agrees(&mut self, ttl: i64, asked: Window) -> bool {
         match self {
             Self::Never => ttl == -1,
@@ -49,7 +48,7 @@ impl End {
     }
 }
 
-/// What is under a key.
+/// The value of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     Nothing,
@@ -58,7 +57,7 @@ pub enum Content {
     Other(String),
 }
 
-/// What was seen of a key.
+/// A snapshot of a key.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub content: Content,
@@ -66,8 +65,8 @@ pub struct Seen {
     pub asked: Window,
 }
 
-/// Sends `commands` in one go, then looks at `keys`. Returns the answers, errors among them, when they were given, and
-/// what was seen.
+/// Sends `commands` in one pipeline, and then looks at `keys`. Returns the replies, errors among them, when the
+/// commands ran, and the snapshots.
 pub fn run_and_look(
     connection: &mut Connection,
     commands: &[Cmd],
@@ -86,7 +85,8 @@ pub fn run_and_look(
     }
     all.cmd("TIME");
     let count = 3 + commands.len() + 4 * keys.len();
-    let answers = connection.req_packed_commands(&all.get_packed_pipeline(), 0, count).expect("it answers");
+    let answers =
+        connection.req_packed_commands(&all.get_packed_pipeline(), 0, count).expect("the server replies");
     assert_eq!(answers.len(), count);
     let mut answers = answers.into_iter();
     let from = clock(answers.next());
@@ -96,14 +96,14 @@ pub fn run_and_look(
     let asked = Window { from: to, to: clock(answers.next()) };
     let seen = looks.chunks(4).map(|look| Seen {
         content: content(look),
-        ttl: redis::from_redis_value(look[3].clone()).expect("PTTL tells a number"),
+        ttl: redis::from_redis_value(look[3].clone()).expect("PTTL returns a number"),
         asked,
     });
     (replies, Window { from, to }, seen.collect())
 }
 
 fn content(look: &[Value]) -> Content {
-    let kind: String = redis::from_redis_value(look[0].clone()).expect("TYPE tells a word");
+    let kind: String = redis::from_redis_value(look[0].clone()).expect("TYPE returns a word");
     match kind.as_str() {
         "none" => Content::Nothing,
         "hash" => Content::Hash(redis::from_redis_value(look[1].clone()).expect("HGETALL of a hash")),
@@ -114,7 +114,7 @@ fn content(look: &[Value]) -> Content {
 
 /// The server's clock in ms, from its `TIME`.
 fn clock(answer: Option<Value>) -> i64 {
-    let answer = answer.expect("there is an answer for each command");
-    let (seconds, micros): (i64, i64) = redis::from_redis_value(answer).expect("TIME tells two numbers");
+    let answer = answer.expect("each command has a reply");
+    let (seconds, micros): (i64, i64) = redis::from_redis_value(answer).expect("TIME returns two numbers");
     seconds * 1000 + micros / 1000
 }

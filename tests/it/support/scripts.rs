@@ -1,4 +1,4 @@
-//! The library's scripts, as it has them.
+//! The library's own scripts.
 
 use std::fs;
 
@@ -12,11 +12,11 @@ pub const RENEW: &str = include_str!("../../../lua/lock_renew.lua");
 pub const FAIR_ACQUIRE: &str = include_str!("../../../lua/fair_acquire.lua");
 pub const FORCE_UNLOCK: &str = include_str!("../../../lua/lock_force_unlock.lua");
 
-/// Makes all scripts known to the server from the start, so that each is asked for by one request.
+/// Loads all scripts into the server, so that each call is one request.
 pub fn load(server: &Server) {
     let mut cli = server.cli();
-    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the scripts are there") {
-        let source = fs::read_to_string(file.expect("it is there").path()).expect("a script is text");
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the scripts exist") {
+        let source = fs::read_to_string(file.expect("it exists").path()).expect("a script is text");
         redis::cmd("SCRIPT").arg("LOAD").arg(source).exec(&mut cli).expect("it is Lua");
     }
 }

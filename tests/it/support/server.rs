@@ -1,8 +1,8 @@
-//! A real redis-server of a test's own.
+//! A real redis-server for one test.
 //!
-//! Between the test and the server stands a guardian, a few lines of `sh`. It waits on a pipe that only this process
-//! holds open: when the process ends, in whatever way, the pipe ends, and the guardian kills the server, a stopped one
-//! too, and removes its directory. So a killed test leaves nothing behind, and to end a server is to close the pipe.
+//! A guardian, a few lines of `sh`, stands between the test and the server. It waits on a pipe that only this process
+//! holds open. However the process ends, the pipe ends with it. The guardian then kills the server, even a stopped one,
+//! and removes its directory. So a killed test leaves nothing behind, and closing the pipe ends the server.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
@@ -18,24 +18,24 @@ use rustix::process::{Pid, Signal, kill_process};
 
 const GUARDIAN: &str = include_str!("guardian.sh");
 
-/// How often to look for another port when somebody else was quicker to bind the free one.
+/// How often to try another port when another process was quicker to bind the free one.
 const ATTEMPTS: usize = 20;
 
-/// What a server shows, and whom it trusts, as PEM texts.
+/// The certificate and the key of a server, and the authority that it trusts, in PEM.
 pub struct Secrets {
     pub authority: String,
-    /// Its certificate.
+    /// The certificate.
     pub chain: String,
     pub key: String,
 }
 
 pub struct Server {
-    /// And what stands before the options.
+    /// The program, and the words before the options.
     program: Vec<String>,
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
-    /// Where its data are kept, if they outlive a run. Removed with it.
+    /// The folder of its data, if they outlive a run. Removed when this is dropped.
     data: Option<PathBuf>,
 }
 
@@ -44,22 +44,22 @@ impl Server {
         Self::with_args(&[])
     }
 
-    /// `arguments` follow the usual ones, and win over them: `&["--maxmemory", "2mb"]`. The log must keep going to
-    /// stdout at its usual level: it tells when the server is ready.
+    /// `arguments` follow the usual ones, and override them: `&["--maxmemory", "2mb"]`. The log must go to stdout at
+    /// its usual level, because it shows when the server is ready.
     pub fn with_args(arguments: &[&str]) -> Self {
         let program = super::setting("REDISSON_LOCK_SERVER");
         Self::launch(vec![program], &[scripts_only(), arguments].concat())
     }
 
-    /// Another server program: the one that this setting names.
+    /// The server program that this setting names.
     pub fn of(setting: &str) -> Self {
         Self::launch(vec![super::setting(setting)], &[])
     }
 
-    /// One that writes down each change at once, and has its data back after [`start_again`](Self::start_again). A client may
-    /// take the way around Lua there.
+    /// A server that logs each change at once, and has its data again after [`start_again`](Self::start_again). A
+    /// client may use the fast path on it.
     pub fn with_log_of(setting: &str) -> Self {
-        // The guardian removes the directory of each run; the log lies beside them.
+        // The guardian removes the directory of each run, so the log is elsewhere.
         let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("data-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir_all(&data).expect("there is room");
         let data = data.to_str().expect("it is text");
@@ -69,7 +69,7 @@ impl Server {
         server
     }
 
-    /// Redis 8.6, whose time of day is moved by what is written to the file of that name, such as `+3600s`. (7.0 does not start
+    /// Redis 8.6 with a wall clock that is moved by the contents of that file, such as `+3600s`. (7.0 does not start
     /// with a clock like that.)
     pub fn with_clock(file: &str) -> Self {
         let (program, library) =
@@ -81,14 +81,14 @@ impl Server {
         Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), scripts_only())
     }
 
-    /// On which a client may take the way around Lua in any case.
+    /// A server on which a client may always use the fast path.
     pub fn unrestricted() -> Self {
         Self::launch(vec![super::setting("REDISSON_LOCK_SERVER")], &[])
     }
 
-    /// With a copy of what `master` has, once that is under way.
+    /// A replica of `master`, which has acknowledged a write.
     pub fn replica_of(master: &Self) -> Self {
-        // It has to know what its master is told.
+        // It must know the commands that its master passes on.
         let mut arguments: Vec<&str> = master.arguments.iter().map(String::as_str).collect();
         let port = master.port().to_string();
         arguments.extend(["--replicaof", "127.0.0.1", &port]);
@@ -102,27 +102,28 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        // It says for the first time what it has, up to a second after that.
+        // Its first acknowledgement comes up to a second after that.
         let connected: Vec<redis::Value> = redis::cmd("ROLE").query(&mut cli).expect("ROLE");
         let redis::Value::Array(replicas) = &connected[2] else { panic!("{connected:?}") };
         redis::cmd("SET").arg(&["written", "", "PX", "1"]).exec(&mut cli).expect("SET");
-        let told: usize = redis::cmd("WAIT").arg(replicas.len()).arg(10_000).query(&mut cli).expect("WAIT");
-        assert_eq!(told, replicas.len());
+        let acknowledged: usize =
+            redis::cmd("WAIT").arg(replicas.len()).arg(10_000).query(&mut cli).expect("WAIT");
+        assert_eq!(acknowledged, replicas.len());
         replica
     }
 
-    /// One that is also reached by TLS, at a port of its own.
+    /// A server that is also reached over TLS, at a port of its own.
     pub fn with_tls(secrets: &Secrets, arguments: &[&str]) -> (Self, u16) {
         Self::secured(secrets, "", &[scripts_only(), arguments].concat())
     }
 
-    /// A sentinel that is, and that knows the port at which its master is.
+    /// A sentinel with TLS, which knows the port of its master.
     pub fn sentinel_with_tls(secrets: &Secrets, master: u16) -> (Self, u16) {
         let script = format!("printf 'sentinel monitor orders 127.0.0.1 {master} 1\n' > conf && ");
         Self::secured(secrets, &script, &["--tls-replication", "yes"])
     }
 
-    /// The sentinel's file goes before all else.
+    /// `conf` writes the file of a sentinel before the program starts.
     fn secured(Secrets { authority, chain, key }: &Secrets, conf: &str, arguments: &[&str]) -> (Self, u16) {
         let (program, port) = (super::setting("REDISSON_LOCK_SERVER"), free_port());
         let mode = if conf.is_empty() { "" } else { "conf --sentinel" };
@@ -134,8 +135,8 @@ impl Server {
         (Self::launch(["sh", "-c", &script, "server"].map(str::to_owned).into(), arguments), port)
     }
 
-    /// One that watches over `master` as `orders`, and with as many others as make `quorum` puts a replica in its place when
-    /// it has not answered for a second.
+    /// A sentinel that watches over `master` as `orders`. With as many others as make `quorum`, it promotes a replica
+    /// when the master has not replied for a second.
     pub fn sentinel(master: &Self, quorum: usize) -> Self {
         let config = format!(
             "sentinel monitor orders 127.0.0.1 {} {quorum}\n\
@@ -144,7 +145,7 @@ impl Server {
             master.port()
         );
         let program = super::setting("REDISSON_LOCK_SERVER");
-        // The file is the sentinel's own: it keeps there what it knows.
+        // The sentinel writes its state to this file.
         let script =
             format!("printf '{config}' > sentinel.conf && exec {program} sentinel.conf --sentinel \"$@\"");
         Self::launch(["sh", "-c", &script, "sentinel"].map(str::to_owned).into(), &[])
@@ -179,7 +180,7 @@ impl Server {
         self.running().server.as_raw_pid()
     }
 
-    /// `SIGKILL`. The server is gone when this returns, and what it held with it.
+    /// `SIGKILL`. The server is gone when this returns, with everything in its memory.
     pub fn kill(&mut self) {
         drop(self.running.take());
     }
@@ -194,7 +195,7 @@ impl Server {
         self.start_again();
     }
 
-    /// Starts a server that was killed; with its data, if those are written down.
+    /// Starts a server that was killed, with its data if it logs them.
     pub fn start_again(&mut self) {
         let running = Running::start(&self.program, self.port, &self.arguments);
         self.running = Some(running.expect("the server's port was taken while it was down"));
@@ -211,18 +212,19 @@ impl Server {
 
     /// A new connection, for raw commands: `redis::cmd("HGETALL").arg(name).query(&mut server.cli())`.
     pub fn cli(&self) -> redis::Connection {
-        let client = redis::Client::open(self.url()).expect("the url is one");
+        let client = redis::Client::open(self.url()).expect("the URL is valid");
         client.get_connection().expect("the server does not accept connections")
     }
 
-    /// What it says that it is.
+    /// The version that the server reports.
     pub fn version(&self) -> String {
         let info: String = redis::cmd("INFO").arg("server").query(&mut self.cli()).expect("INFO");
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-        version.expect("it says so").trim().to_owned()
+        version.expect("INFO has the version").trim().to_owned()
     }
 
-    /// How many microseconds all commands took by the server's own account since the last reset, but those that ask for it.
+    /// The microseconds that all commands took since the last reset, by the server's own account. The commands of this
+    /// query do not count.
     pub fn busy_us(&self) -> u64 {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.cli()).expect("INFO");
         let spent = |line: &str| line.split(",usec=").nth(1)?.split(',').next()?.parse::<u64>().ok();
@@ -231,12 +233,12 @@ impl Server {
         lines.filter_map(spent).sum()
     }
 
-    /// How many scripts were called, by their text or their hash, since the start or the last reset.
+    /// The number of script calls, by source or by hash, since the start or the last reset.
     pub fn scripts(&self) -> u64 {
         ["eval", "evalsha"].map(|command| self.calls(command)).iter().sum()
     }
 
-    /// How often a command was called, from a client or from a script. `command` is in lower case.
+    /// The number of calls of a command, by clients and by scripts. `command` is in lower case.
     pub fn calls(&self, command: &str) -> u64 {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.cli()).expect("INFO");
         let prefix = format!("cmdstat_{command}:calls=");
@@ -246,7 +248,7 @@ impl Server {
             .unwrap_or(0)
     }
 
-    /// One setting: several at once are Redis 7's.
+    /// Sets one setting. Several at once need Redis 7.
     #[track_caller]
     pub fn configure(&self, setting: &str, value: &str) {
         let done = redis::cmd("CONFIG").arg("SET").arg(setting).arg(value).exec(&mut self.cli());
@@ -258,7 +260,7 @@ impl Server {
     }
 
     fn signal(&self, signal: Signal) {
-        kill_process(self.running().server, signal).expect("the server is there to be signalled");
+        kill_process(self.running().server, signal).expect("the server can be signalled");
     }
 
     fn running(&self) -> &Running {
@@ -275,16 +277,16 @@ impl Drop for Server {
     }
 }
 
-/// A server that lives. Ends when dropped.
+/// A server that runs. Ends when dropped.
 struct Running {
     server: Pid,
     guardian: Child,
-    /// The guardian's pipe. An `Option` only because it must end before the guardian is waited for.
+    /// The guardian's pipe. It is an `Option` only because it must be closed before the wait for the guardian.
     pipe: Option<ChildStdin>,
 }
 
 impl Running {
-    /// `None` when the port is taken.
+    /// `None` if the port is taken.
     fn start(program: &[String], port: u16, arguments: &[String]) -> Option<Self> {
         let mut guardian = Command::new("sh")
             .args(["-c", GUARDIAN, "guardian"])
@@ -293,7 +295,7 @@ impl Running {
             .args(["--save", "", "--appendonly", "no"])
             .args(if let [program] = program { debug_allowed(program) } else { &[] })
             .args(arguments)
-            // Whatever ends this process's group, such as Ctrl-C, must not end the guardian before its work.
+            // A signal to this process's group, such as Ctrl-C, must not end the guardian before its work.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -312,7 +314,7 @@ impl Running {
                 return None;
             }
         }
-        // A server does not mind that nobody reads on; but it would mind a full pipe.
+        // Reads on, because a full pipe would block the server.
         thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
         Some(running)
     }
@@ -330,7 +332,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-/// With `REDISSON_LOCK_SCRIPTS_ONLY` the client may not take the way around Lua, so that every test is one of the scripts.
+/// With `REDISSON_LOCK_SCRIPTS_ONLY` the client may not use the fast path, so that every test covers the scripts.
 fn scripts_only() -> &'static [&'static str] {
     match std::env::var_os("REDISSON_LOCK_SCRIPTS_ONLY") {
         Some(_) => &["--rename-command", "RESTORE", "", "--rename-command", "MULTI", ""],
@@ -338,7 +340,7 @@ fn scripts_only() -> &'static [&'static str] {
     }
 }
 
-/// Of the server that all tests run on.
+/// The major version of the server that all tests run on.
 pub fn major() -> u32 {
     major_of(&super::setting("REDISSON_LOCK_SERVER"))
 }
@@ -350,11 +352,11 @@ fn major_of(program: &str) -> u32 {
         let output = Command::new(program).arg("--version").output().expect("the server cannot be run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let version = text.split("v=").nth(1).and_then(|rest| rest.split('.').next()?.parse().ok());
-        version.unwrap_or_else(|| panic!("{program} --version says {text:?}"))
+        version.unwrap_or_else(|| panic!("{program} --version prints {text:?}"))
     })
 }
 
-/// From 7.0 on DEBUG has to be asked for, and before that the question is an error.
+/// Since 7.0, DEBUG must be enabled. Before that, the option is an error.
 fn debug_allowed(program: &str) -> &'static [&'static str] {
     if major_of(program) >= 7 { &["--enable-debug-command", "local"] } else { &[] }
 }

@@ -1,4 +1,4 @@
-//! Time without the machine's own delays, for bounds that a busy machine must not break.
+//! Measures time without the machine's own delays, for bounds that a busy machine must not break.
 
 use std::fmt;
 use std::ops::Range;
@@ -11,12 +11,12 @@ use tokio::task::AbortHandle;
 
 /// How long a probe sleeps.
 const STEP: Duration = Duration::from_millis(2);
-/// A probe that wakes up later than this after its sleep has seen a stall. Timers have a grain of a millisecond.
+/// A probe that wakes up later than this after its sleep has seen a stall. Timers count in milliseconds.
 const STALL: Duration = Duration::from_millis(3);
 
-/// Measures how long something took, less the stalls of this process: times in which a thread of its own, or a task of the
-/// test's runtime, was ready to run and did not. A library that waits for the wrong thing causes no stall, so that a
-/// bound keeps its force. A runtime whose threads all block does cause one.
+/// Measures how long something took, less the stalls of this process. In a stall, a separate thread or a task of the
+/// test's runtime was ready to run and did not. A library that waits for the wrong thing causes no stall, so a bound
+/// keeps its force. A runtime whose threads all block does cause one.
 ///
 /// Use it for upper bounds. A lower bound takes [`real`](Self::real), or an [`Instant`].
 pub struct Stopwatch {
@@ -53,12 +53,12 @@ impl Stopwatch {
         self.started.elapsed()
     }
 
-    /// Whether it took as long as the start of `range` in fact, and less than its end without stalls.
+    /// Whether the time with stalls has reached the start of `range`, and the time without stalls is below its end.
     pub fn is_within(&self, range: Range<Duration>) -> bool {
         range.start <= self.real() && self.elapsed() < range.end
     }
 
-    /// The time since `due`, without stalls. It is zero if `due` has not come. Stalls before the start are unknown.
+    /// The time since `due`, without stalls. It is zero before `due`. Stalls before the start are unknown.
     pub fn since(&self, due: Instant) -> Duration {
         let now = Instant::now();
         let mut stalls = self.machine.stalls(due, now);
@@ -100,7 +100,7 @@ impl Probe {
         Self { seen: Mutex::new(Seen { last, stalls: Vec::new() }) }
     }
 
-    /// The one whose thread shares nothing with the tests but the machine.
+    /// The probe whose thread shares nothing with the tests but the machine.
     fn of_machine() -> &'static Self {
         static PROBE: OnceLock<&'static Probe> = OnceLock::new();
         PROBE.get_or_init(|| {
@@ -128,7 +128,7 @@ impl Probe {
         seen.last = now;
     }
 
-    /// The stalls between two instants, also one that lasts.
+    /// The stalls between two instants, including one that goes on.
     fn stalls(&self, from: Instant, to: Instant) -> Vec<Stall> {
         let seen = self.seen();
         let due = seen.last + STEP;
@@ -140,7 +140,7 @@ impl Probe {
     }
 }
 
-/// How long they last together, where they overlap once.
+/// The total time of these stalls. An overlap counts once.
 fn union(mut stalls: Vec<Stall>) -> Duration {
     stalls.sort_unstable();
     let mut until = None;
@@ -154,7 +154,7 @@ fn union(mut stalls: Vec<Stall>) -> Duration {
 }
 
 #[test]
-fn a_stopwatch_leaves_out_the_stalls_of_its_runtime() {
+fn a_stopwatch_excludes_the_stalls_of_its_runtime() {
     const BLOCKED: Duration = Duration::from_millis(200);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The ways in which servers are set up, for tests that are run on each.
+//! The ways to set up servers, for tests that run on each of them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use redis::{Connection, cmd, pipe};
 use super::Server;
 use super::cluster::Cluster;
 use super::group::Group;
-use super::keyspace::Look;
+use super::keyspace::KeyspaceView;
 
 pub enum Topology {
     One(Server),
-    Group(Arc<Group>, Way),
+    Group(Arc<Group>, MasterDiscovery),
     Cluster(Cluster),
 }
 
-/// How the master of a group is told from its replica.
+/// How a client finds the master of a group.
 #[derive(Clone, Copy, Debug)]
-pub enum Way {
+pub enum MasterDiscovery {
     Sentinels,
-    /// Each of them is asked.
+    /// The client asks each server.
     Replicated,
-    /// By the word of whoever connects.
+    /// The caller names the master.
     MasterSlave,
 }
 
@@ -30,11 +30,11 @@ impl Topology {
     pub fn url(&self) -> String {
         match self {
             Self::One(server) => server.url(),
-            Self::Group(group, Way::Sentinels) => group.url(),
-            Self::Group(group, Way::Replicated) => {
+            Self::Group(group, MasterDiscovery::Sentinels) => group.url(),
+            Self::Group(group, MasterDiscovery::Replicated) => {
                 format!("redis-replicated://{},{}", group.replica.address(), group.master.address())
             }
-            Self::Group(group, Way::MasterSlave) => group.master.url(),
+            Self::Group(group, MasterDiscovery::MasterSlave) => group.master.url(),
             Self::Cluster(cluster) => cluster.url(),
         }
     }
@@ -43,11 +43,11 @@ impl Topology {
     pub fn for_java(&self) -> String {
         match self {
             Self::One(server) => server.address(),
-            Self::Group(group, Way::Sentinels) => group.for_java(),
-            Self::Group(group, Way::Replicated) => {
+            Self::Group(group, MasterDiscovery::Sentinels) => group.for_java(),
+            Self::Group(group, MasterDiscovery::Replicated) => {
                 format!("replicated/{},{}", group.replica.address(), group.master.address())
             }
-            Self::Group(group, Way::MasterSlave) => {
+            Self::Group(group, MasterDiscovery::MasterSlave) => {
                 format!("masterslave/{},{}", group.master.address(), group.replica.address())
             }
             Self::Cluster(cluster) => cluster.for_java(),
@@ -62,7 +62,7 @@ impl Topology {
         }
     }
 
-    /// The master that has that key.
+    /// The master that has the key.
     pub fn at(&self, key: &str) -> &Server {
         match self {
             Self::One(server) => server,
@@ -71,8 +71,8 @@ impl Topology {
         }
     }
 
-    /// A name that begins with `base` and is at the master of that number, which counts on and on. None that is told for the
-    /// same base is the beginning of another.
+    /// A name that begins with `base`, at the master with that number. Numbers beyond the last master start over. No
+    /// name for one base is the beginning of another.
     pub fn name_at(&self, base: &str, number: usize) -> String {
         let names = (0..).map(|n| format!("{base}/{number}/{n}."));
         let masters = self.masters();
@@ -80,23 +80,23 @@ impl Topology {
         names.into_iter().find(|name| self.at(name).port() == wanted).expect("each master has names")
     }
 
-    /// To hear with what is heard at any node.
-    pub fn ears(&self) -> Ears {
+    /// Counts subscriptions at all nodes.
+    pub fn subscriptions(&self) -> SubscriptionCounter {
         let replicas = match self {
             Self::One(_) => Vec::new(),
             Self::Group(group, _) => vec![&group.replica],
             Self::Cluster(cluster) => cluster.replicas.iter().collect(),
         };
-        Ears(self.masters().into_iter().chain(replicas).map(Server::cli).collect())
+        SubscriptionCounter(self.masters().into_iter().chain(replicas).map(Server::cli).collect())
     }
 
-    /// What there is of what has `name` in its key, at whichever master, but for marks, which go by themselves.
-    pub fn look(&self, look: &Look, name: &str) -> BTreeMap<String, String> {
+    /// The keys at all masters that have `name` in them, as text. Marks are left out, because they expire by themselves.
+    pub fn look(&self, look: &KeyspaceView, name: &str) -> BTreeMap<String, String> {
         let all = self.masters().into_iter().flat_map(|master| look.of(name, master));
         all.filter(|(key, _)| !key.contains(":redisson-lock:")).collect()
     }
 
-    /// All keys of all masters but for marks, and for what Redisson leaves behind for a while.
+    /// All keys of all masters, except for marks and for keys that Redisson leaves behind for a while.
     pub fn keys(&self) -> Vec<String> {
         let of =
             |master: &Server| -> Vec<String> { cmd("KEYS").arg("*").query(&mut master.cli()).expect("KEYS") };
@@ -106,11 +106,11 @@ impl Topology {
 }
 
 /// Connections to all nodes.
-pub struct Ears(Vec<Connection>);
+pub struct SubscriptionCounter(Vec<Connection>);
 
-impl Ears {
-    /// How many channels with that in their names are subscribed to, sharded or not, once for each node.
-    pub fn heard(&mut self, name: &str) -> usize {
+impl SubscriptionCounter {
+    /// The number of channels with `name` in them that have subscribers, sharded or not, once for each node.
+    pub fn count(&mut self, name: &str) -> usize {
         let pattern = format!("redisson*{name}*");
         let mut both = pipe();
         both.cmd("PUBSUB").arg("CHANNELS").arg(&pattern).cmd("PUBSUB").arg("SHARDCHANNELS").arg(&pattern);

@@ -1,4 +1,4 @@
-//! A process of our own library, see `tests/worker`.
+//! A process of this library (`tests/worker`).
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-/// The path of an example of this crate: cargo builds them beside the folder of the test binary.
+/// The path of an example of this crate. Cargo builds examples beside the folder of the test binary.
 pub fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a test has a path");
     test.parent().and_then(|deps| deps.parent()).expect("in target/").join("examples").join(name)
 }
 
-/// Ends with the test: its stdin closes.
+/// Ends with the test, which closes its stdin.
 pub struct Worker {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -38,12 +38,12 @@ impl Worker {
     }
 
     pub async fn line(&mut self) -> String {
-        let line = self.lines.next_line().await.expect("utf-8").expect("the worker ended without a word");
+        let line = self.lines.next_line().await.expect("utf-8").expect("the worker is still running");
         super::canary::search("the output of a worker", &line);
         line
     }
 
-    /// Adds lines to `text` up to one that contains `mark`, and returns what stands behind that.
+    /// Adds lines to `text` up to one that contains `mark`, and returns the rest of that line.
     pub async fn until(&mut self, mark: &str, text: &mut String) -> String {
         loop {
             let line = self.line().await;
@@ -56,20 +56,20 @@ impl Worker {
     }
 
     pub async fn go(&mut self) {
-        self.child.stdin.as_mut().expect("piped").write_all(b"\n").await.expect("the worker is there");
+        self.child.stdin.as_mut().expect("piped").write_all(b"\n").await.expect("the worker is running");
     }
 
     pub fn pid(&self) -> i32 {
-        self.child.id().and_then(|id| id.try_into().ok()).expect("the worker is there")
+        self.child.id().and_then(|id| id.try_into().ok()).expect("the worker is running")
     }
 
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid()).expect("a pid is not 0");
-        kill_process(pid, signal).expect("the worker is there to be signalled");
+        kill_process(pid, signal).expect("the worker can be signalled");
     }
 
     /// `SIGKILL`.
     pub async fn kill(&mut self) {
-        self.child.kill().await.expect("the worker is there to be killed");
+        self.child.kill().await.expect("the worker can be killed");
     }
 }

@@ -8,12 +8,12 @@ use std::process::Command;
 
 use super::sample::Figures;
 use super::scenarios::Scenario;
-use super::stage::{TUNED, TUNED_POOL, tuned_threads};
+use super::testbed::{TUNED, TUNED_POOL, tuned_threads};
 use crate::setup;
 
-/// What one scenario came to.
+/// The result of one scenario.
 pub struct Table {
-    /// Of the bars.
+    /// The unit of the bars.
     unit: &'static str,
     head: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -21,12 +21,12 @@ pub struct Table {
     targets: Vec<Target>,
 }
 
-/// A figure that ours aims at.
+/// A figure that this library should reach.
 pub struct Target {
     what: String,
     aim: f64,
     at_least: bool,
-    /// Of each round.
+    /// One value for each round.
     measured: Figures,
 }
 
@@ -34,7 +34,7 @@ pub struct Target {
 enum Verdict {
     Met,
     Missed,
-    /// Some rounds say so, and some otherwise.
+    /// Only some rounds meet the target.
     Undecided,
 }
 
@@ -51,7 +51,7 @@ impl Target {
         let meets = |value: &f64| if self.at_least { *value >= self.aim } else { *value <= self.aim };
         let met = self.measured.0.iter().filter(|value| meets(value)).count();
         match met {
-            // Nothing was measured, too.
+            // Includes the case that nothing was measured.
             0 => Verdict::Missed,
             all if all == self.measured.0.len() => Verdict::Met,
             _ => Verdict::Undecided,
@@ -64,7 +64,7 @@ impl Table {
         Self { unit, head: head.to_vec(), rows: Vec::new(), bars: Vec::new(), targets: Vec::new() }
     }
 
-    /// Shown at once.
+    /// Also prints the row.
     pub fn row(&mut self, cells: &[String]) {
         let pairs = self.head.iter().zip(cells).filter(|(_, cell)| !cell.is_empty() && *cell != "NaN");
         println!("{}", pairs.map(|(head, cell)| format!("{head} {cell}")).collect::<Vec<_>>().join("; "));
@@ -91,18 +91,18 @@ impl Report {
         let cores = std::thread::available_parallelism().map_or(0, usize::from);
         let command = ["cargo xtask bench", &arguments.join(" ")].join(" ");
         let page = format!(
-            "# {}\n\nWritten by that command on {}, from commit {}, on {cores} cores ({}), with {} on the same machine and \
-             {}.\n\nA hold is a lock and an unlock. Figures are medians of rounds; in each round the libraries are measured \
-             one after another, and each round begins with another library. Only the ratios say anything about another \
-             machine. A target is met if each round met it, and undecided if only some did.\n\nEach library has the settings \
-             of its own README: rslock asks again for a busy lock after a random time of up to 200 ms. \"Redisson\" has its \
-             defaults; \"{TUNED}\" has {TUNED_POOL} connections, open from the start, and {} Netty threads.\n",
+            "# {}\n\nWritten by this command on {}, from commit {}, on {cores} cores ({}), with {} on the same machine and \
+             {}.\n\nA hold is one lock and unlock. Figures are medians of the rounds. Each round measures the libraries one \
+             after another, beginning with a different one. Only ratios carry over to other machines. A target is met if \
+             every round meets it, and undecided if only some do.\n\nEach library has the settings of its README. For example, \
+             rslock retries a busy lock after a random time of up to 200 ms. \"Redisson\" has its defaults; \"{TUNED}\" has \
+             {TUNED_POOL} connections, open from the start, and {} Netty threads.\n",
             command.trim_end(),
-            said(&["date", "-u", "+%F"]),
+            first_line(&["date", "-u", "+%F"]),
             commit(),
             processor(),
-            said(&[&server.display().to_string(), "--version"]),
-            said(&["java", "--version"]),
+            first_line(&[&server.display().to_string(), "--version"]),
+            first_line(&["java", "--version"]),
             tuned_threads(),
         );
         Self { page, plots: BTreeMap::new(), verdicts: Vec::new() }
@@ -120,7 +120,7 @@ impl Report {
                 row.iter().map(|cell| if cell == "NaN" { String::new() } else { cell.clone() }).collect();
             *page += &line(&row);
         }
-        *page += "\n| target | aim | measured | of all rounds | |\n| --- | --- | --- | --- | --- |\n";
+        *page += "\n| target | aim | median | range | |\n| --- | --- | --- | --- | --- |\n";
         for target in &table.targets {
             let sign = if target.at_least { "≥" } else { "≤" };
             let verdict = match target.verdict() {
@@ -159,16 +159,16 @@ impl Report {
     }
 }
 
-/// The first line that a program says.
-fn said(words: &[&str]) -> String {
+/// The first line of a program's output.
+fn first_line(words: &[&str]) -> String {
     let output = Command::new(words[0]).args(&words[1..]).current_dir(setup::root()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").trim().to_owned()
 }
 
 fn commit() -> String {
-    let changed = said(&["git", "status", "--porcelain", "--untracked-files=no"]) != "unknown";
-    said(&["git", "rev-parse", "--short", "HEAD"]) + if changed { " with changes" } else { "" }
+    let changed = first_line(&["git", "status", "--porcelain", "--untracked-files=no"]) != "unknown";
+    first_line(&["git", "rev-parse", "--short", "HEAD"]) + if changed { " with changes" } else { "" }
 }
 
 fn processor() -> String {
@@ -184,7 +184,7 @@ const LEFT: f64 = 20.0;
 const TOP: f64 = 60.0;
 const WIDE: f64 = 30.0;
 
-/// Bars in groups, on a logarithmic scale, each with its value on top.
+/// Grouped bars on a logarithmic scale, each with its value on top.
 fn plot(title: &str, table: &Table) -> String {
     let bars: Vec<_> = table.bars.iter().filter(|(_, _, value)| *value > 0.0).collect();
     let mut names: Vec<&str> = Vec::new();

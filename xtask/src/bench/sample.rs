@@ -1,8 +1,8 @@
-//! One measurement, and what many of the same thing come to.
+//! One measurement, and statistics of repeated ones.
 
 use std::collections::BTreeMap;
 
-/// Figures by name: those of a contender's `end` line, and what the server spent meanwhile.
+/// Figures by name: those of a contender's `end` line, and the server's usage in that time.
 #[derive(Clone, Debug, Default)]
 pub struct Sample(pub BTreeMap<String, f64>);
 
@@ -25,12 +25,12 @@ impl Sample {
     }
 }
 
-/// Measurements of one thing, of different rounds.
+/// Measurements of the same thing in different rounds.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(pub Vec<Sample>);
 
 impl Samples {
-    /// What `figure` makes of each.
+    /// Applies `figure` to each measurement.
     pub fn figures(&self, figure: impl Fn(&Sample) -> f64) -> Figures {
         Figures(self.0.iter().map(figure).filter(|value| !value.is_nan()).collect())
     }
@@ -40,12 +40,12 @@ impl Samples {
     }
 }
 
-/// One figure, of each round.
+/// One figure in each round.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(pub Vec<f64>);
 
 impl Figures {
-    /// The middle one.
+    /// The median.
     pub fn median(&self) -> f64 {
         let all = self.sorted();
         match all.len() {
@@ -63,7 +63,7 @@ impl Figures {
         self.sorted().last().copied().unwrap_or(f64::NAN)
     }
 
-    /// How far the extremes are from the middle, as a part of it.
+    /// The relative distance of the extremes from the median.
     pub fn spread(&self) -> f64 {
         let far = |value: f64| (value / self.median() - 1.0).abs();
         far(self.least()).max(far(self.most()))
@@ -81,7 +81,7 @@ pub fn percentile(sorted: &[f64], part: f64) -> f64 {
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
 }
 
-/// Holds a second.
+/// Holds per second.
 pub fn rate(sample: &Sample) -> f64 {
     sample.per_hold("seconds").recip()
 }

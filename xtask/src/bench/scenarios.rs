@@ -1,4 +1,4 @@
-//! What is measured, and what ours is to reach.
+//! The scenarios and their targets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,34 +7,38 @@ use std::time::{Duration, Instant};
 
 use super::report::{Table, Target};
 use super::sample::{Figures, Sample, Samples, percentile, rate};
-use super::stage::{Stage, TUNED};
+use super::testbed::{TUNED, Testbed};
 use super::{Effort, cluster};
 use crate::setup;
 
 pub struct Scenario {
     pub name: &'static str,
     pub title: &'static str,
-    pub run: fn(&mut Stage, &Effort) -> Result<Table, String>,
+    pub run: fn(&mut Testbed, &Effort) -> Result<Table, String>,
 }
 
 pub const ALL: &[Scenario] = &[
-    Scenario { name: "uncontended", title: "Each worker its own key", run: uncontended },
+    Scenario { name: "uncontended", title: "One key per worker", run: uncontended },
     Scenario { name: "contended", title: "One key, one process", run: contended },
-    Scenario { name: "turns", title: "Two processes taking turns on one key", run: turns },
+    Scenario { name: "turns", title: "Two processes alternating on one key", run: turns },
     Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: mixed },
-    Scenario { name: "cluster", title: "Each worker its own key, in a cluster", run: cluster::run },
+    Scenario { name: "cluster", title: "One key per worker, in a cluster", run: cluster::run },
     Scenario { name: "held", title: "Locks held and renewed", run: held },
-    Scenario { name: "waiting", title: "10,000 tasks waiting for 10,000 keys held elsewhere", run: waiting },
+    Scenario {
+        name: "waiting",
+        title: "10,000 tasks waiting for 10,000 keys of another process",
+        run: waiting,
+    },
 ];
 
 pub type Measured = BTreeMap<(usize, &'static str), Samples>;
 
-/// In the place of a library: one worker of redis-rs with a key of its own, which makes two round trips a hold.
+/// Takes the place of a library: one worker of redis-rs on its own key, which needs two round trips per hold.
 const TWO_TRIPS: &str = "raw, two round trips";
 
-/// Every library at every number of workers, in turn, as many rounds as there are. Each round begins with another one.
+/// Measures every library with every number of workers, in turn. Each round begins with another library.
 pub fn rounds(
-    stage: &mut Stage,
+    testbed: &mut Testbed,
     effort: &Effort,
     command: &str,
     workers: &[usize],
@@ -44,15 +48,15 @@ pub fn rounds(
     for round in 0..effort.rounds {
         for &workers in workers {
             for &library in &rotated(libraries, round) {
-                // Compiled first.
+                // The first measurement of a JVM only warms up its compiler.
                 if round == 0 && ["Redisson", TUNED].contains(&library) {
-                    stage.measure(library, &format!("{command} {workers} 1"))?;
+                    testbed.measure(library, &format!("{command} {workers} 1"))?;
                 }
                 let (name, work) = match library {
                     TWO_TRIPS => ("raw", "uncontended 1".to_owned()),
                     _ => (library, format!("{command} {workers}")),
                 };
-                let sample = stage.measure(name, &format!("{work} {}", effort.seconds))?;
+                let sample = testbed.measure(name, &format!("{work} {}", effort.seconds))?;
                 measured.entry((workers, library)).or_default().0.push(sample);
             }
         }
@@ -60,7 +64,7 @@ pub fn rounds(
     Ok(measured)
 }
 
-/// The same from another one on in each round: who comes after a busy one has a warm processor, and a hot one.
+/// Rotates the order in each round: a library that follows a busy one finds a warm processor, and a hot one.
 fn rotated<T: Clone>(all: &[T], round: usize) -> Vec<T> {
     let mut all = all.to_vec();
     let first = round % all.len();
@@ -68,7 +72,7 @@ fn rotated<T: Clone>(all: &[T], round: usize) -> Vec<T> {
     all
 }
 
-/// What `figure` is for one to what it is for the other, of each round.
+/// The ratio of `figure` for two libraries, in each round.
 pub fn ratio(
     measured: &Measured,
     workers: usize,
@@ -91,22 +95,22 @@ fn publishes(sample: &Sample) -> f64 {
     if calls.is_nan() { 0.0 } else { calls / sample.get("holds") }
 }
 
-/// The rows that both of the scenarios with workers have.
+/// The rows of the scenarios with workers.
 fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
     let mut table = Table::new(
-        "holds a second",
+        "holds per second",
         &[
             "workers",
             "library",
-            "holds a second",
+            "holds per second",
             "±",
-            "client us a hold",
-            "server us a hold",
+            "client us per hold",
+            "server us per hold",
             "scripts",
             "publishes",
             "to raw",
             "to Redisson",
-            "most / least",
+            "max / min",
             "allocations",
         ],
     );
@@ -136,14 +140,14 @@ fn tabulate(measured: &Measured, libraries: &[&'static str]) -> Table {
     table
 }
 
-fn uncontended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+fn uncontended(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     const LIBRARIES: [&str; 8] =
         ["ours", "ours, scripts", "raw", "raw, no Lua", "Redisson", TUNED, "rlock", "rslock"];
     let counts = [1, 16, 64, 256];
-    let measured = rounds(stage, effort, "uncontended", &counts, &LIBRARIES)?;
+    let measured = rounds(testbed, effort, "uncontended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
     for workers in counts {
-        let rate = redis_benchmark(stage, workers)?;
+        let rate = redis_benchmark(testbed, workers)?;
         table.bar(&format!("{workers}"), "redis-benchmark", rate);
         let mut row =
             vec![format!("{workers}"), "redis-benchmark, one script".to_owned(), format!("{rate:.0}")];
@@ -160,48 +164,48 @@ fn uncontended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         let client = ratio(&measured, workers, ("raw", "ours"), |s| s.per_hold("cpu"));
         table.target(Target::least(format!("{workers} workers, holds per client CPU, to raw"), 0.75, client));
         let server = ratio(&measured, workers, ("ours", "raw"), |s| s.per_hold("server.cpu"));
-        table.target(Target::most(format!("{workers} workers, server CPU a hold, to raw"), 0.55, server));
+        table.target(Target::most(format!("{workers} workers, server CPU per hold, to raw"), 0.55, server));
         let scripts = ratio(&measured, workers, ("ours, scripts", "raw"), rate);
         table.target(Target::least(format!("{workers} workers, scripts only, to raw"), 1.0, scripts));
     }
     Ok(table)
 }
 
-/// How many calls a second of a script that takes and re-enters a lock.
-fn redis_benchmark(stage: &Stage, clients: usize) -> Result<f64, String> {
+/// Calls per second of a script that acquires and re-enters a lock.
+fn redis_benchmark(testbed: &Testbed, clients: usize) -> Result<f64, String> {
     let script = "redis.call('hincrby', KEYS[1], ARGV[1], 1) redis.call('pexpire', KEYS[1], ARGV[2])";
-    let sha = stage.ask(&["SCRIPT", "LOAD", script])?.concat();
+    let sha = testbed.call(&["SCRIPT", "LOAD", script])?.concat();
     let requests = if clients == 1 { "10000" } else { "50000" };
     let output = std::process::Command::new("redis-benchmark")
-        .args(["-p", &stage.server.port.to_string(), "-c", &clients.to_string(), "-n", requests, "--csv"])
+        .args(["-p", &testbed.server.port.to_string(), "-c", &clients.to_string(), "-n", requests, "--csv"])
         .args(["EVALSHA", &sha, "1", "benchmark", "owner", "30000"])
         .output()
         .map_err(|error| format!("redis-benchmark: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let rate =
         text.lines().last().and_then(|line| line.split("\",\"").nth(1)?.trim_matches('"').parse().ok());
-    rate.ok_or_else(|| format!("redis-benchmark says {text}"))
+    rate.ok_or_else(|| format!("cannot parse the output of redis-benchmark: {text}"))
 }
 
-fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+fn contended(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     const LIBRARIES: [&str; 8] =
         ["ours", "ours, pipelined", TWO_TRIPS, "Redisson", TUNED, "rlock", "rslock", "tokio"];
     let counts = [2, 16, 64, 256];
-    let measured = rounds(stage, effort, "contended", &counts, &LIBRARIES)?;
+    let measured = rounds(testbed, effort, "contended", &counts, &LIBRARIES)?;
     let mut table = tabulate(&measured, &LIBRARIES);
     for (workers, redisson) in [(2, 3.2), (16, 3.5), (64, 3.5), (256, 3.5)] {
         let samples = &measured[&(workers, "ours")];
         let to = |other| ratio(&measured, workers, ("ours", other), rate);
         table.target(Target::most(
-            format!("{workers} workers, scripts a hold"),
+            format!("{workers} workers, scripts per hold"),
             1.1,
             samples.figures(scripts),
         ));
         let trips = Figures(to(TWO_TRIPS).0.iter().map(|ratio| ratio / 2.0).collect());
-        table.target(Target::least(format!("{workers} workers, to one round trip a hold"), 0.9, trips));
+        table.target(Target::least(format!("{workers} workers, to one round trip per hold"), 0.9, trips));
         table.target(Target::least(format!("{workers} workers, to Redisson"), redisson, to("Redisson")));
         let fair = samples.figures(|s| s.get("most") / s.get("least"));
-        table.target(Target::most(format!("{workers} workers, most / least holds of a worker"), 1.5, fair));
+        table.target(Target::most(format!("{workers} workers, max / min holds of a worker"), 1.5, fair));
         let piped = "ours, pipelined";
         let to = |other| ratio(&measured, workers, (piped, other), rate);
         table.target(Target::least(
@@ -215,23 +219,23 @@ fn contended(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             to("tokio"),
         ));
         let few = measured[&(workers, piped)].figures(scripts);
-        table.target(Target::most(format!("{workers} workers, pipelined, scripts a hold"), 0.1, few));
+        table.target(Target::most(format!("{workers} workers, pipelined, scripts per hold"), 0.1, few));
     }
     Ok(table)
 }
 
 /// Times in us of one library's hand-overs between two processes, and of its unlocks.
-fn hand_overs(stage: &mut Stage, library: &str, seconds: f64) -> Result<(Vec<f64>, Vec<f64>), String> {
+fn hand_overs(testbed: &mut Testbed, library: &str, seconds: f64) -> Result<(Vec<f64>, Vec<f64>), String> {
     let names = [library.to_owned(), format!("{library}/2")];
     let files: Vec<_> = (0..2).map(|n| setup::target().join(format!("bench-turns-{n}"))).collect();
     for name in &names {
-        stage.process(name)?;
+        testbed.process(name)?;
     }
     for (name, file) in names.iter().zip(&files) {
-        stage.say(name, &format!("turns {seconds} {}", file.display()))?;
+        testbed.send(name, &format!("turns {seconds} {}", file.display()))?;
     }
     for name in &names {
-        stage.hear(name, "done")?;
+        testbed.wait_for(name, "done")?;
     }
     let mut holds = Vec::new();
     for (process, file) in files.iter().enumerate() {
@@ -250,19 +254,19 @@ fn hand_overs(stage: &mut Stage, library: &str, seconds: f64) -> Result<(Vec<f64
     Ok((turns, unlocks))
 }
 
-fn turns(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+fn turns(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     let mut table =
-        Table::new("us, p50", &["library", "turns", "p50 us", "p90 us", "p99 us", "p50 of unlock us"]);
+        Table::new("us, p50", &["library", "hand-overs", "p50 us", "p90 us", "p99 us", "unlock p50 us"]);
     let libraries = ["ours", "raw", "Redisson", TUNED];
     let mut all: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    // The median and the 99th percentile, of each round.
+    // The median and the 99th percentile of each round.
     let mut each: BTreeMap<&str, [Vec<f64>; 2]> = BTreeMap::new();
     for round in 0..effort.rounds {
         for library in rotated(&libraries, round) {
             if round == 0 && ["Redisson", TUNED].contains(&library) {
-                hand_overs(stage, library, 1.0)?;
+                hand_overs(testbed, library, 1.0)?;
             }
-            let (mut turns, unlocks) = hand_overs(stage, library, effort.seconds)?;
+            let (mut turns, unlocks) = hand_overs(testbed, library, effort.seconds)?;
             turns.sort_by(f64::total_cmp);
             let [middle, late] = each.entry(library).or_default();
             middle.push(percentile(&turns, 0.5));
@@ -295,32 +299,34 @@ fn turns(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
     table.target(Target::most("p50, to Redisson".into(), 0.5, to("Redisson", 0)));
     table.target(Target::most("p99, to Redisson".into(), 0.5, to("Redisson", 1)));
     for library in libraries {
-        stage.stop(&format!("{library}/2"));
+        testbed.stop(&format!("{library}/2"));
     }
     Ok(table)
 }
 
-fn mixed(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
-    let mut table =
-        Table::new("holds a second", &["library", "workers", "holds a second", "±", "share", "fair share"]);
+fn mixed(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
+    let mut table = Table::new(
+        "holds per second",
+        &["library", "workers", "holds per second", "±", "share", "fair share"],
+    );
     let seconds = effort.seconds.max(2.0);
     let sides = [("ours", 16_usize), ("Redisson", 8)];
     let workers: usize = sides.iter().map(|(_, workers)| workers).sum();
-    // Of each round.
+    // One value for each round.
     let mut rates: BTreeMap<&str, Figures> = BTreeMap::new();
     let mut shares: BTreeMap<&str, Figures> = BTreeMap::new();
     for round in 0..effort.rounds {
         for (name, workers) in rotated(&sides, round) {
-            stage.say(name, &format!("contended {workers} {seconds}"))?;
+            testbed.send(name, &format!("contended {workers} {seconds}"))?;
         }
         let mut of_round = Vec::new();
         for (name, _) in sides {
-            stage.hear(name, "begin")?;
-            let sample = Sample::read(&stage.hear(name, "end")?);
+            testbed.wait_for(name, "begin")?;
+            let sample = Sample::read(&testbed.wait_for(name, "end")?);
             of_round.push((name, rate(&sample)));
         }
         for (name, _) in sides {
-            stage.hear(name, "done")?;
+            testbed.wait_for(name, "done")?;
         }
         let all: f64 = of_round.iter().map(|(_, rate)| rate).sum();
         for (name, rate) in of_round {
@@ -341,12 +347,12 @@ fn mixed(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             format!("{:.0} %", fair * 100.0),
         ]);
         let to_fair = Figures(share.0.iter().map(|share| share / fair).collect());
-        table.target(Target::least(format!("{name}: share, to the fair one"), 0.25, to_fair));
+        table.target(Target::least(format!("{name}: share, to the fair share"), 0.25, to_fair));
     }
     Ok(table)
 }
 
-fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+fn held(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     let mut table = Table::new(
         "% of a core of the client",
         &[
@@ -355,10 +361,10 @@ fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
             "client CPU",
             "±",
             "server CPU",
-            "bytes each",
-            "least TTL s",
+            "bytes per lock",
+            "min TTL s",
             "scripts over 1 ms",
-            "renewal scripts a second, most / mean",
+            "renewal scripts per second, max / mean",
         ],
     );
     for &count in effort.held {
@@ -366,7 +372,7 @@ fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
         for round in 0..effort.long_rounds {
             for library in rotated(libraries, round) {
-                let sample = hold(stage, library, count, effort.idle)?;
+                let sample = hold(testbed, library, count, effort.idle)?;
                 measured.entry(library).or_default().0.push(sample);
             }
         }
@@ -389,47 +395,47 @@ fn held(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
                 format!("{:.1}", of("uneven").median()),
             ]);
             if library == "ours" {
-                // Two thirds of the lease are left when the renewal is due; a second of that may be slack.
-                table.target(Target::least(format!("{count} held, least TTL s"), 19.0, of("least ttl")));
+                // Two thirds of the lease are left when the renewal is due. The target allows a second of slack.
+                table.target(Target::least(format!("{count} held, min TTL s"), 19.0, of("least ttl")));
                 table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, of("slow")));
             }
             if library == "ours" && count == 100_000 {
                 table.target(Target::most("100000 held, % of a core of the client".into(), 1.0, part("cpu")));
-                table.target(Target::most("100000 held, bytes each".into(), 300.0, of("bytes")));
+                table.target(Target::most("100000 held, bytes per lock".into(), 300.0, of("bytes")));
             }
         }
     }
     Ok(table)
 }
 
-/// So many locks held by a process of its own, whose memory nothing used before.
-fn hold(stage: &mut Stage, library: &str, count: usize, seconds: f64) -> Result<Sample, String> {
+/// Holds `count` locks in a new process, so that its memory is comparable.
+fn hold(testbed: &mut Testbed, library: &str, count: usize, seconds: f64) -> Result<Sample, String> {
     let name = format!("{library}/held");
-    let taken = stage.measure(&name, &format!("hold {count}"))?;
-    stage.ask(&["SLOWLOG", "RESET"])?;
-    let (mut sample, least, uneven) = watch(stage, &name, count, library, seconds)?;
-    let slow = stage.ask(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
+    let taken = testbed.measure(&name, &format!("hold {count}"))?;
+    testbed.call(&["SLOWLOG", "RESET"])?;
+    let (mut sample, least, uneven) = watch(testbed, &name, count, library, seconds)?;
+    let slow = testbed.call(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
     sample.set("slow", slow);
     sample.set("bytes", taken.get("memory") / count as f64);
     sample.set("least ttl", least);
     sample.set("uneven", uneven);
-    stage.stop(&name);
-    stage.ask(&["FLUSHALL"])?;
+    testbed.stop(&name);
+    testbed.call(&["FLUSHALL"])?;
     Ok(sample)
 }
 
-/// What a process spends on holding, the least expiry that a record was seen with, and how uneven the renewals were.
+/// Returns the cost of holding, the smallest expiry that was seen on a record, and how uneven the renewals were.
 fn watch(
-    stage: &mut Stage,
+    testbed: &mut Testbed,
     name: &str,
     count: usize,
     library: &str,
     seconds: f64,
 ) -> Result<(Sample, f64, f64), String> {
-    stage.say(name, &format!("idle {seconds}"))?;
-    stage.hear(name, "begin")?;
+    testbed.send(name, &format!("idle {seconds}"))?;
+    testbed.wait_for(name, "begin")?;
     let began = Instant::now();
-    let before = stage.spent()?;
+    let before = testbed.spent()?;
     let calls = |spent: &BTreeMap<String, f64>| spent.get("server.evalsha").copied().unwrap_or_default();
     let mut steps = vec![calls(&before)];
     let mut least = f64::INFINITY;
@@ -438,43 +444,43 @@ fn watch(
             Duration::from_secs(1)
                 .saturating_sub(Duration::from_nanos((began.elapsed().as_nanos() % 1_000_000_000) as u64)),
         );
-        steps.push(calls(&stage.spent()?));
+        steps.push(calls(&testbed.spent()?));
         for at in 0..20 {
             let n = at * count / 20;
             let key = match library {
                 "Redisson" => format!("held:0:{n}"),
                 _ => format!("held:{n}"),
             };
-            let left: f64 = stage.ask(&["PTTL", &key])?.concat().parse().unwrap_or(f64::NAN);
+            let left: f64 = testbed.call(&["PTTL", &key])?.concat().parse().unwrap_or(f64::NAN);
             least = least.min(left / 1e3);
         }
     }
-    let mut sample = Sample::read(&stage.hear(name, "end")?);
-    for (key, value) in stage.spent()? {
+    let mut sample = Sample::read(&testbed.wait_for(name, "end")?);
+    for (key, value) in testbed.spent()? {
         sample.set(&key, value - before.get(&key).copied().unwrap_or_default());
     }
-    stage.hear(name, "done")?;
+    testbed.wait_for(name, "done")?;
     let each: Vec<f64> = steps.windows(2).map(|two| two[1] - two[0]).collect();
     let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
     let most = each.iter().copied().fold(0.0, f64::max);
     Ok((sample, least, most / mean))
 }
 
-fn waiting(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
+fn waiting(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     const COUNT: usize = 10_000;
     let head = [
         "library",
         "waiters",
-        "bytes each",
+        "bytes per waiter",
         "±",
         "idle client CPU",
         "subscriptions",
-        "scripts to begin, each",
+        "scripts per waiter to begin",
     ];
-    let mut table = Table::new("bytes a waiter", &head);
+    let mut table = Table::new("bytes per waiter", &head);
     let mut all = Samples::default();
     for _ in 0..effort.long_rounds {
-        all.0.push(wait(stage, COUNT, effort.idle.min(12.0))?);
+        all.0.push(wait(testbed, COUNT, effort.idle.min(12.0))?);
     }
     let of = |name: &'static str| all.figures(move |sample| sample.get(name));
     let (bytes, idle, channels) = (of("bytes"), of("idle"), of("channels"));
@@ -488,39 +494,39 @@ fn waiting(stage: &mut Stage, effort: &Effort) -> Result<Table, String> {
         format!("{:.0}", channels.median()),
         format!("{:.2}", of("asked").median()),
     ]);
-    table.target(Target::most("bytes each".into(), 1024.0, bytes));
+    table.target(Target::most("bytes per waiter".into(), 1024.0, bytes));
     table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
     let a_key = Figures(channels.0.iter().map(|channels| channels / COUNT as f64).collect());
-    table.target(Target::most("subscriptions a key".into(), 1.0, a_key));
+    table.target(Target::most("subscriptions per key".into(), 1.0, a_key));
     Ok(table)
 }
 
-/// So many tasks that wait, in a process of its own, for as many locks of another.
-fn wait(stage: &mut Stage, count: usize, seconds: f64) -> Result<Sample, String> {
-    stage.measure("ours/held", &format!("hold {count}"))?;
-    let before = stage.spent()?;
-    let taken = stage.measure("ours/waiting", &format!("wait {count}"))?;
-    // Until all of them wait: the last subscription is in force, and nothing more is asked.
+/// Starts `count` tasks in a new process, each of which waits for a lock that another process holds.
+fn wait(testbed: &mut Testbed, count: usize, seconds: f64) -> Result<Sample, String> {
+    testbed.measure("ours/held", &format!("hold {count}"))?;
+    let before = testbed.spent()?;
+    let taken = testbed.measure("ours/waiting", &format!("wait {count}"))?;
+    // Until all tasks wait: the last subscription is confirmed, and no more scripts run.
     let mut calls = f64::NAN;
     let until = Instant::now() + Duration::from_secs(30);
     loop {
         thread::sleep(Duration::from_millis(500));
-        let now = stage.spent()?.get("server.evalsha").copied().unwrap_or_default();
+        let now = testbed.spent()?.get("server.evalsha").copied().unwrap_or_default();
         if now == calls || Instant::now() > until {
             break;
         }
         calls = now;
     }
-    let mut sample = stage.measure("ours/waiting", &format!("idle {seconds}"))?;
-    let channels = stage.ask(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
+    let mut sample = testbed.measure("ours/waiting", &format!("idle {seconds}"))?;
+    let channels = testbed.call(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
     let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / count as f64;
     sample.set("channels", channels as f64);
     sample.set("asked", asked);
     sample.set("idle", sample.get("cpu") / sample.get("seconds") * 100.0);
-    // Memory once they wait, and not only once they were begun.
+    // The memory once all tasks wait, not right after they were spawned.
     sample.set("bytes", (sample.get("memory") - taken.get("before")) / count as f64);
-    stage.stop("ours/waiting");
-    stage.stop("ours/held");
-    stage.ask(&["FLUSHALL"])?;
+    testbed.stop("ours/waiting");
+    testbed.stop("ours/held");
+    testbed.call(&["FLUSHALL"])?;
     Ok(sample)
 }

@@ -1,4 +1,4 @@
-//! The processes that contend, and how they are talked to.
+//! The contending processes, and the protocols of their pipes.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::Path;
@@ -7,16 +7,16 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{COUNTER, COUNTER64, Deed, Event, Heard, LEASE, LOCK, LOCK64, PATIENCE, THREADS, contender};
+use super::{COUNTER, COUNTER64, Event, LEASE, LOCK, LOCK64, Message, Step, THREADS, TIMEOUT, contender};
 use crate::server::Server;
 
-/// A program with contenders in it. It ends when its stdin does, so also when the demo is killed.
+/// A process with contenders. It exits when its stdin closes, so it also exits when the demo is killed.
 pub struct Process {
     label: String,
     pub language: Language,
     child: Child,
     lines: Option<Lines<BufReader<ChildStdout>>>,
-    /// Of its threads in turn, where they are known from the beginning.
+    /// The owner ids of its threads, where they are known from the start.
     pub owners: Vec<String>,
 }
 
@@ -32,16 +32,16 @@ impl Process {
         java.arg(format!("@{}", peer.join("java.args").display()));
         let mut process = Self::start("java".to_owned(), Language::Java, &mut java)?;
         let connect = format!("connect 127.0.0.1:{}", server.port);
-        let uuid = match process.ask_java(0, &format!("{connect} {}", LEASE.as_millis())) {
+        let uuid = match process.request_java(0, &format!("{connect} {}", LEASE.as_millis())) {
             Err(error) if error.contains("no setLockWatchdogTimeout") => {
-                println!("demo: whose leases are always 30 s long, so that you will see no renewal");
-                process.ask_java(0, &format!("{connect} 0"))?
+                println!("demo: this version always uses leases of 30 s, so no renewals will be shown");
+                process.request_java(0, &format!("{connect} 0"))?
             }
             outcome => outcome?,
         };
-        process.ask_java(0, "events on")?;
+        process.request_java(0, "events on")?;
         for thread in 0..THREADS {
-            let id = process.ask_java(thread, "owner")?;
+            let id = process.request_java(thread, "owner")?;
             process.owners.push(format!("{uuid}:{id}"));
         }
         Ok(process)
@@ -70,8 +70,8 @@ impl Process {
         format!("{}/{kind}-{}", self.label, thread + 1)
     }
 
-    /// What the peer replies to a request that does not wait for a lock.
-    fn ask_java(&mut self, thread: usize, command: &str) -> Result<String, String> {
+    /// Sends a request that does not wait for a lock, and returns the reply.
+    fn request_java(&mut self, thread: usize, command: &str) -> Result<String, String> {
         self.send(&format!("- java {thread} {command}"))?;
         loop {
             let line = self.line()?;
@@ -83,7 +83,7 @@ impl Process {
         }
     }
 
-    /// The request that a turn begins with and the one that ends it have names of their own: see [`java_said`].
+    /// The first and the last request of a turn have ids of their own: see [`parse_java`].
     pub fn take_turn(&mut self, thread: usize, count: usize, hold: Duration) -> Result<(), String> {
         let us = hold.as_micros();
         let add = format!("java {thread} loop plain {LOCK64} 1 {COUNTER64} {us}");
@@ -99,48 +99,48 @@ impl Process {
     }
 
     fn send(&mut self, line: &str) -> Result<(), String> {
-        let stdin = self.child.stdin.as_mut().expect("it is piped, and open until the end");
+        let stdin = self.child.stdin.as_mut().expect("stdin is piped and stays open");
         stdin.write_all(format!("{line}\n").as_bytes()).map_err(|error| format!("{}: {error}", self.label))
     }
 
     fn line(&mut self) -> Result<String, String> {
         match self.lines.as_mut().and_then(Iterator::next) {
             Some(Ok(line)) => Ok(line),
-            _ => Err(format!("{} ended before it was ready", self.label)),
+            _ => Err(format!("{} exited before it was ready", self.label)),
         }
     }
 
-    /// From now on its lines are heard. Its first thread is the contender `first`.
-    pub fn listen(&mut self, first: usize, tell: Sender<Heard>) {
-        let said = if self.language == Language::Java { java_said } else { rust_said };
+    /// Starts a thread that reads the process's lines. Its first thread is contender `first`.
+    pub fn listen(&mut self, first: usize, sender: Sender<Message>) {
+        let parse = if self.language == Language::Java { parse_java } else { parse_rust };
         let (lines, label) = (self.lines.take(), self.label.clone());
         thread::spawn(move || {
             for line in lines.into_iter().flatten().map_while(Result::ok) {
-                let Some(deeds) = said(&line) else {
-                    let _ = tell.send(Heard::Problem(format!("{label}: {line}")));
+                let Some(steps) = parse(&line) else {
+                    let _ = sender.send(Message::Problem(format!("{label}: {line}")));
                     continue;
                 };
-                for (thread, ns, deed) in deeds {
-                    let _ = tell.send(Heard::Event(ns, Event::Did { who: first + thread, deed }));
+                for (thread, ns, step) in steps {
+                    let _ = sender.send(Message::Event(ns, Event::Step { id: first + thread, step }));
                 }
             }
-            // Not heard once the show is over.
-            let _ = tell.send(Heard::Problem(format!("{label} ended too early")));
+            // Nobody receives this after the demo.
+            let _ = sender.send(Message::Problem(format!("{label} exited too early")));
         });
     }
 
     pub fn end(&mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let began = Instant::now();
-        while began.elapsed() < PATIENCE {
+        while began.elapsed() < TIMEOUT {
             match self.child.try_wait() {
                 Ok(None) => thread::sleep(Duration::from_millis(5)),
                 Ok(Some(status)) if status.success() => return Ok(()),
-                Ok(Some(status)) => return Err(format!("{} ended with {status}", self.label)),
+                Ok(Some(status)) => return Err(format!("{} exited with {status}", self.label)),
                 Err(error) => return Err(format!("{}: {error}", self.label)),
             }
         }
-        Err(format!("{} does not end", self.label))
+        Err(format!("{} did not exit in time", self.label))
     }
 }
 
@@ -151,40 +151,40 @@ impl Drop for Process {
     }
 }
 
-type Deeds = Vec<(usize, u64, Deed)>;
+type Steps = Vec<(usize, u64, Step)>;
 
-/// `<task> <deed> <ns> <owner>`. `None` for anything that should not be said.
-fn rust_said(line: &str) -> Option<Deeds> {
-    let [task, deed, ns, owner] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
-    let deed = match deed {
-        "waits" => Deed::Waits,
-        "holds" => Deed::Holds(Some(owner.to_owned())),
-        "ends" => Deed::Ends,
-        "freed" => Deed::Freed,
+/// Parses `<task> <step> <ns> <owner>`. Returns `None` for an unexpected line.
+fn parse_rust(line: &str) -> Option<Steps> {
+    let [task, step, ns, owner] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let step = match step {
+        "waits" => Step::Waits,
+        "holds" => Step::Holds(Some(owner.to_owned())),
+        "ends" => Step::Ends,
+        "freed" => Step::Freed,
         _ => return None,
     };
-    Some(vec![(task.parse().ok()?, ns.parse().ok()?, deed)])
+    Some(vec![(task.parse().ok()?, ns.parse().ok()?, step)])
 }
 
-/// The peer's answers and events, as `tests/redisson` explains them.
-fn java_said(line: &str) -> Option<Deeds> {
+/// Parses the replies and events that `tests/redisson` documents.
+fn parse_java(line: &str) -> Option<Steps> {
     let words: Vec<&str> = line.split(' ').collect();
     if let ["*", _, thread, event, ns, _] = words[..] {
-        let held = (thread.parse().ok()?, ns.parse().ok()?, Deed::Holds(None));
+        let held = (thread.parse().ok()?, ns.parse().ok()?, Step::Holds(None));
         return Some(if event == "holding" { vec![held] } else { Vec::new() });
     }
     let [id, outcome, ns, ref value @ ..] = words[..] else { return None };
     let (thread, request) = id.split_once('.')?;
     let (thread, ns) = (thread.parse().ok()?, ns.parse().ok()?);
     Some(match (request, outcome) {
-        ("turn" | "lock", "at") => vec![(thread, ns, Deed::Waits)],
-        ("lock", "ok") => vec![(thread, ns, Deed::Holds(None))],
+        ("turn" | "lock", "at") => vec![(thread, ns, Step::Waits)],
+        ("lock", "ok") => vec![(thread, ns, Step::Holds(None))],
         ("again", "at" | "ok") => Vec::new(),
-        ("unlock", "at") => vec![(thread, ns, Deed::Ends)],
-        ("unlock", "ok") => vec![(thread, ns, Deed::Freed)],
+        ("unlock", "at") => vec![(thread, ns, Step::Ends)],
+        ("unlock", "ok") => vec![(thread, ns, Step::Freed)],
         ("turn", "ok") => {
             let end = value.first()?.split_once(':')?.1.parse().ok()?;
-            vec![(thread, end, Deed::Ends), (thread, ns, Deed::Freed)]
+            vec![(thread, end, Step::Ends), (thread, ns, Step::Freed)]
         }
         _ => return None,
     })

@@ -1,4 +1,4 @@
-//! What the demo asks of its server, and what MONITOR shows.
+//! Reads the demo's counter and the server's MONITOR.
 
 use std::io::BufRead;
 use std::sync::mpsc::Sender;
@@ -6,24 +6,24 @@ use std::thread;
 
 use rustix::time::ClockId;
 
-use super::{Act, CHANNEL, COUNTER, Event, Heard, LOCK, PATIENCE, clock_ns, monotonic_ns};
+use super::{CHANNEL, COUNTER, Effect, Event, LOCK, Message, TIMEOUT, clock_ns, monotonic_ns};
 use crate::server::Server;
 
 pub fn counter(server: &Server) -> Result<u64, String> {
-    let texts = server.ask(&["GET", COUNTER], PATIENCE)?;
+    let texts = server.call(&["GET", COUNTER], TIMEOUT)?;
     let value = texts.first().map_or("0", String::as_str);
-    value.parse().map_err(|_| format!("the counter cannot be read: {value:?}"))
+    value.parse().map_err(|_| format!("the counter is not a number: {value:?}"))
 }
 
-pub fn watch(server: &Server, tell: Sender<Heard>) -> Result<(), String> {
-    let mut lines = server.request(&["MONITOR"])?.lines().map_while(Result::ok);
-    lines.next().filter(|line| line == "+OK").ok_or("the server does not MONITOR")?;
-    thread::spawn(move || hear(lines, &tell));
+pub fn watch(server: &Server, sender: Sender<Message>) -> Result<(), String> {
+    let mut lines = server.send(&["MONITOR"])?.lines().map_while(Result::ok);
+    lines.next().filter(|line| line == "+OK").ok_or("the server refused MONITOR")?;
+    thread::spawn(move || read_monitor(lines, &sender));
     Ok(())
 }
 
-/// Reads MONITOR, which shows a script and then, as lines from `lua`, its commands.
-fn hear(lines: impl Iterator<Item = String>, tell: &Sender<Heard>) {
+/// Reads MONITOR. It shows a script, and then the script's commands as lines from `lua`.
+fn read_monitor(lines: impl Iterator<Item = String>, sender: &Sender<Message>) {
     let mut script = Vec::new();
     let mut wrote = false;
     for line in lines {
@@ -32,22 +32,22 @@ fn hear(lines: impl Iterator<Item = String>, tell: &Sender<Heard>) {
             (script, wrote) = (words, false);
             continue;
         }
-        let act = match (words[0].to_lowercase().as_str(), words.get(1).map(String::as_str)) {
-            ("publish", Some(CHANNEL)) => Act::Published,
-            ("hdel", Some(LOCK)) if wrote => Act::HandedOn,
-            // An acquire sets the lease, too, but first the count.
-            ("pexpire", Some(LOCK)) if !wrote => Act::Renewed,
+        let effect = match (words[0].to_lowercase().as_str(), words.get(1).map(String::as_str)) {
+            ("publish", Some(CHANNEL)) => Effect::Published,
+            ("hdel", Some(LOCK)) if wrote => Effect::HandedOn,
+            // An acquire also sets the lease, but after the count.
+            ("pexpire", Some(LOCK)) if !wrote => Effect::Renewed,
             (command, _) => {
                 wrote |= ["hset", "hincrby"].contains(&command);
                 continue;
             }
         };
-        let _ = tell.send(Heard::Event(ns, Event::Seen { act, words: script.clone() }));
+        let _ = sender.send(Message::Event(ns, Event::Monitored { effect, words: script.clone() }));
     }
 }
 
-/// `1700000000.123456 [0 lua] "publish" "channel" "0"`. Quotes within a word are not minded: none that is looked for
-/// has any.
+/// Parses `1700000000.123456 [0 lua] "publish" "channel" "0"`. Does not handle quotes within a word, which no relevant word
+/// has.
 fn monitored(line: &str) -> Option<(u64, bool, Vec<String>)> {
     let (time, rest) = line.strip_prefix('+')?.split_once(' ')?;
     let (origin, words) = rest.split_once("] ")?;

@@ -1,4 +1,4 @@
-//! What a Java thread does with objects that have more to them than lock and unlock.
+//! Java objects that have more methods than lock and unlock.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::{JavaClient, JavaThread, Pending, name64, read, read_unless_dash};
 pub enum Argument<'a> {
     Int(i32),
     Long(i64),
-    /// A `long` and the `TimeUnit` that it is in.
+    /// A `long` and its `TimeUnit`.
     Time(Duration),
-    /// How long to wait and for how long to hold, two `long`s, and the `TimeUnit` that they are in.
+    /// The wait and the lease, two `long`s, and their `TimeUnit`.
     Times(Duration, Duration),
     /// A `java.time.Duration`.
     Duration(Duration),
     Text(&'a str),
-    /// A `List<String>` of permit ids, of at least one.
+    /// A `List<String>` of one or more permit ids.
     Ids(&'a [String]),
 }
 
@@ -23,7 +23,7 @@ use Argument::{Ids, Int, Long, Text, Time, Times};
 
 /// Methods of any object.
 impl JavaThread {
-    /// Calls a method by its name. What it returns is told as Java spells it; nothing and null as `-`.
+    /// Calls a method by its name. Returns the result in Java's spelling, with `-` for nothing and for null.
     pub fn method(&self, kind: &str, name: &str, method: &str, arguments: &[Argument]) -> Pending {
         let mut text = format!("call {kind} {} {method}", name64(name));
         for argument in arguments {
@@ -45,7 +45,7 @@ impl JavaThread {
         self.method(kind, name, "delete", &[]).reading(read)
     }
 
-    /// Opens what `kind` is for one key of a map, and tells its name, under which it goes from then on.
+    /// Opens the object of that kind for one key of a map, and returns the name by which it is known from then on.
     pub fn of_entry(&self, kind: &str, map: &str, key: &str) -> Pending {
         self.start(&format!("ofEntry {kind} {} {}", name64(map), name64(key)))
     }
@@ -67,9 +67,9 @@ impl JavaThread {
     }
 }
 
-/// Locks of several locks.
+/// Locks that consist of several locks.
 impl JavaThread {
-    /// Makes a lock of the kind `multi` or `red` out of locks (client, kind, name), which goes by `alias`.
+    /// Makes a lock of the kind `multi` or `red` from locks (client, kind, name). `alias` is its name.
     pub fn combine(&self, kind: &str, alias: &str, members: &[(&JavaClient, &str, &str)]) -> Pending<()> {
         let mut text = format!("combine {kind} {}", name64(alias));
         for (client, kind, name) in members {
@@ -78,7 +78,7 @@ impl JavaThread {
         self.start(&text).reading(|_| ())
     }
 
-    /// Makes a lock of the kind `group` for some values of a group, which goes by `alias`.
+    /// Makes a lock of the kind `group` for some values of a group. `alias` is its name.
     pub fn group(&self, alias: &str, group: &str, values: &[&str]) -> Pending<()> {
         let mut text = format!("group {} {}", name64(alias), name64(group));
         for value in values {
@@ -111,7 +111,7 @@ impl JavaThread {
         self.method("fenced", name, "getToken", &[]).reading(read_unless_dash)
     }
 
-    /// [`loop_`](Self::loop_) with a fenced lock; each hold also tells its token.
+    /// [`loop_`](Self::loop_) with a fenced lock, which also returns the token of each hold.
     pub fn loop_tokens(
         &self,
         name: &str,
@@ -142,15 +142,15 @@ impl Object {
         self.thread.method(self.kind, &self.name, method, arguments)
     }
 
-    fn does(&self, method: &str, arguments: &[Argument]) -> Pending<()> {
+    fn returns_nothing(&self, method: &str, arguments: &[Argument]) -> Pending<()> {
         self.call(method, arguments).reading(|_| ())
     }
 
-    fn tells(&self, method: &str, arguments: &[Argument]) -> Pending<bool> {
+    fn returns_bool(&self, method: &str, arguments: &[Argument]) -> Pending<bool> {
         self.call(method, arguments).reading(read)
     }
 
-    fn counts(&self, method: &str, arguments: &[Argument]) -> Pending<i64> {
+    fn returns_number(&self, method: &str, arguments: &[Argument]) -> Pending<i64> {
         self.call(method, arguments).reading(read)
     }
 }
@@ -161,55 +161,55 @@ pub struct JavaSemaphore(Object);
 
 impl JavaSemaphore {
     pub fn try_set_permits(&self, permits: i32) -> Pending<bool> {
-        self.0.tells("trySetPermits", &[Int(permits)])
+        self.0.returns_bool("trySetPermits", &[Int(permits)])
     }
 
     /// Since 3.29.
     pub fn try_set_permits_for(&self, permits: i32, ttl: Duration) -> Pending<bool> {
-        self.0.tells("trySetPermits", &[Int(permits), Argument::Duration(ttl)])
+        self.0.returns_bool("trySetPermits", &[Int(permits), Argument::Duration(ttl)])
     }
 
     pub fn acquire(&self, permits: i32) -> Pending<()> {
-        self.0.does("acquire", &[Int(permits)])
+        self.0.returns_nothing("acquire", &[Int(permits)])
     }
 
     pub fn try_acquire(&self, permits: i32) -> Pending<bool> {
-        self.0.tells("tryAcquire", &[Int(permits)])
+        self.0.returns_bool("tryAcquire", &[Int(permits)])
     }
 
     pub fn try_acquire_within(&self, permits: i32, wait: Duration) -> Pending<bool> {
-        self.0.tells("tryAcquire", &[Int(permits), Time(wait)])
+        self.0.returns_bool("tryAcquire", &[Int(permits), Time(wait)])
     }
 
     pub fn release(&self, permits: i32) -> Pending<()> {
-        self.0.does("release", &[Int(permits)])
+        self.0.returns_nothing("release", &[Int(permits)])
     }
 
     /// In 4.7.0.
     pub fn release_if_exists(&self, permits: i32) -> Pending<bool> {
-        self.0.tells("releaseIfExists", &[Int(permits)])
+        self.0.returns_bool("releaseIfExists", &[Int(permits)])
     }
 
     pub fn available_permits(&self) -> Pending<i64> {
-        self.0.counts("availablePermits", &[])
+        self.0.returns_number("availablePermits", &[])
     }
 
     pub fn drain_permits(&self) -> Pending<i64> {
-        self.0.counts("drainPermits", &[])
+        self.0.returns_number("drainPermits", &[])
     }
 
     /// Since 3.13; in 3.12 it is `reduce_permits`.
     pub fn add_permits(&self, permits: i32) -> Pending<()> {
-        self.0.does("addPermits", &[Int(permits)])
+        self.0.returns_nothing("addPermits", &[Int(permits)])
     }
 
-    /// Before 3.13; it is what `add_permits` of the opposite number became.
+    /// Before 3.13. `add_permits` of the opposite number replaces it.
     pub fn reduce_permits(&self, permits: i32) -> Pending<()> {
-        self.0.does("reducePermits", &[Int(permits)])
+        self.0.returns_nothing("reducePermits", &[Int(permits)])
     }
 
     pub fn delete(&self) -> Pending<bool> {
-        self.0.tells("delete", &[])
+        self.0.returns_bool("delete", &[])
     }
 }
 
@@ -219,16 +219,16 @@ pub struct JavaPermits(Object);
 
 impl JavaPermits {
     pub fn try_set_permits(&self, permits: i32) -> Pending<bool> {
-        self.0.tells("trySetPermits", &[Int(permits)])
+        self.0.returns_bool("trySetPermits", &[Int(permits)])
     }
 
     /// Since 3.19.
     pub fn set_permits(&self, permits: i32) -> Pending<()> {
-        self.0.does("setPermits", &[Int(permits)])
+        self.0.returns_nothing("setPermits", &[Int(permits)])
     }
 
     pub fn add_permits(&self, permits: i32) -> Pending<()> {
-        self.0.does("addPermits", &[Int(permits)])
+        self.0.returns_nothing("addPermits", &[Int(permits)])
     }
 
     /// The id of a permit that never expires.
@@ -260,49 +260,49 @@ impl JavaPermits {
     }
 
     pub fn release(&self, id: &str) -> Pending<()> {
-        self.0.does("release", &[Text(id)])
+        self.0.returns_nothing("release", &[Text(id)])
     }
 
     /// Since 3.23.
     pub fn release_many(&self, ids: &[String]) -> Pending<()> {
-        self.0.does("release", &[Ids(ids)])
+        self.0.returns_nothing("release", &[Ids(ids)])
     }
 
     pub fn try_release(&self, id: &str) -> Pending<bool> {
-        self.0.tells("tryRelease", &[Text(id)])
+        self.0.returns_bool("tryRelease", &[Text(id)])
     }
 
-    /// Since 3.23. How many were released.
+    /// Returns how many were released. Since 3.23.
     pub fn try_release_many(&self, ids: &[String]) -> Pending<i64> {
-        self.0.counts("tryRelease", &[Ids(ids)])
+        self.0.returns_number("tryRelease", &[Ids(ids)])
     }
 
-    /// In 3.10.1, and not in 3.3.2.
+    /// In 3.10.1, but not in 3.3.2.
     pub fn update_lease_time(&self, id: &str, lease: Duration) -> Pending<bool> {
-        self.0.tells("updateLeaseTime", &[Text(id), Time(lease)])
+        self.0.returns_bool("updateLeaseTime", &[Text(id), Time(lease)])
     }
 
     /// In ms. Since 3.41.
     pub fn lease_time(&self, id: &str) -> Pending<i64> {
-        self.0.counts("getLeaseTime", &[Text(id)])
+        self.0.returns_number("getLeaseTime", &[Text(id)])
     }
 
     pub fn available_permits(&self) -> Pending<i64> {
-        self.0.counts("availablePermits", &[])
+        self.0.returns_number("availablePermits", &[])
     }
 
-    /// Those acquired and those available. Since 3.19.
+    /// The acquired and the available permits together. Since 3.19.
     pub fn permits(&self) -> Pending<i64> {
-        self.0.counts("getPermits", &[])
+        self.0.returns_number("getPermits", &[])
     }
 
     /// Since 3.19.
     pub fn acquired_permits(&self) -> Pending<i64> {
-        self.0.counts("acquiredPermits", &[])
+        self.0.returns_number("acquiredPermits", &[])
     }
 
     pub fn delete(&self) -> Pending<bool> {
-        self.0.tells("delete", &[])
+        self.0.returns_bool("delete", &[])
     }
 }
 
@@ -311,27 +311,27 @@ pub struct JavaLatch(Object);
 
 impl JavaLatch {
     pub fn try_set_count(&self, count: i64) -> Pending<bool> {
-        self.0.tells("trySetCount", &[Long(count)])
+        self.0.returns_bool("trySetCount", &[Long(count)])
     }
 
     pub fn count_down(&self) -> Pending<()> {
-        self.0.does("countDown", &[])
+        self.0.returns_nothing("countDown", &[])
     }
 
     pub fn count(&self) -> Pending<i64> {
-        self.0.counts("getCount", &[])
+        self.0.returns_number("getCount", &[])
     }
 
     pub fn await_(&self) -> Pending<()> {
-        self.0.does("await", &[])
+        self.0.returns_nothing("await", &[])
     }
 
     pub fn await_within(&self, wait: Duration) -> Pending<bool> {
-        self.0.tells("await", &[Time(wait)])
+        self.0.returns_bool("await", &[Time(wait)])
     }
 
     pub fn delete(&self) -> Pending<bool> {
-        self.0.tells("delete", &[])
+        self.0.returns_bool("delete", &[])
     }
 }
 

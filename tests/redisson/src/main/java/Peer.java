@@ -51,7 +51,7 @@ import org.redisson.config.SentinelServersConfig;
 import org.redisson.config.SingleServerConfig;
 
 /**
- * A real Redisson that does what it is told on stdin, for tests that set it against this project's Rust client.
+ * A real Redisson that takes commands on stdin, for tests of this project's Rust client against Redisson.
  *
  * <pre>
  * request   &lt;id&gt; &lt;client&gt; &lt;thread&gt; &lt;command&gt; &lt;args...&gt;
@@ -61,12 +61,12 @@ import org.redisson.config.SingleServerConfig;
  * unasked   * &lt;client&gt; &lt;thread&gt; waiting|holding|released &lt;ns&gt; &lt;counter or -&gt;
  * </pre>
  *
- * Each (client, thread) pair is one Java thread, which does its requests in order; for Redisson the thread is the
- * owner. Times are CLOCK_MONOTONIC, so that another process on this machine can compare them with its own. Names of
- * locks and keys travel as base64 of their UTF-8. The program ends, without any clean-up, when stdin does: a test
- * that is killed leaves nothing behind.
+ * Each (client, thread) pair is one Java thread, which executes its requests in order. To Redisson the thread is the
+ * owner. Times are CLOCK_MONOTONIC, so that other processes on this machine can compare them with their own. Names of
+ * locks and keys are base64 of their UTF-8. The program exits without clean-up when stdin closes, so that a killed test
+ * leaves no process behind.
  *
- * <p>One source serves Redisson 3.3.2 to 4.7.0, so what only some versions have is called by its name.
+ * <p>One source serves Redisson 3.3.2 to 4.7.0, so methods that only some versions have are called by reflection.
  */
 public final class Peer {
     interface Kind {
@@ -77,7 +77,7 @@ public final class Peer {
         Object run(Worker worker, Args args) throws Exception;
     }
 
-    /** An RLock has commands of its own; the methods of whatever is none are for "call". */
+    /** RLock methods have their own commands. "call" invokes a method of any other object. */
     static final Map<String, Kind> KINDS = Map.ofEntries(
             Map.entry("plain", RedissonClient::getLock),
             Map.entry("spin", (client, name) -> call(client, "getSpinLock", name)),
@@ -91,7 +91,7 @@ public final class Peer {
             Map.entry("permitsemaphore", RedissonClient::getPermitExpirableSemaphore),
             Map.entry("latch", RedissonClient::getCountDownLatch));
 
-    /** How a map gives out the object of a kind that belongs to one of its keys. */
+    /** The method of a map that returns the object of a kind for one of its keys. */
     static final Map<String, String> OF_AN_ENTRY = Map.of(
             "plain", "getLock",
             "fair", "getFairLock",
@@ -104,7 +104,7 @@ public final class Peer {
     static final Map<String, Command> COMMANDS = Map.ofEntries(
             Map.entry("connect", (w, a) -> w.client.connect(a)),
             Map.entry("shutdown", (w, a) -> w.client.shutdown()),
-            // As Redisson itself writes it to a file.
+            // In the format that Redisson writes to a file.
             Map.entry("configuration", (w, a) -> Base64.getEncoder().encodeToString(
                     w.client.redisson().getConfig().toYAML().getBytes(StandardCharsets.UTF_8))),
             Map.entry("events", (w, a) -> w.client.events = a.text().equals("on")),
@@ -130,11 +130,11 @@ public final class Peer {
     static final PrintStream OUT = System.out;
 
     public static void main(String[] arguments) throws IOException {
-        // Netty logs here when slf4j drops what it is given.
+        // Netty logs here when slf4j discards its log.
         LogManager.getLogManager().reset();
         var in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line; (line = in.readLine()) != null; ) {
-            // With the last word even if it is empty, as an empty name is.
+            // Keeps an empty last word, because a name may be empty.
             String[] words = line.split(" ", -1);
             if (words.length < 4) {
                 emit(words[0] + " err " + System.nanoTime() + " IllegalArgumentException not a request");
@@ -174,7 +174,7 @@ public final class Peer {
                 : value == null ? "-" : value.toString();
     }
 
-    /** One write a line: the threads of all clients share stdout. */
+    /** Writes each line in one call, because the threads of all clients share stdout. */
     static void emit(String line) {
         byte[] bytes = (line + "\n").getBytes(StandardCharsets.UTF_8);
         synchronized (OUT) {
@@ -204,7 +204,7 @@ public final class Peer {
                 : lock.tryLock(wait, TimeUnit.MILLISECONDS);
     }
 
-    /** Makes a multi or red lock of locks, each of which has a client of its own, and keeps it by a name. */
+    /** Creates a multi or red lock of locks, each with its own client, and stores it under a name. */
     @SuppressWarnings("deprecation")
     static Object combine(Worker worker, Args args) throws Exception {
         String kind = args.text();
@@ -219,7 +219,7 @@ public final class Peer {
         return "";
     }
 
-    /** Makes a group's lock of values, and keeps it by a name that is not the group's. */
+    /** Creates the lock of some values of a group, and stores it under another name than the group's. */
     static Object group(Worker worker, Args args) throws Exception {
         String alias = args.name();
         String group = args.name();
@@ -231,7 +231,7 @@ public final class Peer {
         return "";
     }
 
-    /** Opens what belongs to a key of a map, keeps it by its name, and tells that name. */
+    /** Opens the object for a key of a map, stores it under its name, and returns the name. */
     static Object ofEntry(Worker worker, Args args) throws Exception {
         String kind = args.text();
         Object map = worker.client.redisson().getMap(args.name());
@@ -256,7 +256,7 @@ public final class Peer {
         return known.open(client, name);
     }
 
-    /** A way to hold something and to let it go; who enters gets what the other needs. */
+    /** Acquires and releases something. {@code leave} needs the result of {@code enter}. */
     interface Hold {
         Object enter() throws Exception;
 
@@ -295,10 +295,9 @@ public final class Peer {
     }
 
     /**
-     * Adds 1 to a counter under the lock, again and again, by a separate read and write: two holders at a time lose an
-     * addition. Where others may hold as well, such as readers, it leaves the counter alone and fails if anybody else
-     * does not. Tells when each hold began and ended, in such a way that a time told is never outside the real hold;
-     * and the token if there is one.
+     * Adds 1 to a counter under the lock, in a loop, by a separate read and write, so that two simultaneous holders lose
+     * an addition. Under a shared hold, such as a reader's, it leaves the counter alone and fails if the counter changes.
+     * Returns the start and end of each hold, both inside the real hold, and the fencing token if there is one.
      */
     static Object loop(Worker worker, Args args) throws Exception {
         boolean shared = List.of("read", "semaphore", "permitsemaphore").contains(args.peek());
@@ -332,10 +331,9 @@ public final class Peer {
     }
 
     /**
-     * Takes the keys of the fault campaign, again and again, until stopContending: of the kinds that it is told, each with
-     * the first of its cells. Inside, it reads a cell of 8 bytes of a file and writes a number that is used once. A line
-     * for each hold goes to java.log, as tests/torture/work.rs explains them; what Java does not know is 0, and so is what
-     * it throws, save for the line's outcome.
+     * Acquires the keys of the fault campaign in a loop until stopContending. The argument lists the kinds, each with its
+     * first cell. During a hold it reads a cell, 8 bytes of a file, and writes a unique number. Each hold is a line of
+     * java.log in the format of tests/chaos/work.rs; unknown fields are 0. An exception becomes the outcome of the line.
      */
     static Object contend(Worker worker, Args args) throws Exception {
         Path folder = Path.of(args.text());
@@ -397,8 +395,8 @@ public final class Peer {
     }
 
     /**
-     * What a thread of the campaign wants: what is judged by itself of it, with their cells if they guard any; the share
-     * of each that it takes; the locks that it is made of.
+     * The keys that a thread of the campaign acquires, with their cells if they guard any; the share of each that it takes;
+     * and the locks that it uses.
      */
     record Wanted(List<String> names, List<Long> cells, boolean writes, long share, List<RLock> locks, Hold hold) {}
 
@@ -407,7 +405,7 @@ public final class Peer {
         RedissonClient client = worker.client.redisson();
         switch (kind) {
             case "semaphore": {
-                // Of the present era; there may be none, and the one that is waited for may be over.
+                // The current generation. There may be none, and it may end during the wait.
                 String name = "javasemaphore:" + cell(cells, 63);
                 RSemaphore semaphore = client.getSemaphore(name);
                 Callable<Object> enter = () -> semaphore.tryAcquire(300, TimeUnit.MILLISECONDS) ? "" : null;
@@ -471,18 +469,18 @@ public final class Peer {
         return bytes.getLong(0);
     }
 
-    /** Redisson's own repeat of an acquire whose answer was lost counts once more, and one unlock is then not enough. */
+    /** When Redisson repeats an unanswered acquire, it counts twice, and one unlock is not enough. */
     static void giveBackTheRest(RLock lock) {
         try {
             while (lock.isHeldByCurrentThread()) {
                 lock.unlock();
             }
         } catch (Exception thrown) {
-            // Its lease ends it.
+            // The lease ends the hold.
         }
     }
 
-    /** A Redisson client, by the name that requests give it. It exists before it is connected. */
+    /** A Redisson client under the name that requests use. It exists before it connects. */
     static final class Client {
         final String name;
         final Map<String, Worker> workers = new ConcurrentHashMap<>();
@@ -506,9 +504,9 @@ public final class Peer {
         }
 
         /**
-         * The address, the watchdog's timeout or 0, and settings such as fairLockWaitTimeout=500. Replies the uuid with
-         * which the client's owners begin. An address is host:port, sentinel/master/host:port,host:port.. or one of
-         * cluster/, replicated/ and masterslave/ with host:port,host:port.. behind it, the master first in the last.
+         * Takes the address, the watchdog timeout or 0, and settings such as fairLockWaitTimeout=500. Returns the uuid with
+         * which the client's owner ids begin. An address is host:port, sentinel/master/host:port,host:port.. or one of
+         * cluster/, replicated/ and masterslave/ followed by host:port,host:port..; masterslave/ lists the master first.
          */
         String connect(Args args) throws Exception {
             if (redisson != null) {
@@ -525,16 +523,16 @@ public final class Peer {
             while (args.more()) {
                 set(config, server, args.text());
             }
-            // One at a time: in old versions the making of every client fills the same unguarded static map.
+            // One at a time: in old versions each new client fills the same unsynchronized static map.
             synchronized (CLIENTS) {
                 redisson = Redisson.create(config);
             }
-            // The one place where every version shows it; getId() came late.
+            // The only way in all versions; getId() is newer.
             String owner = (String) call(redisson.getLock("owner"), "getLockName", 0L);
             return owner.substring(0, owner.length() - ":0".length());
         }
 
-        /** Also ends the client's threads, each after the requests that it already has. */
+        /** Also stops the client's threads, after the requests that they already have. */
         String shutdown() {
             CLIENTS.remove(name, this);
             workers.values().forEach(worker -> worker.thread.shutdown());
@@ -544,7 +542,7 @@ public final class Peer {
             return "";
         }
 
-        /** Of the pools only what connecting costs: the largest sizes, which bound the concurrency, stay as they are. */
+        /** Opens few connections at first. The maximum sizes of the pools, which limit concurrency, keep their defaults. */
         static Object servers(Config config, String address) throws Exception {
             String[] words = address.split("/");
             switch (words[0]) {
@@ -617,7 +615,7 @@ public final class Peer {
             throw new UnsupportedOperationException("this Redisson has no setting " + key);
         }
 
-        /** Old versions put the scheme in front of an address by themselves, new ones demand it. */
+        /** Old versions prepend the scheme to an address; new versions require it. */
         static void setAddress(SingleServerConfig server, String address) throws Exception {
             String url = "redis://" + address;
             server.setAddress(url);
@@ -632,7 +630,7 @@ public final class Peer {
         final Client client;
         final String name;
         final ExecutorService thread;
-        // As Java code does, a thread keeps its lock object from lock() to unlock(): the object remembers the lease.
+        // A thread keeps its lock object from lock() to unlock(), as Java code does: the object remembers the lease.
         final Map<String, Object> objects = new HashMap<>();
 
         Worker(Client client, String name) {
@@ -676,7 +674,7 @@ public final class Peer {
         }
     }
 
-    /** The words of a request behind its command, read from left to right. */
+    /** The arguments of a request, read from left to right. */
     static final class Args {
         final String[] words;
         int next;
@@ -711,7 +709,7 @@ public final class Peer {
             return decoded(text());
         }
 
-        /** What is left, as the arguments of a method. */
+        /** The remaining words, as arguments of a method. */
         Object[] values() {
             var values = new ArrayList<Object>();
             while (more()) {
@@ -720,7 +718,7 @@ public final class Peer {
             return values.toArray();
         }
 
-        /** A letter that tells the type, and the value: i3, l3, ms, d500, s and base64, [ and ids with commas between. */
+        /** A letter for the type, and the value: i3, l3, ms, d500, s with base64, [ with comma-separated ids. */
         static Object value(String word) {
             String rest = word.substring(1);
             return switch (word.charAt(0)) {
@@ -739,7 +737,7 @@ public final class Peer {
         }
     }
 
-    /** Old multi locks have a lock's methods but are none. */
+    /** Old multi locks have the methods of RLock without implementing it. */
     static RLock asLock(Object object) {
         if (object instanceof RLock lock) {
             return lock;
@@ -751,13 +749,13 @@ public final class Peer {
                         call(object, method.getName(), arguments == null ? new Object[0] : arguments));
     }
 
-    // Thread.threadId() takes its place from Java 19 on.
+    // Thread.threadId() replaces it since Java 19.
     @SuppressWarnings("deprecation")
     static long threadId() {
         return Thread.currentThread().getId();
     }
 
-    /** Calls a method that this version of Redisson may lack or hide. */
+    /** Calls a method that this version of Redisson may lack, or may not expose. */
     static Object call(Object target, String name, Object... arguments) throws Exception {
         Method method = find(target.getClass(), name, arguments);
         if (method == null) {

@@ -1,0 +1,288 @@
+//! [`ClientBuilder`]: the settings of a client, and its connection.
+
+use crate::client::Client;
+use crate::config::credentials::{Credentials, Source};
+use crate::config::options::{HandOff, NameMapper, Options, Replication, whole_millis};
+use crate::config::tls::Tls;
+use crate::connection::{IntoConnectionInfo, Servers, permissions};
+use crate::engine::session::Session;
+use crate::error::Result;
+use crate::owner::entered;
+use crate::protocol::keys;
+use crate::runtime::clock::Moment;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The settings of a new [`Client`].
+#[derive(Clone, Debug)]
+pub struct ClientBuilder {
+    options: Options,
+    /// `None` draws a random id for each client that this builder connects.
+    id: Option<Uuid>,
+}
+
+impl ClientBuilder {
+    pub(super) fn new() -> Self {
+        Self { options: Options::default(), id: None }
+    }
+
+    /// Sets the lease of holds that the watchdog renews. Default 30 s.
+    ///
+    /// The watchdog renews a hold every third of its lease. Fractions of a millisecond are cut off. Redisson's `lockWatchdogTimeout`.
+    pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
+        self.options.lease = whole_millis(lease);
+        self
+    }
+
+    /// Sets how long the client waits for a reply. Default 3 s.
+    ///
+    /// This limits every call that does not wait for a lock, except `connect` (see [`connect_timeout`](Self::connect_timeout)) and
+    /// [`Client::close`], which may take two response timeouts.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.options.response_timeout = timeout;
+        self
+    }
+
+    /// Sets how long the client may take to connect, at first and after a lost connection. Default 5 s.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.options.connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the first and the longest pause between attempts to reconnect. Default 10 ms and 500 ms.
+    ///
+    /// Each pause is about twice as long as the previous one, with a random part. Requests that are safe to repeat are sent again
+    /// after a reconnect.
+    pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.options.reconnect_min = first;
+        self.options.reconnect_max = longest;
+        self
+    }
+
+    /// Sets the bounds of the local hand-off. Default [`HandOff::default`].
+    pub fn hand_off(mut self, bounds: HandOff) -> Self {
+        self.options.hand_off = bounds;
+        self
+    }
+
+    /// Sets how many replicas must confirm an acquire before it counts.
+    ///
+    /// Default: no check if the URL names one server, and [`Replication::any`] if another server may take its place.
+    ///
+    /// The check needs the commands `ROLE` and `WAIT`. If the server refuses one of them, [`Replication::any`] continues without the
+    /// check and logs one warning. [`Replication::at_least`] fails at connect with [`Error::Refused`](crate::Error::Refused).
+    pub fn replication(mut self, replication: Replication) -> Self {
+        self.options.replication = Some(replication);
+        self
+    }
+
+    /// Sets how long the first waiter of a fair lock keeps its place while it is silent and the lock is free. Default 300 s.
+    ///
+    /// Redisson's `fairLockWaitTimeout`. Use the same value on both sides.
+    pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
+        self.options.fair_wait_timeout = allowance;
+        self
+    }
+
+    /// Sets how long the last token of a fenced lock is kept after the last acquire by this client. Default: forever, as in Redisson.
+    ///
+    /// After that time the next token is 1. So the retention must be longer than the resource remembers a token. It must be at least
+    /// as long as the [watchdog timeout](Self::watchdog_timeout).
+    pub fn fencing_token_retention(mut self, retention: Duration) -> Self {
+        self.options.token_retention = Some(retention);
+        self
+    }
+
+    /// Sets the function that maps the name of each lock to its key. Default: unchanged.
+    ///
+    /// The mapping is applied before any other key or channel is derived from the name. Redisson's `NameMapper`.
+    pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.options.name_mapper = Some(NameMapper(Arc::new(map)));
+        self
+    }
+
+    /// Sets how the client and its servers authenticate each other over TLS (`rediss://`). Default [`Tls::new`].
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.options.tls = Some(tls);
+        self
+    }
+
+    /// Sets the callback that provides the client's credentials. Default: the user and password of the URL, if any.
+    ///
+    /// The callback replaces the user and password of the URL. It is called for each new connection, including reconnects, so a
+    /// changed password takes effect.
+    ///
+    /// The callback runs on a thread of the runtime, so it must not block; fetch credentials in advance. A panic in the callback fails
+    /// that attempt to connect: [`connect`](Self::connect) returns [`Error::Misuse`](crate::Error::Misuse), and a reconnect is tried
+    /// again.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::{Client, Credentials};
+    /// use tokio::sync::watch;
+    /// let (token, current) = watch::channel(String::from("the first"));
+    /// let client = Client::builder()
+    ///     .credentials(move || Credentials::new("app", current.borrow().as_str()))
+    ///     .connect("redis://127.0.0.1")
+    ///     .await?;
+    /// // In a task of yours: open connections stay open, and new connections use the new token.
+    /// token.send_replace(String::from("the second"));
+    /// # Ok(()) }
+    /// ```
+    pub fn credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
+    /// Sets the callback that provides the credentials for sentinels. Default: none.
+    ///
+    /// The rules of [`credentials`](Self::credentials) apply. Without credentials, a sentinel that requires a password fails with
+    /// [`Error::Refused`](crate::Error::Refused) and the code `NOAUTH`.
+    pub fn sentinel_credentials(mut self, provide: impl Fn() -> Credentials + Send + Sync + 'static) -> Self {
+        self.options.sentinel_credentials = Some(Source(Arc::new(provide)));
+        self
+    }
+
+    /// Sends the master's user and password to each sentinel that requires a password, as Redisson does. Default: off.
+    ///
+    /// Any process that answers at a sentinel's address can then learn the password. Prefer
+    /// [`sentinel_credentials`](Self::sentinel_credentials) if the sentinels have a password of their own.
+    ///
+    /// Connecting fails with [`Error::Misuse`](crate::Error::Misuse) if a sentinel's transport is weaker than the master's: no TLS
+    /// against TLS, or unverified TLS against verified TLS.
+    pub fn share_credentials_with_sentinels(mut self) -> Self {
+        self.options.share_credentials = true;
+        self
+    }
+
+    /// Sets the UUID that identifies this client in owner ids. Default: a random one.
+    ///
+    /// No two clients may share a UUID.
+    pub fn client_id(mut self, id: Uuid) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// Sets whether the messages of a cluster are sharded.
+    ///
+    /// Sharded messages are sent with `SPUBLISH` to the nodes of the lock's slot, and not with `PUBLISH` to every node. All clients of
+    /// a cluster must use the same mode, or they miss each other's releases. Redisson's `shardedSubscriptionMode`.
+    ///
+    /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson does the same since 3.22, and has the
+    /// setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
+    /// connecting fails with [`Error::Refused`](crate::Error::Refused) and the code `VERSION`.
+    pub fn sharded_messages(mut self, on: bool) -> Self {
+        self.options.sharded = Some(on);
+        self
+    }
+
+    /// Connects to the servers that `url` names. See [`Client::connect`] for the forms of a URL.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`]; also [`Error::Misuse`](crate::Error::Misuse) for settings out of range.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
+        let servers = Servers::parse(url.as_ref(), &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to the server of an existing [`redis::Client`].
+    ///
+    /// User, password, database and TLS are taken from `server`. The protocol version, timeouts and socket settings are this crate's
+    /// own. If `server` accepts any certificate, so does this client, unless [`tls`](Self::tls) is set.
+    ///
+    /// If `server` is a string, the redis crate parses it and ignores unknown parameters such as `?database=3`.
+    /// [`connect`](Self::connect) rejects them.
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// let yours = redisson_lock::redis::Client::open("redis://127.0.0.1/3")?;
+    /// let builder = redisson_lock::Client::builder();
+    /// let client = builder.connect_to(yours.get_connection_info().clone()).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connect`](Self::connect); also [`Error::Misuse`](crate::Error::Misuse) if `server` carries certificates. The redis crate
+    /// does not expose them, so pass them with [`tls`](Self::tls).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn connect_to(self, server: impl IntoConnectionInfo) -> Result<Client> {
+        let servers = Servers::one(server, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to a cluster by some of its `nodes`.
+    ///
+    /// Pass the nodes from which you built your `redis::cluster::ClusterClient`, because it does not expose them. Each node must carry
+    /// the same user, password and TLS setting.
+    ///
+    /// # Errors
+    /// As for [`connect_to`](Self::connect_to).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn connect_to_cluster(
+        self,
+        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
+    ) -> Result<Client> {
+        let servers = Servers::cluster(nodes, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    /// Connects to the master that `sentinels` monitor under the name `service`.
+    ///
+    /// Pass the values from which you built your `redis::sentinel::SentinelClient`, because it does not expose them. The client
+    /// connects to the master that most of the responding sentinels name.
+    ///
+    /// `master` provides user, password, database and TLS for the master; its host and port are ignored. The sentinels' own users and
+    /// passwords are part of `sentinels`, or come from [`sentinel_credentials`](Self::sentinel_credentials).
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), redisson_lock::Error> {
+    /// use redisson_lock::Client;
+    /// let sentinels = ["redis://:secret@10.0.0.1:26379", "redis://:secret@10.0.0.2:26379"];
+    /// let client = Client::builder().connect_by_sentinels(sentinels, "orders", "redis://app:other@master/3").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`connect_to`](Self::connect_to); also [`Error::Misuse`](crate::Error::Misuse) for a master with TLS and sentinels without
+    /// it, unless the master's certificate is verified and [`Tls::server_name`](crate::Tls::server_name) sets the name on it.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn connect_by_sentinels(
+        self,
+        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
+        service: impl AsRef<str>,
+        master: impl IntoConnectionInfo,
+    ) -> Result<Client> {
+        let servers = Servers::by_sentinels(sentinels, service.as_ref(), master, &self.options)?;
+        self.connect_by(servers).await
+    }
+
+    async fn connect_by(self, servers: Servers) -> Result<Client> {
+        let mut options = self.options;
+        options.id = self.id.unwrap_or_else(Uuid::new_v4);
+        if servers.fail_over() {
+            options.replication.get_or_insert(Replication::any());
+        }
+        options.check()?;
+        entered()?;
+        if !options.replication().is_off() {
+            // A local hand-off skips the check, so each hold needs an acquire of its own.
+            options.hand_off.max_in_row = 0;
+        }
+        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
+        let session = Session::connect(servers, options).await?;
+        if let Ok(keys) = session.keys(&keys::probe_key()) {
+            permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
+        }
+        Ok(Client { session })
+    }
+}

@@ -1,0 +1,212 @@
+//! One call: a request on its way to a reply, in three steps that repeat.
+//!
+//! - `route` chooses the connection, and waits for it.
+//! - `send` sends the request once, and classifies the reply.
+//! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (invariant 3).
+
+use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
+use crate::connection::node::Live;
+use crate::connection::nodes::Target;
+use crate::connection::redirects::Redirect;
+use crate::connection::{Backoff, Meaning, meaning};
+use crate::protocol::script::{Reply, Request, Verb};
+use crate::runtime::caller_runs::{self, polled_by_caller};
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::{select, time};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tracing::{debug, info};
+
+pub(super) struct Call<'a> {
+    connection: &'a Connection,
+    pub request: &'a mut Request,
+    key: Arc<str>,
+    started: Moment,
+    /// The deadline of the call.
+    until: Moment,
+    /// The deadline of waits for a connection or a server that refuses for now.
+    patience: Moment,
+    backoff: Backoff,
+    /// Send the script's source instead of its digest.
+    by_source: bool,
+    /// The epoch of a connection that has failed under this call.
+    dead: u64,
+    /// The redirect to follow.
+    asked: Option<Redirect>,
+    redirected: bool,
+    /// `started`, while it is still the current time. It saves the first send a clock read.
+    first: Option<Moment>,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(connection: &'a Connection, request: &'a mut Request, limit: Limit) -> Self {
+        let started = Moment::now();
+        let until = limit.end(started);
+        Self {
+            connection,
+            key: request.routing_key().clone(),
+            started,
+            until,
+            patience: if request.may_wait() { until } else { started },
+            request,
+            backoff: Backoff::new(Duration::from_millis(2), Duration::from_millis(100)),
+            by_source: false,
+            dead: NONE,
+            asked: None,
+            redirected: false,
+            first: Some(started),
+        }
+    }
+
+    /// Whether the call may end before the response timeout, and so needs a timer.
+    pub(super) fn is_short(&self) -> bool {
+        self.until.since(self.started) < self.connection.response_timeout
+    }
+
+    pub(super) fn now(&mut self) -> Moment {
+        self.first.take().unwrap_or_else(Moment::now)
+    }
+
+    /// The connection for the next send, and whether the send needs `ASKING`.
+    pub(super) async fn route(&mut self) -> Result<(Live, bool), Failure> {
+        let nodes = &self.connection.nodes;
+        // The node of an earlier redirect may be gone, and the slot at a third node.
+        let target = match &self.asked {
+            Some(to) if to.ask || nodes.usable(Target::Asked(to), NONE).is_ok() => Target::Asked(to),
+            _ => Target::Key(&self.key),
+        };
+        let asking = matches!(target, Target::Asked(to) if to.ask);
+        if let Ok(live) = nodes.usable(target, self.dead) {
+            return Ok((live, asking));
+        }
+        match self.connection.up(target, self.dead, self.patience).await {
+            Ok(live) => {
+                self.first = None;
+                Ok((live, asking))
+            }
+            Err(Absent { node, reason }) => {
+                let cause = Cause::Unreachable { reason: reason.to_string() };
+                Err(Failure { node, cause, unanswered: self.request.repeated })
+            }
+        }
+    }
+
+    /// Sends the request once. `None` if its fast path did nothing.
+    pub(super) async fn send(&mut self, live: &Live, asking: bool) -> Result<Option<Reply>, Meaning> {
+        let exchange = live.link.clone().exchange(self.request, self.by_source, asking);
+        let answer = async {
+            select! {
+                biased;
+                answer = exchange => Some(answer),
+                () = live.ended() => None,
+            }
+        };
+        // While the caller polls the actor, there is no timer. The heartbeat ends a connection that does not reply.
+        let answer = if polled_by_caller() {
+            Ok(answer.await)
+        } else {
+            time::timeout(self.connection.response_timeout.min(self.until.remaining()), answer).await
+        };
+        match answer {
+            Ok(Some(Ok(reply))) => Ok(reply),
+            Ok(Some(Err(error))) => {
+                if error.is_unrecoverable_error() {
+                    self.dead = live.epoch;
+                }
+                Err(meaning(&error))
+            }
+            Ok(None) => {
+                self.dead = live.epoch;
+                Err(Meaning::Unknown { reason: "the connection dropped".into() })
+            }
+            Err(_) => Err(Meaning::Unknown { reason: "no answer".into() }),
+        }
+    }
+
+    /// Prepares the next send after one that failed.
+    ///
+    /// # Errors
+    /// If the request must not be sent again.
+    pub(super) async fn recover(&mut self, meaning: Meaning, live: &Live) -> Result<(), Failure> {
+        if !matches!(meaning, Meaning::NoScript) {
+            self.asked = None;
+        }
+        match meaning {
+            Meaning::NoScript => {
+                if let Verb::Script(script) = self.request.verb() {
+                    debug!(script = script.name, "the server does not know the script: sending its source");
+                }
+                self.by_source = true;
+                Ok(())
+            }
+            Meaning::Elsewhere(redirect) => self.follow(redirect, live).await,
+            Meaning::Refused { code, message } if !self.request.outlasts(&code) => {
+                if code == CROSSED && !self.connection.many_slots.swap(true, Ordering::Relaxed) {
+                    let node = &live.node;
+                    info!(%node, "the server has slots: requests for several locks are split by slot from now on");
+                }
+                Err(self.failure(live, Cause::Refused { code, message }))
+            }
+            Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
+                self.wait_until_ready(code, message, live).await
+            }
+            Meaning::Unknown { reason } => self.repeat(reason, live),
+        }
+    }
+
+    async fn follow(&mut self, redirect: Redirect, live: &Live) -> Result<(), Failure> {
+        let redirect = redirect.seen_at(live.address.host());
+        let moved = format!("slot {} is at {}:{}", redirect.slot, redirect.host, redirect.port);
+        let code = "MOVED".to_owned();
+        if !self.connection.nodes.redirect(redirect.clone()) {
+            let message = format!("{moved}: the server is a cluster node, connect by redis-cluster://");
+            return Err(self.failure(live, Cause::Refused { code, message }));
+        }
+        caller_runs::move_to_task().await;
+        // A second redirect may come from a node that does not know yet that it owns the slot.
+        if self.redirected && !self.back_off().await {
+            return Err(self.failure(live, Cause::NotNow { code, message: moved }));
+        }
+        self.redirected = true;
+        self.asked = Some(redirect).filter(Redirect::has_host);
+        self.dead = NONE;
+        Ok(())
+    }
+
+    /// Waits after a transient refusal.
+    async fn wait_until_ready(&mut self, code: String, message: String, live: &Live) -> Result<(), Failure> {
+        live.note_refusal(&code, &message);
+        if code == "READONLY" || code == "CLUSTERDOWN" {
+            self.connection.nodes.doubt(live.epoch);
+        }
+        caller_runs::move_to_task().await;
+        match self.back_off().await {
+            true => Ok(()),
+            false => Err(self.failure(live, Cause::NotNow { code, message })),
+        }
+    }
+
+    /// Marks the request as repeated after a send whose outcome is unknown.
+    fn repeat(&mut self, reason: String, live: &Live) -> Result<(), Failure> {
+        let cause = if self.dead == live.epoch {
+            Cause::Unreachable { reason }
+        } else {
+            Cause::NoAnswer { waited: Moment::now().since(self.started) }
+        };
+        let again = self.request.repeat();
+        match again && !self.until.passed() {
+            true => Ok(()),
+            false => Err(self.failure(live, cause)),
+        }
+    }
+
+    /// Waits before the next send. False if the patience ended first.
+    async fn back_off(&mut self) -> bool {
+        time::timeout(self.patience.remaining(), self.backoff.wait()).await.is_ok()
+    }
+
+    fn failure(&self, live: &Live, cause: Cause) -> Failure {
+        Failure { node: live.node.clone(), cause, unanswered: self.request.repeated }
+    }
+}

@@ -1,0 +1,211 @@
+//! Fast paths: plain commands instead of a script (see [`FastPath`]), and which of them a server permits to this client.
+//!
+//! Invariant 3: a fast path that fails, or reports that it did nothing, has written nothing. So the script may follow, and does
+//! not count as a repeat.
+
+use super::{Meaning, into_server_error, meaning, server_text};
+use crate::protocol::restore_payload;
+use crate::protocol::script::{Delete, FastCommand, FastPath, Reply, deleted, restored};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::debug;
+
+/// Messages of servers that never restore a record for this client.
+const NEVER: [&str; 8] = [
+    "unknown command",
+    "run this command",
+    "permissions to run",
+    "only supports",
+    "not supported",
+    "unsupported",
+    "not allowed",
+    "disabled",
+];
+/// Codes of refusals that concern one key or one moment only. (Some servers report a busy key as `ERR`.)
+const PASSING: [&str; 5] = ["BUSYKEY", "WRONGTYPE", "OOM", "MISCONF", "CROSSSLOT"];
+
+/// The fast paths that are permitted on one connection. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FastPaths(Arc<Permitted>);
+
+#[derive(Debug, Default)]
+struct Permitted {
+    restore: AtomicBool,
+    set: AtomicBool,
+    transactions: AtomicBool,
+    delete_if: Option<DeleteIf>,
+    /// The command that publishes a message.
+    publish: &'static str,
+}
+
+/// The command that deletes a string if it has a given value.
+#[derive(Clone, Copy, Debug)]
+enum DeleteIf {
+    /// Valkey 9.0 and later.
+    DelIfEq,
+    /// Redis 8.4 and later.
+    DelEx,
+}
+
+impl DeleteIf {
+    fn put(self, commands: &mut Pipeline, key: &str, value: &str) {
+        match self {
+            Self::DelIfEq => commands.cmd("DELIFEQ").arg(key).arg(value),
+            Self::DelEx => commands.cmd("DELEX").arg(key).arg("IFEQ").arg(value),
+        };
+    }
+}
+
+impl FastPaths {
+    /// Finds out which fast paths are permitted, without an effect:
+    /// - an empty transaction, because a forbidden one would run in part;
+    /// - at `key`, which does not exist: a `RESTORE` with a wrong checksum, and the conditional deletions.
+    ///
+    /// # Errors
+    /// If the probe ended the connection.
+    pub(super) async fn probe(
+        mut connection: MultiplexedConnection,
+        key: &str,
+        sharded: bool,
+    ) -> Result<Self, RedisError> {
+        let mut tries = redis::pipe();
+        // The payload is a real record, so that a server that cannot restore hashes refuses it as such. A server that ignores the
+        // checksum has the key for a millisecond.
+        let mut payload = restore_payload::held_once(key);
+        payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
+        tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(key).arg(1).arg(payload);
+        DeleteIf::DelIfEq.put(&mut tries, key, "");
+        DeleteIf::DelEx.put(&mut tries, key, "");
+        let replies = match connection.send_packed_commands(&tries, 0, 5).await {
+            Err(error) if error.is_unrecoverable_error() => return Err(error),
+            replies => replies.unwrap_or_default(),
+        };
+        let [multi, exec, restore, del_if_eq, del_ex] = replies.as_slice() else {
+            return Ok(Self::default());
+        };
+        let delete_if = match (del_if_eq, del_ex) {
+            (Value::Int(_), _) => Some(DeleteIf::DelIfEq),
+            (_, Value::Int(_)) => Some(DeleteIf::DelEx),
+            _ => None,
+        };
+        let transactions = [multi, exec].iter().all(|reply| !matches!(reply, Value::ServerError(_)));
+        // A user that may not use this key may still use others.
+        let refused = |error: &str| NEVER.iter().any(|no| error.contains(no));
+        let restore = match restore {
+            Value::ServerError(error) => !refused(&server_text::details(error)),
+            _ => false,
+        };
+        Ok(Self(Arc::new(Permitted {
+            restore: restore.into(),
+            set: true.into(),
+            transactions: transactions.into(),
+            delete_if,
+            publish: if sharded { "SPUBLISH" } else { "PUBLISH" },
+        })))
+    }
+
+    /// Turns `RESTORE` off, whatever the user's permissions.
+    pub(super) fn forbid_restore(&self) {
+        self.0.restore.store(false, Ordering::Relaxed);
+    }
+
+    /// Runs the fast path. `None` if it did nothing.
+    pub(super) async fn take(
+        &self,
+        fast_path: &FastPath,
+        connection: &mut MultiplexedConnection,
+        key: &str,
+    ) -> Result<Option<Reply>, RedisError> {
+        match &fast_path.command {
+            FastCommand::Restore { owner, lease_ms } if self.0.restore.load(Ordering::Relaxed) => {
+                let Some(command) = fast_path.packed(|| restore(key, owner, *lease_ms)) else {
+                    return Ok(None);
+                };
+                match into_server_error(connection.send_packed_command(command).await) {
+                    Ok(_) => Ok(Some(restored())),
+                    Err(error) => self.refused(&self.0.restore, error),
+                }
+            }
+            FastCommand::Set { value, lease_ms } if self.0.set.load(Ordering::Relaxed) => {
+                let mut command = redis::cmd("SET");
+                command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
+                match into_server_error(connection.send_packed_command(&command).await) {
+                    Ok(Value::Nil) => Ok(None),
+                    Ok(_) => Ok(Some(restored())),
+                    Err(error) => self.refused(&self.0.set, error),
+                }
+            }
+            FastCommand::Transaction { delete, channel } if self.0.transactions.load(Ordering::Relaxed) => {
+                if matches!(delete, Delete::IfEqual(_)) && self.0.delete_if.is_none() {
+                    return Ok(None);
+                }
+                let Some(commands) = fast_path.packed(|| self.transaction(key, delete, channel)) else {
+                    return Ok(None);
+                };
+                self.transacted(&connection.send_packed_commands(commands, 0, 4).await?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn transaction(&self, key: &str, delete: &Delete, channel: &str) -> Pipeline {
+        let mut commands = Pipeline::with_capacity(4);
+        commands.cmd("MULTI");
+        match delete {
+            Delete::Field(name) => _ = commands.cmd("HDEL").arg(key).arg(name.as_bytes()),
+            Delete::IfEqual(value) => {
+                if let Some(command) = self.0.delete_if {
+                    command.put(&mut commands, key, value);
+                }
+            }
+        }
+        commands.cmd(self.0.publish).arg(channel.as_bytes()).arg("0").cmd("EXEC");
+        commands
+    }
+
+    /// The reply to a transaction. `None` if it did nothing.
+    fn transacted(&self, replies: &[Value]) -> Result<Option<Reply>, RedisError> {
+        match replies {
+            [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
+                [Value::Int(1), Value::Int(subscribers)] => Some(deleted(*subscribers)),
+                _ => None,
+            }),
+            // The server refused MULTI for now and then became ready, so each command ran by itself.
+            [Value::ServerError(_), Value::Int(1), published, _] => {
+                let subscribers = if let Value::Int(subscribers) = published { *subscribers } else { 0 };
+                Ok(Some(deleted(subscribers)))
+            }
+            replies => {
+                let error = replies.iter().find_map(|reply| match reply {
+                    Value::ServerError(error) => Some(error.clone().into()),
+                    _ => None,
+                });
+                error.map_or(Ok(None), |error| self.refused(&self.0.transactions, error))
+            }
+        }
+    }
+
+    /// Turns a fast path off after a refusal, unless the refusal concerns this key or this moment only.
+    fn refused(&self, permitted: &AtomicBool, error: RedisError) -> Result<Option<Reply>, RedisError> {
+        let passing = match meaning(&error) {
+            Meaning::Unknown { .. } | Meaning::Elsewhere(_) => return Err(error),
+            Meaning::Refused { code, message } => {
+                PASSING.contains(&code.as_str()) || message.contains("already exists")
+            }
+            Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
+        };
+        if !passing && permitted.swap(false, Ordering::Relaxed) {
+            debug!(error = server_text::of_error(&error), "fast path refused: using the script from now on");
+        }
+        Ok(None)
+    }
+}
+
+fn restore(key: &str, owner: &str, lease_ms: u64) -> Cmd {
+    let payload = restore_payload::held_once(owner);
+    let mut command = Cmd::with_capacity(4, key.len() + payload.len() + 40);
+    command.arg("RESTORE").arg(key).arg(lease_ms).arg(payload);
+    command
+}

@@ -1,0 +1,444 @@
+//! Schedules that broke an earlier version. Each is kept as a test.
+
+use crate::support::{Server, Stopwatch, eventually, subscribers};
+use redisson_lock::{Client, Error, HoldState, LockGuard, Owner};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+fn exists(server: &Server, key: &str) -> bool {
+    redis::cmd("EXISTS").arg(key).query(&mut server.cli()).unwrap()
+}
+
+/// The owner knows of the loss and locks again before the release of the lost owner id has been sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_release_of_a_lost_hold_does_not_free_the_next_hold() {
+    let server = Server::start();
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(150)).connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for key in 0..20 {
+        let (lock, mut cli) = (client.lock(format!("n{key}")), server.cli());
+        tasks.spawn(async move {
+            for _ in 0..5 {
+                let guard = lock.lock().await.unwrap();
+                redis::cmd("DEL").arg(guard.name()).exec(&mut cli).unwrap();
+                assert!(matches!(guard.lost().await, HoldState::Lost(_)));
+                let next = lock.lock().await.unwrap();
+                assert_ne!(next.owner(), guard.owner(), "the owner id of a lost hold is used again");
+                // This acquire is queued behind the release of the lost hold.
+                lock.lock().await.unwrap().unlock().await.unwrap();
+                assert!(lock.is_held().await.unwrap());
+                next.unlock().await.unwrap();
+            }
+        });
+    }
+    tasks.join_all().await;
+}
+
+/// A waiter that leaves late must not remove another waiter from a new queue of the key.
+#[tokio::test(flavor = "multi_thread")]
+async fn leaving_the_queue_removes_no_other_waiter() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let mut tasks = JoinSet::new();
+    for task in 0..16 {
+        let lock = client.lock("n");
+        tasks.spawn(async move {
+            for _ in 0..200 {
+                let outcome = match task % 2 {
+                    0 => lock.try_lock().await,
+                    _ => lock.try_lock_for(Duration::from_millis(60)).await,
+                };
+                assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+                if task % 2 == 1 && lock.holder().await.unwrap().is_none() {
+                    break;
+                }
+            }
+        });
+        if task % 2 == 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    while tasks.len() > 8 {
+        tasks.join_next().await.unwrap().unwrap();
+    }
+    tasks.abort_all();
+    held.unlock().await.unwrap();
+}
+
+/// A temporary refusal makes a hold suspect, and does not end it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_temporary_refusal_of_writes_costs_no_hold() {
+    let server = Server::start();
+    let client = Client::builder()
+        .watchdog_timeout(Duration::from_secs(3))
+        .response_timeout(Duration::from_millis(300))
+        .connect(server.url())
+        .await
+        .unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    server.configure("min-replicas-to-write", "1");
+    eventually(|| guard.state() != HoldState::Held).await;
+    assert_eq!(guard.state(), HoldState::Suspect);
+    // A wait does not end either: twice the response timeout passes before the server takes writes again.
+    let started = Instant::now();
+    let waiting = tokio::spawn({
+        let lock = client.lock("m");
+        async move { lock.lock().await }
+    });
+    let error = client.lock("m").try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::Refused { .. } | Error::TimedOut { .. }), "{error:?}");
+    tokio::time::sleep(Duration::from_millis(600).saturating_sub(started.elapsed())).await;
+    server.configure("min-replicas-to-write", "0");
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+    eventually(|| guard.state() == HoldState::Held).await;
+    guard.unlock().await.unwrap();
+}
+
+/// A single attempt and a waiter share one busy reply. The waiter must subscribe all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_shares_a_busy_reply_is_subscribed() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    for _ in 0..50 {
+        let held = other.lock("n").lock().await.unwrap();
+        let looking = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.try_lock().await.unwrap().is_none() }
+        });
+        let waiting = tokio::spawn({
+            let lock = client.lock("n");
+            async move { lock.lock().await.unwrap().unlock().await.unwrap() }
+        });
+        assert!(looking.await.unwrap());
+        eventually(|| subscribers(&server, CHANNEL) == 1).await;
+        held.unlock().await.unwrap();
+        tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("woken by the message").unwrap();
+    }
+}
+
+/// The bound on hand-offs also applies to a crowd that queued behind a hold without waiters.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_polling_client_gets_the_lock_despite_a_crowd() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let first = client.lock("n").lock().await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut crowd = JoinSet::new();
+    for _ in 0..4 {
+        let (lock, stop) = (client.lock("n"), stop.clone());
+        crowd.spawn(async move {
+            while !stop.load(Ordering::Relaxed) {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    first.unlock().await.unwrap();
+    let poller = Client::connect(server.url()).await.unwrap();
+    let started = Stopwatch::start();
+    loop {
+        if let Some(guard) = poller.lock("n").try_lock().await.unwrap() {
+            guard.unlock().await.unwrap();
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "the crowd left no gap");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    crowd.join_all().await;
+}
+
+/// A busy lock is reported as busy, even while it is handed off or yielded to other clients.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_during_a_hand_off_reports_busy() {
+    // The tasks hold the lock for longer than a wait in all, so many waits end, and some of them at that very moment. A
+    // wait is also much longer than the work of all tasks. Otherwise it could end before a busy machine has read a reply.
+    const TASKS: u32 = 600;
+    const TRIES: u32 = 8;
+    const WAIT: Duration = Duration::from_millis(500);
+    const HOLD: Duration = Duration::from_millis(1);
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..TASKS {
+        let lock = client.lock("n");
+        tasks.spawn(async move {
+            let mut served = 0;
+            for _ in 0..TRIES {
+                if let Some(guard) = lock.try_lock_for(WAIT).await.unwrap() {
+                    tokio::time::sleep(HOLD).await;
+                    guard.unlock().await.unwrap();
+                    served += 1;
+                }
+            }
+            served
+        });
+    }
+    let served: u32 = tasks.join_all().await.iter().sum();
+    assert!((1..TASKS * TRIES).contains(&served), "some were served and some were not: {served}");
+}
+
+/// A client that takes turns with others waits again soon after each release. When it subscribed anew each time, it
+/// missed the messages of turns that were shorter than that takes. The lock then stayed unused until its yield window
+/// was over.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_turns_stays_subscribed() {
+    const TURNS: usize = 300;
+    let server = Server::start();
+    let (mut players, first) = (JoinSet::new(), Arc::new(tokio::sync::Barrier::new(2)));
+    for _ in 0..2 {
+        let client = Client::connect(server.url()).await.unwrap();
+        let (lock, first) = (client.lock("n"), first.clone());
+        players.spawn(async move {
+            first.wait().await;
+            for _ in 0..TURNS {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    server.commandstats_reset();
+    players.join_all().await;
+    let subscribed = server.calls("subscribe");
+    assert!(subscribed < TURNS as u64 / 3, "{subscribed} times in {TURNS} turns of each");
+    eventually(|| subscribers(&server, CHANNEL) == 0).await;
+}
+
+/// The client's runtime does not run, and a release is still pending.
+#[test]
+fn closing_ends_on_time_when_the_clients_runtime_is_stopped() {
+    let server = Server::start();
+    let idle = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let response = Duration::from_millis(300);
+    let builder = Client::builder().response_timeout(response);
+    let client = idle.block_on(builder.connect(server.url())).unwrap();
+    let guard: LockGuard = idle.block_on(client.lock("n").lock()).unwrap();
+    drop(guard);
+    let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let started = Stopwatch::start();
+    ours.block_on(client.close());
+    assert!(started.elapsed() < response + Duration::from_millis(100), "{:?}", started.elapsed());
+}
+
+/// A channel that the user may not subscribe to affects no other channel, and causes no storm of connections.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forbidden_channel_is_not_taken_for_a_broken_connection() {
+    let server = Server::start();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">canary-in-a-coal-mine", "~*", "+@all", "resetchannels"])
+        .arg(format!("&{CHANNEL}"))
+        .exec(&mut server.cli())
+        .unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let client =
+        Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
+    let (heard, unheard) = (other.lock("n").lock().await.unwrap(), other.lock("m").lock().await.unwrap());
+    let waiting = ["m", "n"].map(|name| {
+        let lock = client.lock(name);
+        tokio::spawn(async move { lock.lock().await.map(drop) })
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    let received = || -> u64 {
+        let stats: String = redis::cmd("INFO").arg("stats").query(&mut server.cli()).unwrap();
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.unwrap().parse().unwrap()
+    };
+    let before = received();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(received(), before + 1, "only this query makes a connection");
+    let [of_unheard, of_heard] = waiting;
+    assert_eq!(of_unheard.await.unwrap().unwrap_err().code(), Some("NOPERM"));
+    heard.unlock().await.unwrap();
+    of_heard.await.unwrap().unwrap();
+    unheard.unlock().await.unwrap();
+}
+
+/// A lock that never expires is worse than a refused one.
+#[tokio::test]
+async fn a_refused_expiry_leaves_no_record() {
+    let server = Server::start();
+    redis::cmd("ACL")
+        .arg(&["SETUSER", "app", "on", ">canary-in-a-coal-mine", "~*", "&*", "+@all", "-restore", "-pexpire"])
+        .exec(&mut server.cli())
+        .unwrap();
+    let client =
+        Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
+    let error = client.lock("n").lock().await.unwrap_err();
+    assert_eq!(error.code(), Some("NOPERM"), "{error:?}");
+    assert!(!exists(&server, "n"));
+}
+
+/// Two tasks that pass the lock to and fro leave no waiter behind for a moment at each pass. Their run of hand-offs
+/// counts as one all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_tasks_that_take_turns_do_not_keep_the_lock_from_others() {
+    let server = Server::start();
+    let ours = Client::connect(server.url()).await.unwrap();
+    let theirs = Client::connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let lock = ours.lock("n");
+        tasks.spawn(async move {
+            loop {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(2)).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let lock = theirs.lock("n");
+    for n in 0..20 {
+        let guard = lock.try_lock_for(Duration::from_secs(1)).await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("not let in for the {n}th time"));
+        guard.unlock().await.unwrap();
+    }
+    tasks.shutdown().await;
+}
+
+/// The next waiter's own subscription is not a message, and ends no yield window.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_subscription_does_not_end_the_yield_window() {
+    let server = Server::start();
+    let mut bounds = redisson_lock::HandOff::default();
+    bounds.max_in_row = 0;
+    bounds.pause = Duration::from_millis(200);
+    let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            let guard = lock.lock().await.unwrap();
+            (Instant::now(), guard)
+        }
+    });
+    // This subscriber hears of the release and does not want the lock.
+    let mut other = server.cli();
+    let mut listening = other.as_pubsub();
+    listening.subscribe("redisson_lock__channel:{n}").unwrap();
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") >= 1).await;
+    let released = Instant::now();
+    guard.unlock().await.unwrap();
+    let (at, guard) = waiting.await.unwrap();
+    let waited = at - released;
+    assert!(waited >= Duration::from_millis(190), "came back after {waited:?}");
+    guard.unlock().await.unwrap();
+}
+
+/// A waiter behind a hold of its own client learns of the end of that hold as any waiter does.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_force_unlock_wakes_waiters_of_the_holding_client() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = client.lock("n").with_lease(Duration::from_secs(60)).lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let lock = client.lock("n");
+        async move { lock.lock().await.unwrap() }
+    });
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+    assert!(other.lock("n").force_unlock().await.unwrap());
+    let guard = tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("not let in").unwrap();
+    assert_eq!(held.state(), HoldState::Lost(redisson_lock::LossReason::Gone));
+    guard.unlock().await.unwrap();
+}
+
+/// A future that is never polled again may be granted the lock. It must not keep it for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_grant_ends_with_its_lease() {
+    let server = Server::start();
+    let lease = Duration::from_millis(500);
+    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    // Load the scripts, so that a request is one send.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let mut forgotten = Box::pin(lock.lock());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    // No reply may arrive during the poll.
+    server.stop_signal();
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    server.cont();
+    eventually(|| exists(&server, "n")).await;
+    let guard =
+        other.lock("n").try_lock_for(lease * 4).await.unwrap().expect("the grant ends with its lease");
+    // Polled after all, it waits anew.
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    guard.unlock().await.unwrap();
+    forgotten.await.unwrap().unlock().await.unwrap();
+}
+
+/// The same where the grant was delivered: another task of the client runs the key actor, and waits behind the grant.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delivered_but_unpolled_grant_ends_with_its_lease() {
+    let server = Server::start();
+    let lease = Duration::from_millis(500);
+    let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.lock("n").lock().await.unwrap();
+    let lock = client.lock("n");
+    let mut forgotten = Box::pin(lock.lock());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    let next = tokio::spawn({
+        let lock = client.lock("n").with_owner(&Owner::new("next").unwrap());
+        async move { lock.try_lock_for(lease * 6).await }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    held.unlock().await.unwrap();
+    let guard = next.await.unwrap().unwrap().expect("the grant ends with its lease");
+    assert!(guard.owner().contains("next"), "{}", guard.owner());
+    guard.unlock().await.unwrap();
+    forgotten.await.unwrap().unlock().await.unwrap();
+}
+
+/// An unlock runs the release in its caller, and may never be polled again. Other tasks of its client must not wait for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_unlock_delays_no_other_task() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let lock = client.lock("n");
+    for _ in 0..20 {
+        let guard = lock.lock().await.unwrap();
+        server.stop_signal();
+        let mut unpolled = Box::pin(guard.unlock());
+        assert!(unpolled.as_mut().poll(&mut context).is_pending());
+        server.cont();
+        // The same task, and then another owner.
+        let again = lock.lock().await.unwrap();
+        again.unlock().await.unwrap();
+        let owner = Owner::new("another").unwrap();
+        lock.with_owner(&owner).lock().await.unwrap().unlock().await.unwrap();
+        unpolled.await.unwrap();
+    }
+    assert!(!exists(&server, "n"));
+}
+
+/// An owner that holds the lock must not get the answer that it is busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unanswered_re_entry_is_not_reported_as_busy() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let guard = lock.lock().await.unwrap();
+    server.stop_signal();
+    let outcome = lock.try_lock_for(Duration::from_millis(200)).await;
+    assert!(matches!(outcome, Err(Error::TimedOut { .. } | Error::Unavailable { .. })), "{outcome:?}");
+    assert_eq!(guard.state(), HoldState::Held);
+    server.cont();
+    guard.unlock().await.unwrap();
+    // The server's last reply was that the lock is free.
+    server.stop_signal();
+    let outcome = lock.try_lock_for(Duration::from_millis(200)).await;
+    assert!(matches!(outcome, Err(Error::TimedOut { .. } | Error::Unavailable { .. })), "{outcome:?}");
+    server.cont();
+}

@@ -1,0 +1,215 @@
+//! The server and the contenders. They live through all scenarios, because a JVM needs time to become fast.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::sample::Sample;
+use crate::cluster;
+use crate::process::Process;
+use crate::server::Server;
+use crate::setup;
+
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Redisson with a connection for each worker of the largest scenario, and only as many threads as the processors can use.
+/// By default it has 64 connections, of which it opens 24 at first, and 32 threads.
+pub const TUNED: &str = "Redisson, tuned";
+pub const TUNED_POOL: usize = 256;
+
+pub fn tuned_threads() -> usize {
+    2 * std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// A user without RESTORE, so that this library uses only scripts.
+const WITHOUT_RESTORE: &str = "scripts";
+
+pub struct Testbed {
+    program: PathBuf,
+    pub server: Server,
+    clusters: Vec<Server>,
+    /// The arguments of the contenders that do not use the single server.
+    elsewhere: BTreeMap<&'static str, [String; 2]>,
+    contenders: PathBuf,
+    java: PathBuf,
+    processes: BTreeMap<String, Process>,
+}
+
+/// Builds `benches/contenders`, and returns its program.
+pub fn build() -> Result<PathBuf, String> {
+    println!("bench: building benches/contenders");
+    let (mut cargo, target) = cargo("contenders", "build");
+    let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
+    if !status.success() {
+        return Err("bench: the build of benches/contenders failed".to_owned());
+    }
+    Ok(target.join("release/contenders"))
+}
+
+/// Runs `benches/local`, and returns its output.
+pub fn local() -> Result<String, String> {
+    let (mut cargo, _) = cargo("local", "run");
+    let output = cargo
+        .args(["--", "--bench"])
+        .env("RUSTFLAGS", "--cfg measuring")
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err("bench: benches/local failed".to_owned());
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().map(|line| format!("{}\n", line.trim_end())).collect())
+}
+
+/// Runs cargo in a folder of `benches`. Each folder is its own workspace.
+fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
+    let target = setup::target().join(folder);
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo
+        .args([what, "--quiet", "--release", "--locked", "--target-dir"])
+        .arg(&target)
+        .current_dir(setup::root().join("benches").join(folder));
+    (cargo, target)
+}
+
+impl Testbed {
+    pub fn start(server: &Path, contenders: PathBuf, java: PathBuf) -> Result<Self, String> {
+        let program = server.to_owned();
+        let server = Server::start(server, &["--slowlog-log-slower-than", "1000", "--maxclients", "20000"])?;
+        let testbed = Self {
+            program,
+            server,
+            contenders,
+            java,
+            processes: BTreeMap::new(),
+            clusters: Vec::new(),
+            elsewhere: BTreeMap::new(),
+        };
+        testbed.call(&["ACL", "SETUSER", WITHOUT_RESTORE, "on", ">pw", "~*", "&*", "+@all", "-restore"])?;
+        Ok(testbed)
+    }
+
+    pub fn call(&self, words: &[&str]) -> Result<Vec<String>, String> {
+        self.server.call(words, TIMEOUT)
+    }
+
+    /// The process of that name: a library, with `/` and a suffix where it has several.
+    pub fn process(&mut self, name: &str) -> Result<&mut Process, String> {
+        if !self.processes.contains_key(name) {
+            let process = self.spawn(name)?;
+            self.processes.insert(name.to_owned(), process);
+        }
+        Ok(self.processes.get_mut(name).expect("it was just inserted"))
+    }
+
+    /// Starts a cluster, and registers a contender with sharded and one with plain messages.
+    pub fn add_cluster(&mut self, masters: usize, names: [&'static str; 2]) -> Result<(), String> {
+        let started: Vec<Server> = (0..masters)
+            .map(|_| Server::start(&self.program, &["--cluster-enabled", "yes"]))
+            .collect::<Result<_, _>>()?;
+        cluster::join(&started.iter().collect::<Vec<_>>(), &[])?;
+        let hosts: Vec<_> = started.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
+        let url = format!("redis-cluster://{}", hosts.join(","));
+        for (name, library) in names.into_iter().zip(["sharded", "unsharded"]) {
+            self.elsewhere.insert(name, [library.to_owned(), url.clone()]);
+        }
+        self.clusters.extend(started);
+        Ok(())
+    }
+
+    pub fn remove_clusters(&mut self) {
+        for (name, _) in std::mem::take(&mut self.elsewhere) {
+            self.stop(name);
+        }
+        self.clusters.clear();
+    }
+
+    fn spawn(&self, name: &str) -> Result<Process, String> {
+        let port = self.server.port;
+        let library = name.split('/').next().unwrap_or(name);
+        let mut command = match library {
+            "Redisson" | TUNED => {
+                let mut command = Command::new("java");
+                command.arg(format!("@{}", self.java.display())).arg(format!("redis://127.0.0.1:{port}"));
+                if library == TUNED {
+                    command.args([TUNED_POOL, tuned_threads()].map(|number| number.to_string()));
+                }
+                command
+            }
+            _ => {
+                let mut command = Command::new(&self.contenders);
+                match library {
+                    elsewhere if self.elsewhere.contains_key(elsewhere) => {
+                        command.args(&self.elsewhere[elsewhere])
+                    }
+                    "ours, scripts" => {
+                        command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
+                    }
+                    "ours, pipelined" => command.args(["pipelined", &format!("redis://127.0.0.1:{port}")]),
+                    "raw, no Lua" => command.args(["native", &format!("redis://127.0.0.1:{port}")]),
+                    _ => command.args([library, &format!("redis://127.0.0.1:{port}")]),
+                };
+                command
+            }
+        };
+        let mut process = Process::start(name, &mut command)?;
+        process.wait_for("ready", TIMEOUT)?;
+        Ok(process)
+    }
+
+    pub fn stop(&mut self, name: &str) {
+        self.processes.remove(name);
+    }
+
+    pub fn send(&mut self, name: &str, command: &str) -> Result<(), String> {
+        self.process(name)?.send(command)
+    }
+
+    pub fn wait_for(&mut self, name: &str, word: &str) -> Result<String, String> {
+        self.process(name)?.wait_for(word, TIMEOUT)
+    }
+
+    /// Runs `command` on `name`. Returns the reported figures and the server's usage.
+    pub fn measure(&mut self, name: &str, command: &str) -> Result<Sample, String> {
+        self.send(name, command)?;
+        self.wait_for(name, "begin")?;
+        let before = self.spent()?;
+        let mut sample = Sample::read(&self.wait_for(name, "end")?);
+        self.spent()?.into_iter().for_each(|(key, value)| {
+            sample.set(&key, value - before.get(&key).copied().unwrap_or_default());
+        });
+        self.wait_for(name, "done")?;
+        Ok(sample)
+    }
+
+    /// The CPU time of all servers in seconds, and the calls of each command.
+    pub fn spent(&self) -> Result<BTreeMap<String, f64>, String> {
+        let mut spent = BTreeMap::new();
+        let servers = || [&self.server].into_iter().chain(&self.clusters);
+        for (server, section) in servers().flat_map(|server| [(server, "cpu"), (server, "commandstats")]) {
+            let text = server.call(&["INFO", section], TIMEOUT)?.concat();
+            for line in text.lines() {
+                let Some((name, value)) = line.split_once(':') else { continue };
+                match name.strip_prefix("cmdstat_") {
+                    Some(command) => {
+                        let calls = value.strip_prefix("calls=").and_then(|rest| rest.split(',').next());
+                        *spent.entry(format!("server.{command}")).or_default() +=
+                            parsed(calls.unwrap_or_default());
+                    }
+                    None if name == "used_cpu_user" || name == "used_cpu_sys" => {
+                        *spent.entry("server.cpu".to_owned()).or_default() += parsed(value);
+                    }
+                    None => {}
+                }
+            }
+        }
+        Ok(spent)
+    }
+}
+
+fn parsed(text: &str) -> f64 {
+    text.trim().parse().unwrap_or_default()
+}

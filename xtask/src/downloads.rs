@@ -1,0 +1,114 @@
+//! Fetches what tests need besides a server and Java: other servers, and the locks of other languages. Each is stored under
+//! `target/others`, unless an environment variable names an existing one.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::needs::Needs;
+use crate::server_versions;
+use crate::setup::{at, remove, root, target};
+
+/// The folders of the libraries that `tests/peers` uses.
+pub const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
+pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
+
+/// Records what the folder was made from. Written last, so that an interrupted fetch does not count.
+const COMPLETE: &str = ".complete";
+
+/// Fetches what `needs` lists. Returns the settings with their paths.
+pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
+    let mut all = Vec::new();
+    for server in &server_versions::FETCHED {
+        let setting = server.setting();
+        if needs.contains(&setting) {
+            let program = chosen_or(&setting, || server.fetch())?;
+            all.push((setting, program));
+        }
+    }
+    for (setting, fetch) in [(PYTHON, fetch_python as fn() -> _), (NODE, fetch_node)] {
+        if needs.contains(setting) {
+            all.push((setting.to_owned(), chosen_or(setting, fetch)?));
+        }
+    }
+    for (setting, path) in &all {
+        println!("setup: {setting} {}", path.display());
+    }
+    Ok(all)
+}
+
+fn chosen_or(setting: &str, fetch: impl FnOnce() -> Result<PathBuf, String>) -> Result<PathBuf, String> {
+    match env::var_os(setting) {
+        Some(chosen) if Path::new(&chosen).exists() => Ok(chosen.into()),
+        Some(chosen) => {
+            Err(format!("setup: {setting} is {}, which does not exist", Path::new(&chosen).display()))
+        }
+        None => fetch().map_err(|error| {
+            format!("{error}\nsetup: to use your own, set {setting} to its path and run this command again")
+        }),
+    }
+}
+
+/// Returns a folder that `fill` creates once for each value of `what`.
+pub fn cached_folder(
+    name: &str,
+    what: &str,
+    fill: impl FnOnce(&Path) -> Result<(), String>,
+) -> Result<PathBuf, String> {
+    let folder = target().join("others").join(name);
+    let complete = folder.join(COMPLETE);
+    if fs::read_to_string(&complete).is_ok_and(|made_of| made_of == what) {
+        return Ok(folder);
+    }
+    println!("setup: fetching {name}");
+    remove(fs::remove_dir_all(&folder)).map_err(at(&folder))?;
+    fs::create_dir_all(&folder).map_err(at(&folder))?;
+    fill(&folder)?;
+    fs::write(&complete, what).map_err(at(&complete))?;
+    Ok(folder)
+}
+
+fn fetch_python() -> Result<PathBuf, String> {
+    let requirements = root().join("tests/peers/requirements.txt");
+    let made_of = fs::read_to_string(&requirements).map_err(at(&requirements))?;
+    cached_folder("python", &made_of, |folder| {
+        let mut install = pip("install");
+        install.args(["--require-hashes", "--no-deps", "--only-binary=:all:", "--target"]).arg(folder);
+        run_checked(install.arg("-r").arg(&requirements))
+    })
+}
+
+/// npm follows the lock file, which has a hash for each package. No package may run its own scripts.
+fn fetch_node() -> Result<PathBuf, String> {
+    let files = ["package.json", "package-lock.json"];
+    let sources = files.map(|file| root().join("tests/peers").join(file));
+    let mut made_of = String::new();
+    for source in &sources {
+        made_of += &fs::read_to_string(source).map_err(at(source))?;
+    }
+    let folder = cached_folder("node", &made_of, |folder| {
+        for (file, source) in files.iter().zip(&sources) {
+            fs::copy(source, folder.join(file)).map_err(at(source))?;
+        }
+        let options = ["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"];
+        run_checked(Command::new("npm").args(options).current_dir(folder))
+    })?;
+    Ok(folder.join("node_modules"))
+}
+
+pub fn pip(verb: &str) -> Command {
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", verb]);
+    pip
+}
+
+pub fn run_checked(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("setup: {command:?}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    Err(format!("{text}setup: {command:?} failed"))
+}
