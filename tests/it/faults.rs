@@ -8,6 +8,7 @@ use redisson_lock::{Client, ClientBuilder, Error, HoldState, LockGuard, LossReas
 use rustix::process::Signal;
 use std::fs;
 use std::task::{Context, Waker};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_millis(900);
@@ -22,6 +23,27 @@ fn run(server: &Server, command: &str) {
 
 fn builder() -> ClientBuilder {
     Client::builder().watchdog_timeout(LEASE).response_timeout(Duration::from_millis(300))
+}
+
+/// A script that runs until it is killed. Meanwhile its server, whose `lua-time-limit` is short, refuses other requests with `BUSY`.
+struct EndlessScript<'a> {
+    server: &'a Server,
+    caller: JoinHandle<redis::RedisResult<()>>,
+}
+
+impl<'a> EndlessScript<'a> {
+    /// Returns once the server refuses requests.
+    async fn start(server: &'a Server) -> Self {
+        let mut cli = server.cli();
+        let caller = thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
+        eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
+        Self { server, caller }
+    }
+
+    fn kill(self) {
+        run(self.server, "SCRIPT KILL");
+        self.caller.join().unwrap().unwrap_err();
+    }
 }
 
 /// Follows `guard` from `Held` to `Suspect` to `Lost`. Each query that begins at the deadline or later must return `Lost`.
@@ -49,7 +71,7 @@ async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
         let sleep = Duration::from_millis(1500);
         let mut cli = server.cli();
         let asleep = sleeping.then(|| {
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 redis::cmd("DEBUG").arg("SLEEP").arg(sleep.as_secs_f64()).exec(&mut cli).unwrap();
                 Instant::now() - sleep
             })
@@ -134,15 +156,11 @@ async fn calls_wait_for_a_server_that_is_not_ready() {
     };
 
     // BUSY: a script that does not end.
-    let mut cli = server.cli();
-    let endless =
-        std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
-    eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
+    let script = EndlessScript::start(&server).await;
     let ((), ()) = tokio::join!(wait("BUSY"), async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        run(&server, "SCRIPT KILL");
+        script.kill();
     });
-    assert!(endless.join().unwrap().is_err());
 
     // READONLY: a replica whose master does not exist.
     run(&server, "REPLICAOF 127.0.0.1 1");
@@ -159,12 +177,31 @@ async fn calls_wait_for_a_server_that_is_not_ready() {
     server.configure("rdbcompression", "no");
     server.configure("key-load-delay", "20000");
     let mut cli = server.cli();
-    let loading = std::thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").exec(&mut cli));
+    let loading = thread::spawn(move || redis::cmd("DEBUG").arg("RELOAD").exec(&mut cli));
     eventually(|| redis::cmd("GET").arg("n").exec(&mut server.cli()).is_err()).await;
     wait("LOADING").await;
     loading.join().unwrap().unwrap();
     held.unlock().await.unwrap();
     fs::remove_dir_all(directory).unwrap();
+}
+
+/// The last send of a call may have too little time left for its reply. The refusal before it is the reason for the failure.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_outlasts_an_unanswered_last_send() {
+    let server = Server::with_args(&["--lua-time-limit", "50"]);
+    let proxy = Proxy::start(server.port()).await;
+    let client = builder().connect(proxy.url()).await.unwrap();
+    let script = EndlessScript::start(&server).await;
+    // The first request and its reply pass.
+    proxy.shut_gate_after(2, |words| words.iter().any(|word| word == b"n"));
+    let error = client.lock("n").is_locked().await.unwrap_err();
+    assert_eq!(error.code(), Some("BUSY"), "{error:?}");
+    // The proxy holds the second request, so the call did not end before it.
+    assert_eq!(proxy.admitted(), 2);
+    proxy.stopped().await;
+    script.kill();
+    proxy.open_gate();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
 }
 
 /// A busy server refuses subscriptions, too, but only temporarily.
@@ -180,15 +217,11 @@ async fn a_subscription_refused_by_a_busy_server_is_retried() {
     link.hold(Direction::ToServer);
     let waiting = tokio::spawn(async move { client.lock("n").lock().await.unwrap().unlock().await });
     link.asked(1, subscribes).await;
-    let mut cli = server.cli();
-    let endless =
-        std::thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
-    eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
+    let script = EndlessScript::start(&server).await;
     link.pass(Direction::ToServer);
     let answer = link.answered(1, subscribes).await;
     assert!(answer.starts_with(b"-BUSY"), "{}", String::from_utf8_lossy(&answer));
-    run(&server, "SCRIPT KILL");
-    assert!(endless.join().unwrap().is_err());
+    script.kill();
     eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
     guard.unlock().await.unwrap();
     waiting.await.unwrap().unwrap();
@@ -248,7 +281,7 @@ fn a_starved_runtime_sees_the_loss_at_its_first_query() {
     runtime.block_on(async {
         let client = builder().connect(server.url()).await.unwrap();
         let guard = client.lock("n").lock().await.unwrap();
-        std::thread::sleep(LEASE * 3 / 2);
+        thread::sleep(LEASE * 3 / 2);
         assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
         // A grant that arrives before the pause and is read after it is no hold: the client sends a new request.
         let other = Client::connect(server.url()).await.unwrap();
@@ -257,7 +290,7 @@ fn a_starved_runtime_sees_the_loss_at_its_first_query() {
         let mut context = Context::from_waker(Waker::noop());
         assert!(locking.as_mut().poll(&mut context).is_pending());
         eventually(|| redis::cmd("EXISTS").arg("m").query(&mut server.cli()).unwrap()).await;
-        std::thread::sleep(Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         let theirs = other.lock("m").lock().await.unwrap();
         let waited = tokio::time::timeout(Duration::from_millis(300), &mut locking).await;
         assert!(waited.is_err(), "acquired while {} holds the lock: {:?}", theirs.owner(), waited.unwrap());
@@ -356,7 +389,7 @@ async fn a_thousand_killed_connections_leave_nothing_behind() {
             assert!(patience.elapsed() < Duration::from_secs(600), "{done} of {n}");
             if killed == 0 {
                 // The worker is in the back-off between two connections, which takes some milliseconds.
-                std::thread::sleep(Duration::from_millis(1));
+                thread::sleep(Duration::from_millis(1));
             }
         }
     };

@@ -35,6 +35,8 @@ pub(super) struct Call<'a> {
     /// The redirect to follow.
     asked: Option<Redirect>,
     redirected: bool,
+    /// The last transient refusal. It is the reason if the time left for another send is too short for a reply.
+    refusal: Option<Cause>,
     /// `started`, while it is still the current time. It saves the first send a clock read.
     first: Option<Moment>,
 }
@@ -55,6 +57,7 @@ impl<'a> Call<'a> {
             dead: NONE,
             asked: None,
             redirected: false,
+            refusal: None,
             first: Some(started),
         }
     }
@@ -181,10 +184,12 @@ impl<'a> Call<'a> {
             self.connection.nodes.doubt(live.epoch);
         }
         caller_runs::move_to_task().await;
-        match self.back_off().await {
-            true => Ok(()),
-            false => Err(self.failure(live, Cause::NotNow { code, message })),
+        let refusal = Cause::NotNow { code, message };
+        if !self.back_off().await {
+            return Err(self.failure(live, refusal));
         }
+        self.refusal = Some(refusal);
+        Ok(())
     }
 
     /// Marks the request as repeated after a send whose outcome is unknown.
@@ -192,7 +197,8 @@ impl<'a> Call<'a> {
         let cause = if self.dead == live.epoch {
             Cause::Unreachable { reason }
         } else {
-            Cause::NoAnswer { waited: Moment::now().since(self.started) }
+            let waited = Moment::now().since(self.started);
+            self.refusal.take().unwrap_or(Cause::NoAnswer { waited })
         };
         let again = self.request.repeat();
         match again && !self.until.passed() {
