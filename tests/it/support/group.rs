@@ -13,7 +13,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns once the sentinels know each other and the replica.
+    /// Returns once the sentinels know each other, and could promote the replica.
     pub fn start(sentinels: usize) -> Self {
         let master = Server::start();
         let replica = Server::replica_of(&master);
@@ -27,7 +27,11 @@ impl Group {
             let knows = |cli: &mut redis::Connection| {
                 let known: HashMap<String, String> =
                     redis::cmd("SENTINEL").arg("MASTER").arg("orders").query(cli).unwrap();
-                known["num-slaves"] == "1" && known["num-other-sentinels"] == others
+                let replicas: Vec<HashMap<String, String>> =
+                    redis::cmd("SENTINEL").arg("REPLICAS").arg("orders").query(cli).unwrap();
+                // A replica has a run id once the sentinel has asked it. A sentinel promotes no other.
+                let asked = replicas.iter().any(|replica| !replica["runid"].is_empty());
+                asked && known["num-other-sentinels"] == others
             };
             while !knows(&mut cli) {
                 assert!(Instant::now() < limit, "the sentinels do not find each other");

@@ -136,12 +136,13 @@ impl Server {
     }
 
     /// A sentinel that watches over `master` as `orders`. With as many others as make `quorum`, it promotes a replica
-    /// when the master has not replied for a second.
+    /// when the master has not replied for a second. If the replica replies too late to be chosen, the next attempt follows
+    /// after twice the failover timeout.
     pub fn sentinel(master: &Self, quorum: usize) -> Self {
         let config = format!(
             "sentinel monitor orders 127.0.0.1 {} {quorum}\n\
              sentinel down-after-milliseconds orders 1000\n\
-             sentinel failover-timeout orders 5000\n",
+             sentinel failover-timeout orders 2000\n",
             master.port()
         );
         let program = super::setting("REDISSON_LOCK_SERVER");
