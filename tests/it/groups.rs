@@ -10,14 +10,15 @@ use tokio::task::JoinSet;
 
 use crate::support::kind::{channels, keys};
 use crate::support::raw::{NAME, changes};
-use crate::support::{FaultyClient, Java, Server, clock::monotonic_ns, eventually, median, since, versions};
+use crate::support::{
+    FaultyClient, Java, Server, WOKEN, WakeUps, clock::monotonic_ns, eventually, since, versions,
+};
 
 const CHANNEL: &str = "redisson_lock__channel:{g}";
 /// The hashes of the values `x` and `y`, as Java's default codec encodes them.
 const X: &str = "UAtNwcfhLzLiIyViPu3ySw";
 const Y: &str = "aontSToqYqQXNA8h9vd9SA";
 const ROUNDS: usize = 30;
-const WOKEN: Duration = Duration::from_millis(20);
 
 fn group(client: &Client, values: &[&str]) -> Lock {
     client.group_lock("g", values.iter().map(|value| Kryo5.encode(value)))
@@ -137,7 +138,7 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
         }
         let client = Client::connect(server.url()).await.unwrap();
         let lock = group(&client, &["x", "y"]);
-        let (mut to_rust, mut to_java) = (Vec::new(), Vec::new());
+        let (mut to_rust, mut to_java) = (WakeUps::new(), WakeUps::new());
         for _ in 0..ROUNDS {
             java.lock("group", "xy").await.unwrap();
             let waiting = tokio::spawn({
@@ -147,7 +148,7 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
             eventually(|| channels(&server) == [CHANNEL]).await;
             let unlocked = java.unlock("group", "xy").await;
             let (guard, entered) = waiting.await.unwrap();
-            to_rust.push(entered.saturating_sub(unlocked.started_ns));
+            to_rust.add(unlocked.started_ns, entered);
             unlocked.unwrap();
 
             // Java can acquire other values meanwhile.
@@ -158,14 +159,13 @@ async fn java_and_rust_wait_for_each_other_in_a_group() {
             let unlocking = monotonic_ns();
             guard.unlock().await.unwrap();
             let entered = waiting.await;
-            to_java.push(entered.done_ns.saturating_sub(unlocking));
+            to_java.add(unlocking, entered.done_ns);
             entered.unwrap();
             java.unlock("group", "x").await.unwrap();
             eventually(|| channels(&server).is_empty()).await;
         }
-        let (rust, java) = (median(&mut to_rust), median(&mut to_java));
-        println!("{version}: to Rust {rust:?}, to Java {java:?}");
-        assert!(rust < WOKEN && java < WOKEN, "{version}: {rust:?}, {java:?}");
+        to_rust.assert_below(WOKEN, &format!("{version}: to Rust"));
+        to_java.assert_below(WOKEN, &format!("{version}: to Java"));
         assert_nothing_left(&server).await;
     }
 }

@@ -13,12 +13,10 @@ use crate::support::keyspace::KeyspaceView;
 use crate::support::kind::{
     Kind, assert_nothing_left, each, in_time, scripts_reach, subscribed, with_versions,
 };
-use crate::support::{Java, Server, clock::monotonic_ns, fair_allowance, median};
+use crate::support::{Java, Server, WOKEN, WakeUps, clock::monotonic_ns, fair_allowance};
 
 const NAME: &str = "n";
 const ROUNDS: usize = 30;
-/// A message wakes a waiter well within this time. A wake-up by the TTL would take 30 s.
-const WOKEN: Duration = Duration::from_millis(20);
 /// The longest back-off step of a spin lock, in Rust and in Java.
 const LONGEST_STEP: Duration = Duration::from_millis(128);
 
@@ -53,7 +51,7 @@ async fn measure_javas_releases(version: &str, holder: Kind, waiter: Kind) {
     let server = Server::start();
     let java = Java::get(version).client(&server, 0).await.thread("t");
     let client = Client::connect(server.url()).await.unwrap();
-    let mut took = Vec::new();
+    let mut took = WakeUps::new();
     for _ in 0..ROUNDS {
         java.lock(holder.java(), NAME).await.unwrap();
         let lock = waiter.lock(&client, NAME);
@@ -70,13 +68,12 @@ async fn measure_javas_releases(version: &str, holder: Kind, waiter: Kind) {
             tokio::time::sleep(Duration::from_millis(85)).await;
         }
         let unlocked = java.unlock(holder.java(), NAME).await;
-        took.push(in_time("the waiter's hold", waiting).await.unwrap().saturating_sub(unlocked.started_ns));
+        took.add(unlocked.started_ns, in_time("the waiter's hold", waiting).await.unwrap());
         unlocked.unwrap();
         subscribed(&server, 0).await;
     }
-    let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
-    println!("{version}: Java's {holder} to Rust's {waiter}: median {median:?}, worst {worst:?}");
-    assert!(median < wake_up_limit(waiter), "{version}, {holder}, {waiter}: {median:?}, {worst:?}");
+    let what = format!("{version}: Java's {holder} to Rust's {waiter}");
+    took.assert_below(wake_up_limit(waiter), &what);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +82,7 @@ async fn java_is_woken_by_rusts_release_of_each_kind() {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
         let client = Client::connect(server.url()).await.unwrap();
-        let mut took = Vec::new();
+        let mut took = WakeUps::new();
         for _ in 0..ROUNDS {
             let guard = holder.lock(&client, NAME).lock().await.unwrap();
             let before = server.scripts();
@@ -101,14 +98,13 @@ async fn java_is_woken_by_rusts_release_of_each_kind() {
             let unlocking = monotonic_ns();
             guard.unlock().await.unwrap();
             let entered = in_time("the waiter's hold", waiting).await;
-            took.push(entered.done_ns.saturating_sub(unlocking));
+            took.add(unlocking, entered.done_ns);
             entered.unwrap();
             java.unlock(waiter.java(), NAME).await.unwrap();
             subscribed(&server, 0).await;
         }
-        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
-        println!("{version}: Rust's {holder} to Java's {waiter}: median {median:?}, worst {worst:?}");
-        assert!(median < wake_up_limit(waiter), "{version}: {median:?}, {worst:?}");
+        let what = format!("{version}: Rust's {holder} to Java's {waiter}");
+        took.assert_below(wake_up_limit(waiter), &what);
     }
 }
 

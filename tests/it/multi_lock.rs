@@ -5,7 +5,7 @@ use crate::support::drop_point::{
 };
 use crate::support::proxy::{Direction, Proxy, Words};
 use crate::support::{
-    Java, Server, Stopwatch, clock::monotonic_ns, eventually, median, subscribers, versions,
+    Java, Server, Stopwatch, WOKEN, WakeUps, clock::monotonic_ns, eventually, subscribers, versions,
 };
 use redisson_lock::{
     Client, Error, HoldState, Lock, LossReason, MultiLock, MultiLockGuard, Owner, blocking, redis,
@@ -18,8 +18,6 @@ use tokio_stream::StreamExt;
 const LEASE: Duration = Duration::from_millis(600);
 /// The response time of a distant server.
 const FAR: Duration = Duration::from_millis(100);
-/// A wake-up by message takes well below this. One by TTL takes 30 s.
-const WOKEN: Duration = Duration::from_millis(20);
 
 fn keys(server: &Server) -> Vec<String> {
     let mut keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut server.cli()).unwrap();
@@ -581,7 +579,7 @@ async fn java_and_rust_exclude_and_wake_each_other() {
 
         // Java's release wakes us, both of the whole and of the one missing member.
         for (kind, name, channel) in [("multi", "both", "a"), ("plain", "a", "a"), ("plain", "b", "b")] {
-            let mut took = Vec::new();
+            let mut took = WakeUps::new();
             for _ in 0..ROUNDS {
                 java.lock(kind, name).await.unwrap();
                 let multi = multi.clone();
@@ -596,18 +594,14 @@ async fn java_and_rust_exclude_and_wake_each_other() {
                 // By then we have probed the holder after 10, 30, 70 and 150 ms, and the next probe is far away.
                 tokio::time::sleep(Duration::from_millis(170)).await;
                 let unlocked = java.unlock(kind, name).await;
-                took.push(waiting.await.unwrap().saturating_sub(unlocked.started_ns));
+                took.add(unlocked.started_ns, waiting.await.unwrap());
                 unlocked.unwrap();
             }
-            let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
-            println!(
-                "{version}: Java's unlock of {name} to Rust's multi lock: median {median:?}, worst {worst:?}"
-            );
-            assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+            took.assert_below(WOKEN, &format!("{version}: Java's unlock of {name} to Rust's multi lock"));
         }
 
         // Our release wakes Java.
-        let mut took = Vec::new();
+        let mut took = WakeUps::new();
         for _ in 0..ROUNDS {
             let guard = multi.lock().await.unwrap();
             let waiting = java.lock("multi", "both");
@@ -615,13 +609,11 @@ async fn java_and_rust_exclude_and_wake_each_other() {
             let unlocking = monotonic_ns();
             guard.unlock().await.unwrap();
             let entered = waiting.await;
-            took.push(entered.done_ns.saturating_sub(unlocking));
+            took.add(unlocking, entered.done_ns);
             entered.unwrap();
             java.unlock("multi", "both").await.unwrap();
         }
-        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
-        println!("{version}: Rust's unlock to Java's multi lock: median {median:?}, worst {worst:?}");
-        assert!(median < WOKEN && worst < Duration::from_secs(5), "{version}: {median:?}, {worst:?}");
+        took.assert_below(WOKEN, &format!("{version}: Rust's unlock to Java's multi lock"));
         assert!(keys(&server).is_empty(), "{version}: {:?}", keys(&server));
     }
 }

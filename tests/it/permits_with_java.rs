@@ -9,23 +9,16 @@ use tokio::task::JoinSet;
 
 use crate::support::clock::monotonic_ns;
 use crate::support::raw::NAME;
-use crate::support::{Java, RawRedis, Server, Stopwatch, eventually, median, since, subscribers, versions};
+use crate::support::{
+    Java, RawRedis, Server, Stopwatch, WOKEN, WakeUps, eventually, since, subscribers, versions,
+};
 
 const SEMAPHORE: &str = "redisson_sc:{n}";
 const LATCH: &str = "redisson_countdownlatch__channel__{n}";
 const TIMEOUTS: &str = "{n}:timeout";
 const ROUNDS: usize = 30;
-/// A wake-up by message takes well below this. One by timer takes seconds.
-const WOKEN: Duration = Duration::from_millis(20);
 /// The longest wait for a wake-up, so that one that never comes fails the test.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Asserts that the median and the worst of these times in nanoseconds are within bounds.
-fn assert_prompt(what: &str, took: &mut [u64]) {
-    let (median, worst) = (median(took), Duration::from_nanos(*took.last().expect("there are some")));
-    println!("{what}: median {median:?}, worst {worst:?}");
-    assert!(median < WOKEN && worst < Duration::from_secs(5), "{what}: {median:?}, {worst:?}");
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_side_wakes_the_others_permit_waiters() {
@@ -37,7 +30,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
         let (leased, javas_leased) = (client.expirable_semaphore("leased"), java.permits("leased"));
         ours.try_set_permits(2).await.unwrap();
         leased.try_set_permits(1).await.unwrap();
-        let (mut to_java, mut to_rust, mut ids_to_java, mut ids_to_rust) = (vec![], vec![], vec![], vec![]);
+        let [mut to_java, mut to_rust, mut ids_to_java, mut ids_to_rust] = [(); 4].map(|()| WakeUps::new());
         for _ in 0..ROUNDS {
             // Java waits for two permits, and Rust releases them.
             let permit = ours.acquire_many(2).await.unwrap();
@@ -46,7 +39,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
             let released = monotonic_ns();
             permit.release().await.unwrap();
             let entered = waiting.await;
-            to_java.push(entered.done_ns.saturating_sub(released));
+            to_java.add(released, entered.done_ns);
             assert!(entered.unwrap(), "{version}: Java was not woken");
             // The reverse.
             eventually(|| subscribers(&server, SEMAPHORE) == 0).await;
@@ -58,7 +51,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
             eventually(|| subscribers(&server, SEMAPHORE) == 1).await;
             let released = javas.release(2).await;
             let (permit, entered) = waiting.await.unwrap();
-            to_rust.push(entered.saturating_sub(released.started_ns));
+            to_rust.add(released.started_ns, entered);
             permit.release().await.unwrap();
 
             let permit = leased.acquire().await.unwrap();
@@ -67,7 +60,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
             let released = monotonic_ns();
             permit.release().await.unwrap();
             let entered = waiting.await;
-            ids_to_java.push(entered.done_ns.saturating_sub(released));
+            ids_to_java.add(released, entered.done_ns);
             let id = entered.unwrap().expect("Java is woken");
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 0).await;
             let semaphore = leased.clone();
@@ -78,13 +71,13 @@ async fn each_side_wakes_the_others_permit_waiters() {
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 1).await;
             let released = javas_leased.release(&id).await;
             let (permit, entered) = waiting.await.unwrap();
-            ids_to_rust.push(entered.saturating_sub(released.started_ns));
+            ids_to_rust.add(released.started_ns, entered);
             permit.release().await.unwrap();
         }
-        assert_prompt(&format!("{version}: Rust's release to Java's acquire"), &mut to_java);
-        assert_prompt(&format!("{version}: Java's release to Rust's acquire"), &mut to_rust);
-        assert_prompt(&format!("{version}: Rust's release of an id to Java's acquire"), &mut ids_to_java);
-        assert_prompt(&format!("{version}: Java's release of an id to Rust's acquire"), &mut ids_to_rust);
+        to_java.assert_below(WOKEN, &format!("{version}: Rust's release to Java's acquire"));
+        to_rust.assert_below(WOKEN, &format!("{version}: Java's release to Rust's acquire"));
+        ids_to_java.assert_below(WOKEN, &format!("{version}: Rust's release of an id to Java's acquire"));
+        ids_to_rust.assert_below(WOKEN, &format!("{version}: Java's release of an id to Rust's acquire"));
     }
 }
 
@@ -95,7 +88,7 @@ async fn each_side_opens_the_latch_for_the_other_exactly_at_zero() {
         let java = Java::get(&version).client(&server, 0).await;
         let (java, counting) = (java.thread("t").latch(NAME), java.thread("u").latch(NAME));
         let latch = Client::connect(server.url()).await.unwrap().count_down_latch(NAME);
-        let (mut to_java, mut to_rust) = (vec![], vec![]);
+        let (mut to_java, mut to_rust) = (WakeUps::new(), WakeUps::new());
         for round in 0..ROUNDS {
             // Either side may have set the count.
             match round % 2 {
@@ -109,7 +102,8 @@ async fn each_side_opens_the_latch_for_the_other_exactly_at_zero() {
             let opened = monotonic_ns();
             latch.count_down().await.unwrap();
             let passed = waiting.await;
-            to_java.push(passed.done_ns.checked_sub(opened).expect("it passed a closed latch"));
+            assert!(passed.done_ns >= opened, "{version}: Java passed a closed latch");
+            to_java.add(opened, passed.done_ns);
             assert!(passed.unwrap(), "{version}: Java was not woken");
             eventually(|| subscribers(&server, LATCH) == 0).await;
 
@@ -123,12 +117,13 @@ async fn each_side_opens_the_latch_for_the_other_exactly_at_zero() {
             counting.count_down().await.unwrap();
             let opened = counting.count_down().await;
             let passed = waiting.await.unwrap();
-            to_rust.push(passed.checked_sub(opened.started_ns).expect("it passed a closed latch"));
+            assert!(passed >= opened.started_ns, "{version}: Rust passed a closed latch");
+            to_rust.add(opened.started_ns, passed);
             opened.unwrap();
             eventually(|| subscribers(&server, LATCH) == 0).await;
         }
-        assert_prompt(&format!("{version}: Rust's count to Java's await"), &mut to_java);
-        assert_prompt(&format!("{version}: Java's count to Rust's wait"), &mut to_rust);
+        to_java.assert_below(WOKEN, &format!("{version}: Rust's count to Java's await"));
+        to_rust.assert_below(WOKEN, &format!("{version}: Java's count to Rust's wait"));
     }
 }
 

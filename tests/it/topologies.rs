@@ -19,7 +19,7 @@ use crate::support::java::{JavaClient, JavaThread, Pending};
 use crate::support::keyspace::KeyspaceView;
 use crate::support::kind::{Kind, each, in_time, is_idle, versions_for_all_kinds};
 use crate::support::topology::{MasterDiscovery, Topology};
-use crate::support::{Java, Server, eventually, fair_allowance, median, since};
+use crate::support::{Java, Server, WakeUps, eventually, fair_allowance, since};
 
 /// The number of rounds in each direction.
 const ROUNDS: usize = 5;
@@ -265,7 +265,7 @@ impl Bench {
     }
 
     async fn wake_ups(&self, subject: Subject, to_rust: bool, rounds: usize) -> Trace {
-        let (mut took, mut trace) = (Vec::new(), Trace::new());
+        let (mut took, mut trace) = (WakeUps::new(), Trace::new());
         let thread = self.java.thread(&format!("{} {to_rust}", subject.name()).replace(' ', "-"));
         let java_text = thread.owner().await;
         let owner = Owner::unique();
@@ -307,7 +307,7 @@ impl Bench {
                 see("Rust waits");
                 let left = javas.leave(holder, &entered).await;
                 let (had, at) = in_time("Rust's turn", waiting).await.unwrap();
-                took.push(at.saturating_sub(left.started_ns));
+                took.add(left.started_ns, at);
                 left.unwrap();
                 see("Rust holds");
                 had.leave().await;
@@ -325,7 +325,7 @@ impl Bench {
                 let leaving = monotonic_ns();
                 had.leave().await;
                 let entered = in_time("Java's turn", waiting).await;
-                took.push(entered.done_ns.saturating_sub(leaving));
+                took.add(leaving, entered.done_ns);
                 let entered = entered.unwrap();
                 see("Java holds");
                 if waiter.is_some() {
@@ -335,10 +335,9 @@ impl Bench {
             see("nobody holds");
             eventually(|| subscriptions.count(&name) == 0).await;
         }
-        let (median, worst) = (median(&mut took), Duration::from_nanos(*took.last().unwrap()));
         let what = format!("{}, {}, to Rust: {to_rust}", self.base, subject.name());
-        println!("{what}: median {median:?}, worst {worst:?}");
-        assert!(rounds == 1 || median < subject.bound(), "{what}: {median:?}, {worst:?}");
+        // A single wake-up may be slow.
+        took.assert_below(if rounds == 1 { Duration::MAX } else { subject.bound() }, &what);
         trace
     }
 

@@ -26,6 +26,7 @@ pub mod scripts;
 pub mod server;
 pub mod stopwatch;
 pub mod topology;
+pub mod wake_ups;
 pub mod worker;
 
 use std::env;
@@ -43,6 +44,7 @@ pub use proxy::Proxy;
 pub use raw::{FaultyClient, RawRedis};
 pub use server::Server;
 pub use stopwatch::Stopwatch;
+pub use wake_ups::{WOKEN, WakeUps};
 pub use worker::program;
 
 /// The versions of Redisson to test against.
@@ -102,10 +104,4 @@ pub fn subscribers(server: &Server, channel: &str) -> u64 {
     let (_, count): (String, u64) =
         redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query(&mut server.cli()).expect("NUMSUB");
     count
-}
-
-/// Sorts these times in nanoseconds, and returns their median.
-pub fn median(nanoseconds: &mut [u64]) -> Duration {
-    nanoseconds.sort_unstable();
-    Duration::from_nanos(nanoseconds[nanoseconds.len() / 2])
 }

@@ -60,12 +60,17 @@ impl Stopwatch {
 
     /// The time since `due`, without stalls. It is zero before `due`. Stalls before the start are unknown.
     pub fn since(&self, due: Instant) -> Duration {
-        let now = Instant::now();
-        let mut stalls = self.machine.stalls(due, now);
+        self.between(due, Instant::now())
+    }
+
+    /// The time between two instants, without stalls. It is zero if the second comes first. Stalls before the start are
+    /// unknown.
+    pub fn between(&self, from: Instant, to: Instant) -> Duration {
+        let mut stalls = self.machine.stalls(from, to);
         if let Some((probe, _)) = &self.runtime {
-            stalls.extend(probe.stalls(due, now));
+            stalls.extend(probe.stalls(from, to));
         }
-        now.saturating_duration_since(due).saturating_sub(union(stalls))
+        to.saturating_duration_since(from).saturating_sub(union(stalls))
     }
 }
 
