@@ -6,6 +6,7 @@ use crate::support::canary::{CapturedLog, SENTINEL_CANARY, assert_no_canary_in_d
 use crate::support::hostile::{array, node, range, unknown};
 use crate::support::{CANARY, HostileServer, Server, assert_no_canary, eventually};
 use redisson_lock::{Client, ClientBuilder, Credentials, Error, RedissonConfig, Tls};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -271,11 +272,11 @@ async fn an_oversized_cluster_layout_is_refused_without_connecting() {
 }
 
 /// A client of a cluster whose only node, which is `hostile`, has every slot.
-async fn client_of(hostile: &HostileServer) -> Client {
+async fn client_of(hostile: &HostileServer, response_timeout: Duration) -> Client {
     let url = format!("redis-cluster://:{CANARY}@{}", hostile.address());
     // One attempt to connect to each node is enough: nothing listens at most of the nodes that a test names.
     let builder = builder().reconnect_backoff(Duration::from_secs(60), Duration::from_secs(60));
-    builder.response_timeout(REDIRECTED).connect(url).await.unwrap()
+    builder.response_timeout(response_timeout).connect(url).await.unwrap()
 }
 
 /// How long a request may follow redirects.
@@ -324,7 +325,7 @@ async fn redirects_in_a_circle_end_in_an_error_after_a_few_requests() {
                 format!("{code} {SLOT} 127.0.0.1:{next}")
             };
             let circle = redirecting(masters, to_next).await;
-            let client = client_of(&circle[0]).await;
+            let client = client_of(&circle[0], REDIRECTED).await;
             let error = client.lock("n").try_lock().await.unwrap_err();
             // The last redirect, or the end of the time for the whole call, whichever the client sees first.
             let is_typed = matches!(&error, Error::TimedOut { .. }) || error.code() == Some("MOVED");
@@ -344,6 +345,8 @@ async fn redirects_in_a_circle_end_in_an_error_after_a_few_requests() {
 
 #[tokio::test]
 async fn nodes_that_import_slots_by_redirects_are_bounded() {
+    // Each node that is found wakes all waiting calls, so few wait at a time.
+    const WAVE: usize = 25;
     let log = CapturedLog::capture();
     let announced = HostileServer::start(node).await;
     let port = announced.port();
@@ -358,25 +361,32 @@ async fn nodes_that_import_slots_by_redirects_are_bounded() {
         }
     })
     .await;
-    let client = client_of(&hostile[0]).await;
-    let mut names = 0..;
-    while !log.text().contains("more than 1000 masters") {
-        // A call that ends before its reply follows no redirect, so a few more are needed.
-        assert!(named.load(Ordering::SeqCst) < 3000, "the nodes are not bounded");
+    let client = client_of(&hostile[0], Duration::from_secs(30)).await;
+    let (mut names, mut known, mut is_bounded) = (0.., 0, false);
+    let (mut tried, mut read) = (HashSet::new(), 0);
+    while !is_bounded {
+        assert!(known < 1100, "the nodes are not bounded");
+        // Each call follows one redirect, and then waits for the node.
         let mut calls = JoinSet::new();
-        for n in names.by_ref().take(200) {
+        for n in names.by_ref().take(WAVE) {
             let lock = client.lock(format!("n{n}"));
             calls.spawn(async move { lock.try_lock().await.map(drop) });
         }
-        while let Some(outcome) = calls.join_next().await {
-            let error = outcome.unwrap().unwrap_err();
-            assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
-            assert_no_canary(&error);
+        known += WAVE;
+        while tried.len() < known && !is_bounded {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let text = log.text();
+            let nodes = text[read..].split("could not connect node=\"127.2.").skip(1);
+            tried.extend(nodes.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+            is_bounded = text[read..].contains("more than 1000 masters");
+            read = text.len();
         }
+        calls.shutdown().await;
     }
     is_full.store(true, Ordering::SeqCst);
-    let error = client.lock("n").try_lock().await.unwrap_err();
+    let error = client.lock("n").try_lock_for(REDIRECTED).await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
+    assert_no_canary(&error);
     assert_eq!(announced.connections(), 0);
     client.close().await;
     assert!(!log.text().contains(CANARY));
