@@ -10,7 +10,7 @@ use crate::Failure;
 use crate::keys::{FAIR_WAIT_MS, KINDS};
 use crate::ledger::{Ledger, error_word, measured, now, waits};
 use crate::random::Random;
-use crate::work::{self, Work};
+use crate::workload::{self, Work};
 use redisson_lock::{Client, HandOff, Replication};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +119,7 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
         match line.split_once(' ') {
             Some(("force", key)) => {
                 let asked = now();
-                let (forced, delayed) = measured(work::force_unlock(&client, key)).await;
+                let (forced, delayed) = measured(workload::force_unlock(&client, key)).await;
                 let outcome = forced.as_ref().map_or_else(error_word, bool::to_string);
                 let limit = RESPONSE.as_millis();
                 let name = &ledger.name;
@@ -191,7 +191,7 @@ fn drop_runtime(url: &str, kinds: &[&'static str], lease: Duration, stay: Durati
             .connect(url)
             .await
             .ok()?;
-        let wanted = work::wanted(&client, kinds).into_iter();
+        let wanted = workload::wanted(&client, kinds).into_iter();
         let guards: Vec<_> = wanted.map(|lock| tokio::spawn(async move { lock.lock().await })).collect();
         tokio::time::sleep(stay).await;
         Some((client, guards))

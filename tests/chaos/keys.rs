@@ -1,6 +1,6 @@
 //! The keys of the campaign, and the cells that they guard. The campaign and its processes share this file.
 //!
-//! A key is `<kind>:<which>`. The reentrant lock has several sorts of keys instead (see `work.rs`). Each value of a group is
+//! A key is `<kind>:<which>`. The reentrant lock has several sorts of keys instead (see `workload.rs`). Each value of a group is
 //! judged separately, as `<key>/<value>`, and so is each member of a multi lock. A semaphore lasts for one generation: a
 //! fault that may lose or duplicate permits ends the generation, and the next one has a new key.
 

@@ -12,7 +12,7 @@ mod ledger;
 #[path = "../it/support/proxy.rs"]
 mod proxy;
 mod random;
-mod work;
+mod workload;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 

@@ -2,6 +2,7 @@
 
 use crate::support::proxy::{Proxy, ProxyLink};
 use crate::support::{Java, Server, Stopwatch, eventually, subscribers, versions};
+use futures_util::poll;
 use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -133,8 +134,7 @@ async fn five_thousand_tasks_are_served_in_order_over_one_subscription() {
         tasks.spawn(async move {
             let mut locking = std::pin::pin!(lock.lock());
             // The first poll joins the queue. Only then does the next task start.
-            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
-            assert!(first.is_pending());
+            assert!(poll!(locking.as_mut()).is_pending());
             queued.send(()).unwrap();
             let guard = locking.await.unwrap();
             served.lock().unwrap().push(n);
@@ -474,8 +474,7 @@ async fn drop_and_relock_ten_thousand_times_keeps_the_count() {
             // Drop the future right after it joins the queue, or up to 400 us later: its request is then unsent, in flight
             // or answered.
             let mut locking = std::pin::pin!(lock.lock());
-            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
-            cancelled += u32::from(first.is_pending());
+            cancelled += u32::from(poll!(locking.as_mut()).is_pending());
             let under_way = Instant::now();
             while under_way.elapsed() < Duration::from_micros(round / 2 % 20 * 20) {
                 tokio::task::yield_now().await;

@@ -1,5 +1,6 @@
 //! Every kind of lock among Rust tasks: exclusion, re-entry, order of service, and names in Redis. Each test runs for each kind.
 
+use futures_util::poll;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -260,9 +261,7 @@ async fn waiters_are_served_in_the_order_of_arrival() {
             tasks.spawn(async move {
                 let mut locking = std::pin::pin!(lock.lock());
                 // The first poll joins the client's own queue.
-                let first =
-                    std::future::poll_fn(|cx| std::task::Poll::Ready(locking.as_mut().poll(cx))).await;
-                assert!(first.is_pending());
+                assert!(poll!(locking.as_mut()).is_pending());
                 queued.send(()).unwrap();
                 let guard = locking.await.unwrap();
                 served.lock().unwrap().push(n);

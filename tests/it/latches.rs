@@ -1,5 +1,6 @@
 //! Count-down latches among Rust clients.
 
+use futures_util::poll;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
@@ -385,11 +386,7 @@ async fn a_reply_from_before_a_close_does_not_count_for_a_later_wait() {
     // Load the script.
     latch.wait().await.unwrap();
     let mut early = std::pin::pin!(latch.wait());
-    std::future::poll_fn(|cx| {
-        assert!(early.as_mut().poll(cx).is_pending(), "the question is sent and not answered yet");
-        std::task::Poll::Ready(())
-    })
-    .await;
+    assert!(poll!(early.as_mut()).is_pending(), "the question is sent and not answered yet");
     assert!(latch.try_set_count(1).await.unwrap());
     assert!(
         !latch.wait_for(Duration::from_millis(100)).await.unwrap(),

@@ -1,9 +1,9 @@
 //! `Client::mutex`, whose guard owns the lock, and the trap that it avoids: all branches of one task are one owner.
 
-use std::pin::{Pin, pin};
+use futures_util::poll;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -73,10 +73,6 @@ async fn start() -> (Server, Client) {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     (server, client)
-}
-
-async fn poll_once<F: Future>(mut future: Pin<&mut F>) -> Poll<F::Output> {
-    std::future::poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
 }
 
 async fn assert_nothing_left(server: &Server, client: &Client) {
@@ -164,7 +160,7 @@ async fn a_mutex_waits_behind_a_hold_of_its_own_task() {
         assert!(waits.try_lock().await.unwrap().is_none());
         assert!(waits.try_lock_for(Duration::from_millis(30)).await.unwrap().is_none());
         let mut waiting = pin!(waits.lock());
-        assert!(poll_once(waiting.as_mut()).await.is_pending());
+        assert!(poll!(waiting.as_mut()).is_pending());
         guard.unlock().await.unwrap();
         let next = in_time("it is handed on", waiting).await.unwrap();
         assert_eq!(next.state(), HoldState::Held);
@@ -216,14 +212,14 @@ async fn a_dropped_acquire_leaves_nothing() {
     let guard = mutex.lock().await.unwrap();
     {
         let mut waiting = pin!(mutex.lock());
-        assert!(poll_once(waiting.as_mut()).await.is_pending());
+        assert!(poll!(waiting.as_mut()).is_pending());
     }
     let next = {
         // The first waiter is dropped, whether it was granted or not.
         let mut first = Box::pin(mutex.lock());
-        assert!(poll_once(first.as_mut()).await.is_pending());
+        assert!(poll!(first.as_mut()).is_pending());
         let mut next = Box::pin(mutex.lock());
-        assert!(poll_once(next.as_mut()).await.is_pending());
+        assert!(poll!(next.as_mut()).is_pending());
         guard.unlock().await.unwrap();
         drop(first);
         in_time("the first waiter's grant passes on", next).await.unwrap()
@@ -396,7 +392,7 @@ async fn a_second_branch_is_refused_while_the_first_waits() {
     let lock = client.lock("n");
     let holder = client.mutex("n").lock().await.unwrap();
     let mut first = Box::pin(lock.lock());
-    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll!(first.as_mut()).is_pending());
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
     server.commandstats_reset();
     names_the_remedies(in_time("it is refused", lock.lock()).await);
@@ -428,7 +424,7 @@ async fn a_second_branch_is_refused_while_the_first_is_granted_and_not_polled() 
     let lock = client.lock("n");
     let holder = client.mutex("n").lock().await.unwrap();
     let mut first = Box::pin(lock.lock());
-    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll!(first.as_mut()).is_pending());
     let before = holder.owner().to_owned();
     holder.unlock().await.unwrap();
     let granted = || record_owner(&server).is_some_and(|owner| owner != before);
@@ -456,7 +452,7 @@ async fn a_finished_or_dropped_acquire_refuses_no_later_one() {
         assert!(lock.try_lock().await.unwrap().is_none());
         {
             let mut first = pin!(lock.lock());
-            assert!(poll_once(first.as_mut()).await.is_pending());
+            assert!(poll!(first.as_mut()).is_pending());
             if round % 2 == 0 {
                 // The acquire is dropped at the moment of a possible grant.
                 holder.unlock().await.unwrap();
@@ -482,12 +478,12 @@ async fn a_second_branch_is_refused_during_a_multi_lock_acquire() {
     let both = MultiLock::new(["n", "m"].map(|name| client.lock(name))).unwrap();
     let holder = client.mutex("m").lock().await.unwrap();
     let mut first = Box::pin(both.lock());
-    assert!(poll_once(first.as_mut()).await.is_pending());
+    assert!(poll!(first.as_mut()).is_pending());
     for _ in 0..3 {
         names_the_remedies(client.lock("n").lock().await);
         misuse(in_time("it is refused", both.lock()).await);
         tokio::time::sleep(Duration::from_millis(5)).await;
-        assert!(poll_once(first.as_mut()).await.is_pending());
+        assert!(poll!(first.as_mut()).is_pending());
     }
     holder.unlock().await.unwrap();
     in_time("the first is served", first).await.unwrap().unlock().await.unwrap();

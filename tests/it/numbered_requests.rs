@@ -1,9 +1,9 @@
 //! Requests whose record does not name their holder carry numbers: permits, values of a group, counts of a latch.
 //! Whatever happens between an acquire and its undo, no request is lost and none counts twice.
 
-use std::future::{Future, poll_fn};
+use futures_util::poll;
+use std::future::Future;
 use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use redisson_lock::{Client, Codec, Error, Kryo5, Owner, Replication};
@@ -67,13 +67,9 @@ impl Kind {
     }
 }
 
-/// Polls `future` once, which sends its request.
+/// The first poll sends the request of `future`.
 async fn begin(future: &mut Taking) {
-    poll_fn(|cx| {
-        assert!(future.as_mut().poll(cx).is_pending(), "no reply has arrived yet");
-        Poll::Ready(())
-    })
-    .await;
+    assert!(poll!(future.as_mut()).is_pending(), "no reply has arrived yet");
 }
 
 /// The acquire takes effect, and then fails because no replica confirms it. A release that is made in between must wait

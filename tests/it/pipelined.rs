@@ -1,5 +1,6 @@
 //! Pipelined hand-off: the holder changes first, and the record follows. These are the promises of this mode, and their limits.
 
+use futures_util::poll;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +45,7 @@ impl Bench {
         let waiting = tokio::spawn(async move {
             let mut taking = std::pin::pin!(lock.lock());
             // The first poll enters the queue.
-            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(taking.as_mut().poll(cx))).await;
+            let first = poll!(taking.as_mut());
             standing.send(()).unwrap();
             match first {
                 std::task::Poll::Ready(guard) => guard.unwrap(),

@@ -333,7 +333,7 @@ public final class Peer {
     /**
      * Acquires the keys of the fault campaign in a loop until stopContending. The argument lists the kinds, each with its
      * first cell. During a hold it reads a cell, 8 bytes of a file, and writes a unique number. Each hold is a line of
-     * java.log in the format of tests/chaos/work.rs; unknown fields are 0. An exception becomes the outcome of the line.
+     * java.log in the format of tests/chaos/workload.rs; unknown fields are 0. An exception becomes the outcome of the line.
      */
     static Object contend(Worker worker, Args args) throws Exception {
         Path folder = Path.of(args.text());
