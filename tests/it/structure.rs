@@ -114,6 +114,34 @@ fn every_test_named_in_docs_reliability_exists() {
     }
 }
 
+#[test]
+fn every_helper_named_in_contributing_exists() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("CONTRIBUTING.md")).unwrap();
+    let (_, section) = text.split_once("## Helpers in `tests/it/support`").unwrap();
+    let table = section.split("\n## ").next().unwrap().lines().filter(|line| line.starts_with("| `"));
+    let names: Vec<_> =
+        table.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    assert!(names.len() > 20, "{names:?}");
+    let support: String = fs::read_dir(root.join("tests/it/support"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "rs"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    // A name may end in several, as `any_lock::{ClientSet, AnyLock}` does.
+    let ends = |name| str::rsplit(name, "::").next().unwrap().trim_matches(['{', '}']).split(", ");
+    for name in names.into_iter().flat_map(ends) {
+        let defined = ["struct", "enum", "fn", "mod", "trait", "const"].iter().any(|keyword| {
+            let item = format!("{keyword} {name}");
+            let rest = |(at, _): (usize, &str)| support[at + item.len()..].chars().next();
+            support.match_indices(&item).map(rest).any(|next| !next.is_some_and(is_word))
+        });
+        assert!(defined, "the helper {name} does not exist");
+    }
+}
+
 /// README, crate documentation and errors are also read where only the package is.
 #[test]
 fn every_document_named_by_the_package_is_packaged() {
