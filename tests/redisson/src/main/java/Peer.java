@@ -512,19 +512,19 @@ public final class Peer {
             if (redisson != null) {
                 throw new IllegalStateException("client " + name + " is already connected");
             }
-            Config config = new Config();
-            Object server = servers(config, args.text());
-            config.setThreads(4);
-            config.setNettyThreads(4);
-            long watchdogMillis = args.number();
-            if (watchdogMillis > 0) {
-                call(config, "setLockWatchdogTimeout", watchdogMillis);
-            }
-            while (args.more()) {
-                set(config, server, args.text());
-            }
-            // One at a time: in old versions each new client fills the same unsynchronized static map.
+            // One at a time: old versions read addresses and register clients in static state without synchronization.
             synchronized (CLIENTS) {
+                Config config = new Config();
+                Object server = servers(config, args.text());
+                config.setThreads(4);
+                config.setNettyThreads(4);
+                long watchdogMillis = args.number();
+                if (watchdogMillis > 0) {
+                    call(config, "setLockWatchdogTimeout", watchdogMillis);
+                }
+                while (args.more()) {
+                    set(config, server, args.text());
+                }
                 redisson = Redisson.create(config);
             }
             // The only way in all versions; getId() is newer.
