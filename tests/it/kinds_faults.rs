@@ -61,8 +61,13 @@ async fn a_downgrade_wakes_waiting_readers() {
             let before = server.scripts();
             let waiting = threads.clone().map(|thread| thread.lock("read", NAME));
             let rust = spawn_waiter(theirs.read_write_lock(NAME).read());
-            // Two attempts of each waiter. Redisson's broadcast wakes only threads that already sleep, and no event shows that they do.
+            // Two attempts of each waiter.
             scripts_reach(&server, before + 6).await;
+            // Redisson's broadcast wakes only threads that already sleep.
+            for thread in &threads {
+                thread.asleep().await;
+            }
+            // The Rust client has probed the holder after 10, 30 and 70 ms; its next probe comes much later.
             tokio::time::sleep(Duration::from_millis(85)).await;
             let unlocking = monotonic_ns();
             write.unlock().await.unwrap();

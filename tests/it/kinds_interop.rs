@@ -91,9 +91,8 @@ async fn java_is_woken_by_rusts_release_of_each_kind() {
             wait_for_waiter(waiter, &server, before).await;
             if holder.message() == "1" {
                 // With this message Redisson wakes only threads that already sleep. A thread that is about to sleep is not
-                // woken until the record's lease is over. No event shows when it sleeps.
-                scripts_reach(&server, before + 2).await;
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                // woken until the record's lease is over.
+                java.asleep().await;
             }
             let unlocking = monotonic_ns();
             guard.unlock().await.unwrap();
@@ -211,6 +210,13 @@ impl ClientSet<'_> {
                 let lock = kind.lock(client, NAME).with_owner(owner);
                 PendingHold::Rust(tokio::spawn(async move { lock.lock().await.unwrap() }))
             }
+        }
+    }
+
+    /// Returns once a waiter of this side can be woken by every message.
+    async fn asleep(&self) {
+        if let Self::Java(client, thread) = self {
+            client.thread(thread).asleep().await;
         }
     }
 
@@ -333,7 +339,7 @@ async fn holders_and_waiters_of_both_sides_leave_the_same_data() {
                 wait_for_waiter(waiter, server, before).await;
                 if holder.message() == "1" {
                     scripts_reach(server, before + 2).await;
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    b.asleep().await;
                 }
                 snapshot("another waits");
                 held.leave().await;

@@ -319,8 +319,9 @@ impl Bench {
                 if subject.listens() {
                     eventually(|| subscriptions.count(&name) == 1).await;
                 }
-                // Some of Redisson's messages wake only threads that sleep already, and no event shows that they do.
-                tokio::time::sleep(Duration::from_millis(30)).await;
+                if subject.listens() && waiter.is_some() {
+                    thread.asleep().await;
+                }
                 see("Java waits");
                 let leaving = monotonic_ns();
                 had.leave().await;

@@ -322,6 +322,13 @@ impl JavaThread {
         self.on("remainTtl", kind, name, &[]).reading(read_unless_dash)
     }
 
+    /// Returns once this thread waits for the message of a release. Some of Redisson's messages wake only such threads. A
+    /// spin lock waits for none.
+    pub async fn asleep(&self) {
+        let watch = format!("watch-{}", self.name);
+        self.connection.send(&watch, &format!("asleep {}", self.name)).await.unwrap();
+    }
+
     /// The owner id of this thread's holds, which is also their field in the record.
     pub async fn owner(&self) -> String {
         format!("{}:{}", self.uuid, self.call("owner").await.unwrap())

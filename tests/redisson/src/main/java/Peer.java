@@ -118,6 +118,7 @@ public final class Peer {
             Map.entry("holdCount", (w, a) -> w.lock(a).getHoldCount()),
             Map.entry("remainTtl", (w, a) -> callIfThere(w.lock(a), "remainTimeToLive")),
             Map.entry("owner", (w, a) -> threadId()),
+            Map.entry("asleep", Peer::asleep),
             Map.entry("combine", Peer::combine),
             Map.entry("group", Peer::group),
             Map.entry("ofEntry", Peer::ofEntry),
@@ -125,6 +126,21 @@ public final class Peer {
             Map.entry("loop", Peer::loop),
             Map.entry("contend", Peer::contend),
             Map.entry("stopContending", (w, a) -> w.client.stopping = true));
+
+    /**
+     * Returns once the thread of this name waits for the message of a release. Redisson lets it wait at a semaphore. A message
+     * that comes earlier may not count.
+     */
+    static String asleep(Worker worker, Args args) throws Exception {
+        String name = args.text();
+        Worker other = worker.client.worker(name);
+        for (long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20); System.nanoTime() < end; Thread.sleep(1)) {
+            if (other.isAtSemaphore()) {
+                return "";
+            }
+        }
+        throw new IllegalStateException("the thread " + name + " waits for no message");
+    }
 
     static final Map<String, Client> CLIENTS = new ConcurrentHashMap<>();
     static final PrintStream OUT = System.out;
@@ -630,6 +646,7 @@ public final class Peer {
         final Client client;
         final String name;
         final ExecutorService thread;
+        volatile Thread running;
         // A thread keeps its lock object from lock() to unlock(), as Java code does: the object remembers the lease.
         final Map<String, Object> objects = new HashMap<>();
 
@@ -639,8 +656,18 @@ public final class Peer {
             this.thread = Executors.newSingleThreadExecutor(task -> {
                 Thread thread = new Thread(task, client.name + "/" + name);
                 thread.setDaemon(true);
+                running = thread;
                 return thread;
             });
+        }
+
+        boolean isAtSemaphore() {
+            Thread thread = running;
+            if (thread == null || thread.getState() == Thread.State.RUNNABLE) {
+                return false;
+            }
+            return Arrays.stream(thread.getStackTrace())
+                    .anyMatch(frame -> frame.getClassName().equals("java.util.concurrent.Semaphore"));
         }
 
         RLock lock(Args args) throws Exception {
