@@ -343,6 +343,30 @@ async fn redirects_in_a_circle_end_in_an_error_after_a_few_requests() {
     }
 }
 
+/// A call that follows a second redirect may have too little time left for the reply. Then the redirect is the reason.
+#[tokio::test]
+async fn a_redirect_outlasts_an_unanswered_last_send() {
+    // A node that redirects two requests to itself, and is silent from the third one on.
+    let requests = Arc::new(AtomicU16::new(0));
+    let heard = requests.clone();
+    let server = HostileServer::start_knowing_its_port(move |port, words| {
+        if words.iter().any(|word| word == "n") {
+            heard.fetch_add(1, Ordering::SeqCst);
+        }
+        match (heard.load(Ordering::SeqCst), words[0].as_str()) {
+            (3.., _) => String::new(),
+            (_, "CLUSTER") => array(&[range(0, 16383, "127.0.0.1", port)]),
+            _ if words.iter().any(|word| word == "n") => format!("-MOVED {SLOT} 127.0.0.1:{port}\r\n"),
+            _ => node(words),
+        }
+    })
+    .await;
+    let client = client_of(&server, REDIRECTED).await;
+    let error = client.lock("n").is_locked().await.unwrap_err();
+    assert_eq!(error.code(), Some("MOVED"), "{error:?}");
+    assert_eq!(requests.load(Ordering::SeqCst), 3);
+}
+
 #[tokio::test]
 async fn nodes_that_import_slots_by_redirects_are_bounded() {
     // Each node that is found wakes all waiting calls, so few wait at a time.

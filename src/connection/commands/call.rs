@@ -168,8 +168,8 @@ impl<'a> Call<'a> {
         }
         caller_runs::move_to_task().await;
         // A second redirect may come from a node that does not know yet that it owns the slot.
-        if self.redirected && !self.back_off().await {
-            return Err(self.failure(live, Cause::NotNow { code, message: moved }));
+        if self.redirected {
+            self.back_off_after(Cause::NotNow { code, message: moved }, live).await?;
         }
         self.redirected = true;
         self.asked = Some(redirect).filter(Redirect::has_host);
@@ -184,12 +184,7 @@ impl<'a> Call<'a> {
             self.connection.nodes.doubt(live.epoch);
         }
         caller_runs::move_to_task().await;
-        let refusal = Cause::NotNow { code, message };
-        if !self.back_off().await {
-            return Err(self.failure(live, refusal));
-        }
-        self.refusal = Some(refusal);
-        Ok(())
+        self.back_off_after(Cause::NotNow { code, message }, live).await
     }
 
     /// Marks the request as repeated after a send whose outcome is unknown.
@@ -207,9 +202,16 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Waits before the next send. False if the patience ended first.
-    async fn back_off(&mut self) -> bool {
-        time::timeout(self.patience.remaining(), self.backoff.wait()).await.is_ok()
+    /// Waits before the next send, and keeps the refusal for it.
+    ///
+    /// # Errors
+    /// The refusal, if the patience ends first.
+    async fn back_off_after(&mut self, refusal: Cause, live: &Live) -> Result<(), Failure> {
+        if time::timeout(self.patience.remaining(), self.backoff.wait()).await.is_err() {
+            return Err(self.failure(live, refusal));
+        }
+        self.refusal = Some(refusal);
+        Ok(())
     }
 
     fn failure(&self, live: &Live, cause: Cause) -> Failure {
