@@ -48,6 +48,7 @@ pub struct HandOff {
     /// - `unlock` returns before Redis confirms, and a hold shorter than one round trip is never confirmed individually. If the
     ///   record is taken or deleted meanwhile (by a force-unlock or a loss of data), that hold does not notice. The hold that is
     ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the lease as last confirmed.
+    /// - A re-entry waits until the record names the holder. It fails if the server refuses that, for example without memory.
     ///
     /// The pipelined hand-off is used only between guards that both request it. The other bounds apply to it, too.
     pub pipelined: bool,

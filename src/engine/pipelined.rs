@@ -21,10 +21,10 @@
 use crate::config::options::millis;
 use crate::connection::Limit;
 use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Busy, Current, LaggingRecord, Outcome};
+use crate::engine::key_queue::{Busy, Current, LaggingRecord, Outcome, Waiter};
 use crate::engine::level::Level;
 use crate::engine::release::successor;
-use crate::error::LossReason;
+use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState};
 use crate::protocol::script::{self, HandedOver};
 use crate::runtime::clock::Moment;
@@ -120,7 +120,7 @@ impl KeyActor {
                 if let Some(Current { lagging: Some(lagging), .. }) = &mut self.queue.work().current {
                     (lagging.moving, lagging.retry_at) = (false, retry_at);
                 }
-                return;
+                return self.report_refusal(&self.session.connection.error(failure, Phase::Acquire));
             }
         };
         match script::handed_over(&answer.reply) {
@@ -146,6 +146,23 @@ impl KeyActor {
             Ok(HandedOver::Other | HandedOver::Mismatch) | Err(script::Undecodable) => {
                 self.lose_current_hold(LossReason::Taken);
             }
+        }
+    }
+
+    /// Ends the waits that need the record to follow: the re-entries of the holder, and single attempts. The latter find the lock
+    /// busy, because this client holds it.
+    fn report_refusal(&self, refusal: &Error) {
+        let outcomes: Vec<_> = {
+            let work = self.queue.work();
+            let holder = work.current.as_ref().map(|current| &current.hold.owner);
+            let outcome = |waiter: &Waiter| match Some(&waiter.owner) == holder {
+                true => Some((waiter.ticket, Outcome::Failed(refusal.clone()))),
+                false => waiter.once.then_some((waiter.ticket, Outcome::Busy)),
+            };
+            work.waiters.iter().filter_map(outcome).collect()
+        };
+        for (ticket, outcome) in outcomes {
+            self.tell(ticket, outcome);
         }
     }
 

@@ -240,6 +240,28 @@ async fn a_refused_move_is_retried_and_costs_no_hold() {
     }
 }
 
+/// A re-entry needs the record to follow, so it fails with the refusal of the move. For another owner the lock is busy.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_move_is_reported_to_callers_that_need_it() {
+    let bench = Bench::start().await;
+    let [a, b, c] = bench.owners();
+    let first = a.lock().await.unwrap();
+    let second = bench.wait(&b).await;
+    bench.server.configure("maxmemory", "1");
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    let error = b.try_lock().await.unwrap_err();
+    assert_eq!(error.code(), Some("OOM"), "{error:?}");
+    let error = b.lock().await.unwrap_err();
+    assert_eq!(error.code(), Some("OOM"), "{error:?}");
+    assert!(c.try_lock().await.unwrap().is_none());
+    assert_eq!(second.state(), HoldState::Held);
+    bench.server.configure("maxmemory", "0");
+    bench.record_names(&second, 1).await;
+    b.try_lock().await.unwrap().unwrap().unlock().await.unwrap();
+    second.unlock().await.unwrap();
+}
+
 /// The record still names the first owner when a hand-off that is not pipelined returns the lock to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_off_to_the_named_owner_keeps_the_record() {
