@@ -26,6 +26,7 @@ mod report;
 mod schedule;
 mod servers;
 mod timeline;
+mod witness;
 
 use std::env;
 use std::fs;
@@ -42,6 +43,7 @@ use history::History;
 use processes::{Java, Recipe};
 
 use servers::{Servers, Topology};
+use witness::Witness;
 
 use crate::process::Process;
 use crate::setup::{self, Clock};
@@ -143,6 +145,11 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         }
         None => None,
     };
+    // A failover may itself leave a lock held for a lease.
+    let witness = java.as_ref().filter(|_| single).map(|java| {
+        let port = servers.shards[0].master().port;
+        Witness::start(port, &java.id, &java_kinds)
+    });
     let mut history = History {
         lease_ns: lease.as_nanos() as u64,
         replicated: options.replicated && !single,
@@ -167,6 +174,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     for master in testbed.servers.masters() {
         history.permits.extend(leftovers::permits(master)?);
     }
+    history.named_java = witness.map(Witness::stop).unwrap_or_default();
     history.generations = std::mem::take(&mut testbed.generations.started);
     drop((testbed, java));
 

@@ -92,8 +92,7 @@ impl Server {
 
     /// Opens a connection for several commands.
     pub fn connect(&self) -> Result<Connection, String> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
-        stream.map(|stream| Connection { stream: BufReader::new(stream) }).map_err(|error| gone(&error))
+        Connection::open(self.port)
     }
 
     /// Returns the strings of the reply, in order.
@@ -107,6 +106,11 @@ pub struct Connection {
 }
 
 impl Connection {
+    pub fn open(port: u16) -> Result<Self, String> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        stream.map(|stream| Self { stream: BufReader::new(stream) }).map_err(|error| gone(&error))
+    }
+
     pub fn call(&mut self, words: &[&str], timeout: Duration) -> Result<Vec<String>, String> {
         self.send(words)?;
         self.receive(timeout).map_err(|error| format!("{}: {error}", words.join(" ")))

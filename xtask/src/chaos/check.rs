@@ -442,10 +442,10 @@ fn is_of_several_values(history: &History, hold: &Hold) -> bool {
 }
 
 /// A waiter acquires a free lock at once, at any time of the campaign, unless a nearby fault delays a wake-up or leaves a
-/// hold behind. The rule looks at the next hold: it counts if its task waited before the lock became free, or if the key is
-/// one of the `passing` keys, which count from the request. Left out are several locks and several values, whose waiters may
-/// wait for another part; readers and permits, which share; and a fair lock next to Java, whose turn may belong to a thread
-/// that its JVM has not woken yet.
+/// hold behind, or the record names Redisson. The rule looks at the next hold: it counts if its task waited before the lock
+/// became free, or if the key is one of the `passing` keys, which count from the request. Left out are several locks and
+/// several values, whose waiters may wait for another part; readers and permits, which share; and a fair lock next to Java,
+/// whose turn may belong to a thread that its JVM has not woken yet.
 fn idle_while_wanted(history: &History) -> Verdict {
     let mut verdict = Verdict::default();
     let mut before: HashMap<&str, &Hold> = HashMap::new();
@@ -466,10 +466,13 @@ fn idle_while_wanted(history: &History) -> Verdict {
             // Few locks stay free for long, and the search for excuses is slow.
             let allowed = IDLE_NS + MARGIN_NS;
             let idle = || {
-                let free = free.max(delayed_until(history, hold, with_java));
+                let free = free.max(delayed_until(history, hold));
                 let idle = hold.start.saturating_sub(free);
-                let late = idle > allowed && idle > allowed + machine_stalled(history, free, hold.start);
-                late.then_some(idle)
+                let excused = || {
+                    machine_stalled(history, free, hold.start)
+                        + named_java(history, hold.key, free, hold.start)
+                };
+                (idle > allowed && idle > allowed + excused()).then_some(idle)
             };
             let late = if hold.start - free > allowed { idle() } else { None };
             verdict.judge(late.map(|idle| {
@@ -485,18 +488,12 @@ fn idle_while_wanted(history: &History) -> Verdict {
     verdict
 }
 
-/// The time until which earlier faults excuse a free lock. Redisson's repeated acquire counts twice, so a fault that hits
-/// Redisson may leave a lock held for a lease. Dead waiters of a fair lock add their allowance.
-fn delayed_until(history: &History, hold: &Hold, with_java: bool) -> u64 {
+/// The time until which earlier faults excuse a free lock. Dead waiters of a fair lock add their allowance.
+fn delayed_until(history: &History, hold: &Hold) -> u64 {
     let dead = if hold.key.starts_with("fair:") { FAIR_WAITERS * FAIR_WAIT_MS * 1_000_000 } else { 0 };
     let until = |window: &Window| {
-        let delay = match effects::of(window.kind).delay {
+        let over = match effects::of(window.kind).delay {
             Delay::None => return 0,
-            _ if with_java && window.hits("java") => Delay::Lease,
-            delay => delay,
-        };
-        let over = match delay {
-            Delay::None => window.to,
             Delay::Reconnect => window.to + RECONNECT_NS,
             Delay::Heartbeat => window.to.min(window.begun + HEARTBEAT_NS) + RECONNECT_NS,
             Delay::Retry => window.to + RETRY_NS,
@@ -509,6 +506,13 @@ fn delayed_until(history: &History, hold: &Hold, with_java: bool) -> u64 {
     // A waiter may listen at another server than the lock's.
     let concerns = |window: &&Window| window.failover.is_some() || window.concerns(hold.key);
     near.iter().filter(concerns).map(until).max().unwrap_or_default()
+}
+
+/// For how long Redisson held a lock in this period without a logged hold: it repeats an acquire whose answer is late, and the
+/// repetition counts again.
+fn named_java(history: &History, key: &str, from: u64, to: u64) -> u64 {
+    let periods = history.named_java.iter().filter(|period| period.key == key);
+    periods.map(|period| period.to.min(to).saturating_sub(period.from.max(from))).sum()
 }
 
 /// The time by which processes must have recovered from a fault. Dead waiters of a fair lock add their allowance. If the

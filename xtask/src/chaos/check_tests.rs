@@ -3,6 +3,7 @@
 use super::*;
 use crate::chaos::call_delay::CallDelay;
 use crate::chaos::history::{Beat, Call, Generation, Stall};
+use crate::chaos::witness::NamedJava;
 
 const MS: u64 = 1_000_000;
 
@@ -650,6 +651,18 @@ fn a_free_lock_goes_to_its_waiters() {
     breaks(idle_while_wanted, &stalled(vec![stall("c", 10_200, 10_849)]));
     breaks(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_300, 10_700)]));
     keeps(idle_while_wanted, &stalled(vec![stall("b", 10_200, 10_600), stall("c", 10_600, 10_850)]));
+    // Redisson held the lock without knowing it. Its own fault is no excuse.
+    let period = |key, to: u64| NamedJava { key, from: 10_050 * MS, to: to * MS };
+    let named = |named_java| {
+        let of_java = java(hold("java", "other", 10_000, 10_100));
+        let mut history = History { named_java, ..with(window("drop-normal", 10_000, 10_010)) };
+        history.holds.insert(0, of_java);
+        history
+    };
+    breaks(idle_while_wanted, &named(vec![]));
+    keeps(idle_while_wanted, &named(vec![period("k", 10_860)]));
+    breaks(idle_while_wanted, &named(vec![period("k", 10_600)]));
+    breaks(idle_while_wanted, &named(vec![period("other", 10_860)]));
     // It may be the turn of a Java thread.
     let fair = |first: Hold| history(vec![first, Hold { key: "fair:hot", ..after(10_050, 11_000) }], vec![]);
     breaks(idle_while_wanted, &fair(hold("a", "fair:hot", 10_000, 10_100)));

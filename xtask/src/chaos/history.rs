@@ -7,6 +7,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
+use super::witness::NamedJava;
+
 /// An interned word of a log. A log has few different words, so interned words are never freed.
 pub type Word = &'static str;
 
@@ -233,6 +235,8 @@ pub struct History {
     pub kinds: Vec<Word>,
     pub generations: Vec<Generation>,
     pub permits: Vec<Permits>,
+    /// When the records of shared locks named Redisson.
+    pub named_java: Vec<NamedJava>,
     /// The Redisson in this campaign (3.44 to 3.52) fails to renew its readers once one counts 2, which a repeated acquire
     /// causes, and then frees the lock for everybody.
     pub java_frees_readers: bool,
