@@ -8,6 +8,7 @@ mod cancelled_tasks;
 mod cluster;
 mod configuration;
 mod connecting;
+mod crowds;
 mod deadlines;
 mod declared_keys;
 mod dropped_guards;

@@ -8,7 +8,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ use crate::needs::{self, Needs};
 use crate::server_versions::{self, Unsupported};
 use crate::setup::{self, Environment, JAVA};
 
-/// Modules that run on each other server. They cover records, replies, messages, refusals and failovers, which differ
+/// Modules that run again on each other server. They cover records, replies, messages, refusals and failovers, which differ
 /// between versions.
 const CORE: [&str; 10] = [
     "truth_table",
@@ -33,12 +34,13 @@ const CORE: [&str; 10] = [
 
 /// Modules that run again on a server that permits only scripts. The other modules use no lock that has a fast path, or do
 /// not use the library.
-const SCRIPTS_ONLY: [&str; 21] = [
+const SCRIPTS_ONLY: [&str; 22] = [
     "basic",
     "cancellation",
     "cancelled_calls",
     "cancelled_tasks",
     "cluster",
+    "crowds",
     "faults",
     "interop",
     "kinds",
@@ -182,16 +184,45 @@ fn run_again(environment: &Environment, options: &Options, left_out: &[&String])
             runs.push((format!("core set on {}", server.name), selected(&environment, &core)));
         }
     }
-    for (what, mut tests) in runs {
-        println!("test: {what}");
-        let started = Instant::now();
-        let status = tests.status().map_err(|error| format!("cargo: {error}"))?;
-        println!("test: {what}: {} s", started.elapsed().as_secs());
-        if !status.success() {
-            return Ok(exit_code(status));
+    Ok(in_pairs(runs))
+}
+
+/// Runs commands, two at a time because their tests mostly wait. Prints the output of each one when it ends. Starts no more
+/// after one has failed.
+fn in_pairs(runs: Vec<(String, Command)>) -> ExitCode {
+    let (left, code) = (Mutex::new(runs.into_iter()), Mutex::new(ExitCode::SUCCESS));
+    let run_all = || {
+        let next = || left.lock().expect("no thread panics").next();
+        while let Some((what, mut tests)) = next() {
+            println!("test: {what}: started");
+            let started = Instant::now();
+            let output = tests.stdin(Stdio::null()).output();
+            let took = started.elapsed().as_secs();
+            // Held until all is printed.
+            let mut code = code.lock().expect("no thread panics");
+            match output {
+                Ok(Output { status, stdout, stderr }) => {
+                    print!("{}{}", String::from_utf8_lossy(&stderr), String::from_utf8_lossy(&stdout));
+                    println!("test: {what}: {took} s, {status}");
+                    if status.success() {
+                        continue;
+                    }
+                    *code = exit_code(status);
+                }
+                Err(error) => {
+                    println!("test: {what}: cargo: {error}");
+                    *code = ExitCode::FAILURE;
+                }
+            }
+            left.lock().expect("no thread panics").by_ref().for_each(drop);
         }
-    }
-    Ok(ExitCode::SUCCESS)
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(run_all);
+        }
+    });
+    code.into_inner().expect("no thread panics")
 }
 
 /// Builds the tests that `words` select, and returns their names.

@@ -1,0 +1,130 @@
+//! Java threads and Rust tasks of two processes contend for one lock: no increment is lost, and no client keeps the lock.
+
+use crate::support::worker::Worker;
+use crate::support::{Java, Server, since, versions};
+use redisson_lock::HandOff;
+use std::time::Duration;
+
+/// The contenders of one test, and the duration of each hold.
+struct Crowd {
+    kind: &'static str,
+    java: usize,
+    rust: usize,
+    each: usize,
+    hold: Duration,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mixed_crowd_counts_exactly_and_no_client_keeps_the_lock() {
+    for version in versions() {
+        run_mixed_crowd(
+            &version,
+            Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO },
+        )
+        .await;
+    }
+}
+
+/// The holds outlast every yield window of the client.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_client_keeps_the_lock_from_a_mixed_crowd_with_long_holds() {
+    for version in versions() {
+        let hold = Duration::from_millis(20);
+        run_mixed_crowd(&version, Crowd { kind: "plain", java: 3, rust: 6, each: 20, hold }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mixed_spin_lock_crowd_counts_exactly_and_no_client_keeps_the_lock() {
+    for version in versions() {
+        // The spin lock came with 3.15.
+        if since(&version, 3, 15) {
+            run_mixed_crowd(
+                &version,
+                Crowd { kind: "spin", java: 8, rust: 16, each: 1000, hold: Duration::ZERO },
+            )
+            .await;
+        }
+    }
+}
+
+/// Java threads, and Rust tasks in two processes, add to one counter.
+async fn run_mixed_crowd(version: &str, Crowd { kind, java: threads, rust: tasks, each, hold }: Crowd) {
+    let server = Server::start();
+    let java = Java::get(version).client(&server, 0).await;
+    let mut workers: Vec<_> = (0..2)
+        .map(|_| {
+            let (tasks, each, hold) = (tasks / 2, each, hold.as_micros());
+            let numbers = [tasks.to_string(), each.to_string(), hold.to_string()];
+            Worker::start(&["loop", &server.url(), "n", &numbers[0], &numbers[1], "counter", &numbers[2]])
+        })
+        .collect();
+    for worker in &mut workers {
+        assert_eq!(worker.line().await, "ready");
+    }
+    let java: Vec<_> = (0..threads).map(|n| java.thread(&format!("t{n}"))).collect();
+    for thread in &java {
+        thread.is_locked(kind, "n").await.unwrap();
+    }
+    let loops: Vec<_> = java.iter().map(|t| t.loop_(kind, "n", each as u32, "counter", hold)).collect();
+    for worker in &mut workers {
+        worker.go().await;
+    }
+    let mut rust = Vec::new();
+    for worker in &mut workers {
+        for _ in 0..tasks / 2 {
+            let line = worker.line().await;
+            let hold = |text: &str| {
+                let (start, end) = text.split_once(':').expect("start:end");
+                (start.parse::<u64>().unwrap(), end.parse::<u64>().unwrap())
+            };
+            rust.push(line.split(',').map(hold).collect::<Vec<_>>());
+        }
+    }
+    let mut javas = Vec::new();
+    for running in loops {
+        javas.push(running.await.unwrap());
+    }
+    let counter: usize = redis::cmd("GET").arg("counter").query(&mut server.cli()).unwrap();
+    assert_eq!(counter, (threads + tasks) * each, "{version}, {kind}: increments were lost");
+
+    let all_holds = || rust.iter().chain(&javas);
+    assert!(all_holds().all(|holds| holds.len() == each));
+    let mut all: Vec<_> = all_holds().flatten().copied().collect();
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{version}, {kind}: two holds overlap");
+    // Only while all contenders run: until the first of them is done.
+    let until = all_holds().map(|holds| holds[each - 1].1).min().unwrap();
+    let count = |side: &[Vec<(u64, u64)>]| side.iter().flatten().filter(|hold| hold.1 <= until).count();
+    let (j, r) = (count(&javas), count(&rust));
+    let longest = longest_series(&rust, &javas, tasks / 2, until);
+    let time = Duration::from_nanos(all.last().unwrap().1 - all[0].0);
+    println!(
+        "{version}, {kind}: while all ran Java had {j} holds and Rust {r}, at most {longest} in a row; all in {time:?}"
+    );
+    // One hold for each waiter of the client, after the one that it acquired.
+    let bound = HandOff::default().max_in_row.min(tasks as u32 / 2) + 1;
+    assert!(longest <= bound, "{version}, {kind}: a client kept the lock for {longest} holds");
+}
+
+/// The longest series of holds of one Rust client while Java waits. A client ends a series by leaving the lock free for
+/// others for [`HandOff::pause`], whether or not one comes.
+fn longest_series(rust: &[Vec<(u64, u64)>], javas: &[Vec<(u64, u64)>], tasks_each: usize, until: u64) -> u32 {
+    let pause = HandOff::default().pause.as_nanos() as u64;
+    let of_rust = rust
+        .iter()
+        .zip(0..)
+        .flat_map(|(holds, n)| holds.iter().map(move |hold| (*hold, Some(n / tasks_each))));
+    let of_java = javas.iter().flatten().map(|hold| (*hold, None));
+    let mut all: Vec<_> = of_rust.chain(of_java).filter(|(hold, _)| hold.1 <= until).collect();
+    all.sort_unstable();
+    // Java waits from its first hold on.
+    let first = all.iter().position(|(_, client)| client.is_none()).unwrap_or(all.len());
+    let (mut longest, mut series, mut last) = (0, 0, (0, None));
+    for ((start, end), client) in all.into_iter().skip(first) {
+        let goes_on = client.is_some() && client == last.1 && start < last.0 + pause;
+        series = if goes_on { series + 1 } else { u32::from(client.is_some()) };
+        (longest, last) = (longest.max(series), (end, client));
+    }
+    longest
+}
