@@ -589,8 +589,7 @@ fn unexplained_failures(history: &History) -> Verdict {
         }) || stalled(history, process, from.saturating_sub(history.lease_ns), to) > history.lease_ns / 4
     };
     for hold in history.holds.iter().filter(|hold| is_rust(hold) && hold.is_lost()) {
-        let ran_out = hold.lease_ms > 0 && hold.done > hold.asked + hold.lease_ms * 1_000_000;
-        if ran_out {
+        if hold.lease_ms > 0 && hold.done > lease_end(hold) {
             continue;
         }
         // A body that `run` cuts off does not learn the reason.
@@ -624,6 +623,12 @@ fn unexplained_failures(history: &History) -> Verdict {
         }));
     }
     verdict
+}
+
+/// When a fixed lease ends at the latest. A pipelined hold may begin late in the lease of its record.
+fn lease_end(hold: &Hold) -> u64 {
+    let full = hold.asked + hold.lease_ms * 1_000_000;
+    if hold.left > 0 { full.min(hold.end + hold.left) } else { full }
 }
 
 /// No process grows after its warm-up.

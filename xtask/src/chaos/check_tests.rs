@@ -310,7 +310,12 @@ fn losses_and_errors_need_a_fault_that_lists_them() {
     );
     let ran_out = Hold { lease_ms: 400, ..lost(hold("a", "k", 10_000, 10_500)) };
     keeps(unexplained_failures, &history(vec![ran_out.clone()], vec![]));
-    breaks(unexplained_failures, &history(vec![Hold { lease_ms: 600, ..ran_out }], vec![]));
+    let later = Hold { lease_ms: 600, ..ran_out };
+    breaks(unexplained_failures, &history(vec![later.clone()], vec![]));
+    // A deadline that was read is exact.
+    let read = |end: u64, left: u64| Hold { end: end * MS, left: left * MS, last: "Held", ..later.clone() };
+    keeps(unexplained_failures, &history(vec![read(10_200, 299)], vec![]));
+    breaks(unexplained_failures, &history(vec![read(10_200, 300)], vec![]));
     // A nearby fault excuses only the losses and errors that it lists.
     breaks(unexplained_failures, &one(vec![window("cut", 10_100, 10_100)]));
     let taken = Hold { last: "Lost-DataLost", ..lost(hold("a", "k", 10_000, 10_500)) };
