@@ -90,15 +90,11 @@ pub(crate) async fn give_back(level: &mut Level) -> Result<()> {
         return Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None });
     }
     let timeout = level.session.options.response_timeout;
-    let Some((mut outcome, mut turn)) = level.release()? else { return Ok(()) };
-    match time::timeout(timeout, turn.wait(&mut outcome)).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(level.session.closed_error(Phase::Release)),
-        Err(_) => {
-            let node = level.session.connection.node().into();
-            Err(Error::Ambiguous { phase: Phase::Release, node })
-        }
-    }
+    let released = time::timeout(timeout, level.release()).await;
+    released.unwrap_or_else(|_| {
+        let node = level.session.connection.node().into();
+        Err(Error::Ambiguous { phase: Phase::Release, node })
+    })
 }
 
 impl Deref for LockGuard {

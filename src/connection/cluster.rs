@@ -328,9 +328,9 @@ async fn look(
     let first = turn % layout.len().max(1);
     for node in layout.masters().skip(first).chain(layout.masters().take(first)) {
         if let Ok(live) = node.usable(0)
-            && let Ok(reply) = ask(live.link.connection, &live.node, options.response_timeout).await
+            && let Ok(reply) = ask(live.link.connection.clone(), &live.node, options.response_timeout).await
         {
-            return Ok((reply, (*live.address).clone()));
+            return Ok((reply, live.address.clone()));
         }
     }
     ask_any(known.nodes(), Moment::now() + options.connect_timeout, &options).await

@@ -7,19 +7,18 @@
 
 mod call;
 
-use super::SubscriptionEndpoints;
 use super::node::{Live, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
+use super::{Meaning, SubscriptionEndpoints, meaning};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
 use crate::protocol::script::{Reply, Request, Undecodable};
-use crate::runtime::caller_runs;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::time;
+use crate::runtime::sync::task::JoinHandle;
+use crate::runtime::sync::{select, time};
 use call::Call;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -71,6 +70,8 @@ pub(crate) struct Answer {
     pub sent: Moment,
     /// The data epoch of the server that replied.
     pub data_epoch: u64,
+    /// The number of the connection.
+    pub epoch: u64,
 }
 
 /// Why a request has no reply.
@@ -80,6 +81,15 @@ pub(crate) struct Failure {
     cause: Cause,
     /// A send went unanswered, so the request may have run, or may still run.
     pub unanswered: bool,
+}
+
+/// Why a request that was sent once has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The request did not run.
+    NotDone,
+    /// The request may have run, or may still run.
+    Unanswered,
 }
 
 #[derive(Debug)]
@@ -126,6 +136,47 @@ impl Failure {
     }
 }
 
+/// A connection that is up.
+pub(crate) struct Route(Arc<Live>);
+
+impl Route {
+    /// The number of the connection.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.0.epoch
+    }
+
+    /// Sends `request` once, without a timer: the heartbeat ends a connection that does not reply. A fast path that does nothing is
+    /// followed by the script.
+    pub(crate) async fn send(&self, request: &mut Request) -> Result<Answer, SendError> {
+        let Self(live) = self;
+        let mut by_source = false;
+        loop {
+            let sent = Moment::now();
+            let answer = select! {
+                biased;
+                answer = live.link.clone().exchange(request, by_source, false) => answer,
+                () = live.ended() => return Err(SendError::Unanswered),
+            };
+            match answer {
+                Ok(Some(reply)) => return Ok(Answer::of(reply, sent, live)),
+                Ok(None) => request.go_by_script(),
+                Err(error) => match meaning(&error) {
+                    // The server does not know the script.
+                    Meaning::NoScript => by_source = true,
+                    Meaning::Unknown { .. } => return Err(SendError::Unanswered),
+                    _ => return Err(SendError::NotDone),
+                },
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn of(reply: Reply, sent: Moment, live: &Live) -> Self {
+        Self { reply, sent, data_epoch: live.data_epoch, epoch: live.epoch }
+    }
+}
+
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(servers: &Servers, options: &Options) -> Result<(Self, JoinHandle<()>)> {
@@ -144,7 +195,7 @@ impl Connection {
     /// The name of the server that has `record`.
     pub(crate) fn node_of(&self, record: &str) -> Arc<str> {
         match self.nodes.usable(Target::Key(record), NONE) {
-            Ok(live) => live.node,
+            Ok(live) => live.node.clone(),
             Err(absent) => absent.node,
         }
     }
@@ -223,7 +274,6 @@ impl Connection {
         if self.replication.is_off() {
             return Ok(());
         }
-        caller_runs::move_to_task().await;
         let unknown = |node: &str, reason: &str| {
             let (phase, node, reason) = (Phase::Acquire, node.to_owned(), reason.to_owned());
             Err(Error::Unavailable { phase, node, reason })
@@ -254,19 +304,27 @@ impl Connection {
         }
     }
 
-    /// Checks in the background that replicas have a release, and logs a warning if not. A failover may then restore the record
-    /// until its lease ends.
-    pub(crate) async fn report_replicas(&self, record: &Arc<str>, data_epoch: u64) {
+    /// A task that checks that replicas have a release, and logs a warning if not. A failover may then restore the record until its
+    /// lease ends. `None` if replicas are not checked.
+    pub(crate) fn report_replicas(
+        &self,
+        record: &Arc<str>,
+        data_epoch: u64,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
         if self.replication.is_off() {
-            return;
+            return None;
         }
-        caller_runs::move_to_task().await;
         let (this, record) = (self.clone(), record.clone());
-        task::spawn(async move {
+        Some(async move {
             if let Err(error) = this.check_replicas(&record, data_epoch).await {
                 warn!(lock = ?record, %error, "released, but replicas may not have the release");
             }
-        });
+        })
+    }
+
+    /// The connection to the server of `record`, if it is up.
+    pub(crate) fn route(&self, record: &str) -> Option<Route> {
+        self.nodes.usable(Target::Key(record), NONE).ok().map(Route)
     }
 
     /// [`call_within`](Self::call_within) the response timeout.
@@ -278,14 +336,11 @@ impl Connection {
     /// request that may not wait fails at once without a connection.
     pub(crate) async fn call_within(&self, request: &mut Request, limit: Limit) -> Result<Answer, Failure> {
         let mut call = Call::new(self, request, limit);
-        if call.is_short() {
-            caller_runs::move_to_task().await;
-        }
         loop {
             let (live, asking) = call.route().await?;
             let sent = call.now();
             match call.send(&live, asking).await {
-                Ok(Some(reply)) => return Ok(Answer { reply, sent, data_epoch: live.data_epoch }),
+                Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),
                 Err(meaning) => call.recover(meaning, &live).await?,
             }
@@ -293,8 +348,7 @@ impl Connection {
     }
 
     /// Waits for a connection to `target`, other than the one of epoch `dead`.
-    async fn up(&self, target: Target<'_>, dead: u64, until: Moment) -> Result<Live, Absent> {
-        caller_runs::move_to_task().await;
+    async fn up(&self, target: Target<'_>, dead: u64, until: Moment) -> Result<Arc<Live>, Absent> {
         let mut changes = self.changes.clone();
         loop {
             changes.borrow_and_update();

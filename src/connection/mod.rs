@@ -33,7 +33,7 @@ mod subscriber;
 mod tls;
 
 use address::{Access, Address};
-pub(crate) use commands::{Answer, Connection, Failure, Limit};
+pub(crate) use commands::{Answer, Connection, Failure, Limit, Route, SendError};
 pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;

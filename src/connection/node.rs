@@ -36,12 +36,12 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Status {
-    Up(Live),
+    Up(Arc<Live>),
     Down { reason: Arc<str> },
 }
 
 /// A connection that is up.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Live {
     /// The number of this connection. Each socket has its own.
     pub epoch: u64,
@@ -50,12 +50,12 @@ pub(super) struct Live {
     /// The server has lost no write since then. It may have lost earlier ones.
     pub since: Moment,
     pub node: Arc<str>,
-    pub address: Arc<Address>,
+    pub address: Address,
     pub link: Link,
     pub replicas: Arc<Replicas>,
     /// Shared by all connections of the node.
     refusal: Arc<Mutex<Option<TransientRefusal>>>,
-    end: Arc<End>,
+    end: End,
 }
 
 /// A refusal that may end by itself, such as `LOADING`.
@@ -162,7 +162,7 @@ impl Node {
     }
 
     /// The connection, unless it is the one of epoch `dead`; or why there is none.
-    pub(super) fn usable(&self, dead: u64) -> Result<Live, Arc<str>> {
+    pub(super) fn usable(&self, dead: u64) -> Result<Arc<Live>, Arc<str>> {
         match &*self.status.borrow() {
             Status::Up(live) if live.epoch != dead => Ok(live.clone()),
             Status::Up(_) => Err("the connection dropped".into()),
@@ -198,7 +198,7 @@ struct Up {
     driver: JoinHandle<()>,
     /// The driver task has been awaited, and must not be awaited again.
     joined: bool,
-    live: Live,
+    live: Arc<Live>,
 }
 
 impl Up {
@@ -275,8 +275,8 @@ impl Supervisor {
         let heartbeat = async {
             loop {
                 time::sleep((timeout / 4).min(HEARTBEAT)).await;
-                let ping = redis::cmd("PING");
-                match time::timeout(timeout, live.link.connection.send_packed_command(&ping)).await {
+                let (ping, mut connection) = (redis::cmd("PING"), live.link.connection.clone());
+                match time::timeout(timeout, connection.send_packed_command(&ping)).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
                     Ok(_) => {}
                     Err(_) => return "no answer to a heartbeat",
@@ -305,7 +305,7 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
-                    let Live { node, epoch, data_epoch, .. } = &up.live;
+                    let Live { node, epoch, data_epoch, .. } = &*up.live;
                     info!(%node, epoch, data_epoch, "reconnected");
                     self.publish(Status::Up(up.live.clone()));
                     return up;
@@ -381,17 +381,17 @@ impl Supervisor {
             self.handshake = Some((server, data_epoch));
         }
         let (since, epoch) = (self.since, self.shared.next_number());
-        let live = Live {
+        let live = Arc::new(Live {
             epoch,
             data_epoch,
             since,
             node: address.node().into(),
-            address: Arc::new(address.clone()),
+            address: address.clone(),
             link,
             replicas,
             refusal: self.refusal.clone(),
-            end: Arc::default(),
-        };
+            end: End::default(),
+        });
         Up { driver, joined: false, live }
     }
 }

@@ -58,8 +58,8 @@ impl Nodes {
     }
 
     /// The connection to `target`, unless it is the one of epoch `dead`.
-    pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Live, Absent> {
-        fn at(node: &Node, dead: u64) -> std::result::Result<Live, Absent> {
+    pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
+        fn at(node: &Node, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
             node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
         }
         match (self, target) {
@@ -92,7 +92,7 @@ impl Nodes {
     }
 
     /// The connection whose server is in the data epoch `data_epoch`.
-    pub(super) fn in_epoch(&self, data_epoch: u64) -> Option<Live> {
+    pub(super) fn in_epoch(&self, data_epoch: u64) -> Option<Arc<Live>> {
         let alive = |node: &Node| node.usable(0).ok().filter(|live| live.data_epoch == data_epoch);
         match self {
             Self::One(node) => alive(node),

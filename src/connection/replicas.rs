@@ -9,8 +9,8 @@ use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
-use crate::runtime::sync::task::{self, JoinHandle};
-use crate::runtime::sync::time;
+use crate::runtime::sync::task::JoinHandle;
+use crate::runtime::sync::{Handle, time};
 use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::collections::HashMap;
@@ -31,6 +31,8 @@ pub(super) struct Replicas {
     /// See [`check_support`].
     supported: bool,
     waiting: Mutex<Waiting>,
+    /// The runtime of the client.
+    runtime: Handle,
 }
 
 /// Whether the server behind `connection` permits the commands that check its replicas. If the settings name no
@@ -149,6 +151,7 @@ impl Replicas {
             seen,
             supported,
             waiting: Mutex::default(),
+            runtime: Handle::current(),
         })
     }
 
@@ -165,7 +168,8 @@ impl Replicas {
         };
         if first {
             let this = self.clone();
-            task::spawn(async move { this.serve().await });
+            // The runtime of this caller may end before those of the others.
+            self.runtime.spawn(async move { this.serve().await });
         }
         answer.await.unwrap_or(Reached::Unknown)
     }

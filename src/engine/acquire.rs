@@ -1,7 +1,9 @@
-//! The caller's side of an acquire: it joins the key queue and waits for its outcome. The key actor (`actor.rs`) does the rest.
+//! The caller's side of an acquire. If nobody else is at the key, the caller sends the request itself (`direct.rs`). Otherwise it
+//! joins the key queue and waits for its outcome, and the key actor (`actor.rs`) does the rest.
 
 use crate::config::options::check_wait;
-use crate::engine::key_queue::{Busy, KeyQueue, Outcome, Terms};
+use crate::engine::direct::{Attempted, DirectAcquire};
+use crate::engine::key_queue::{Busy, KeyQueue, Outcome, Terms, Work, next_ticket};
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
@@ -52,55 +54,96 @@ pub(crate) async fn acquire(
     let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
     let recording = span.clone();
     async move {
-        let started = Moment::now();
         let (once, limit) = match wait {
             Wait::Once(limit) => (true, Some(limit)),
             Wait::For(limit) => (false, Some(limit)),
             Wait::Forever => (false, None),
         };
+        let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         loop {
-            let (reply, outcome) = oneshot::channel();
-            let (ticket, queue, mut turn) =
-                session.submit(kind, &owner, |work| work.enqueue(kind, owner.clone(), terms, once, reply))?;
-            let mut waiting = WaitTicket { session, queue, ticket, outcome, left: false };
-            let received = match limit {
-                None => turn.wait(&mut waiting.outcome).await.ok(),
-                Some(limit) => {
-                    let remaining = limit.saturating_sub(Moment::now().since(started));
-                    match time::timeout(remaining, turn.wait(&mut waiting.outcome)).await {
-                        Ok(received) => received.ok(),
-                        Err(_) => match waiting.give_up(&owner, started, once) {
-                            Some(outcome) => return outcome,
-                            None => turn.wait(&mut waiting.outcome).await.ok(),
-                        },
-                    }
-                }
+            let (mut level, attempts) = match acquire.outcome().await? {
+                Outcome::Granted(level, attempts) => (level, attempts),
+                Outcome::Busy => return Ok(None),
+                Outcome::Failed(error) => return Err(error),
             };
-            waiting.left = received.is_some();
-            match received {
-                Some(Outcome::Granted(mut level, attempts)) => {
-                    level.take();
-                    // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
-                    if !level.hold.state().is_live() {
-                        continue;
-                    }
-                    if !recording.is_disabled() {
-                        let waited = Moment::now().since(started);
-                        recording
-                            .record("attempts", attempts)
-                            .record("waited", tracing::field::debug(waited));
-                    }
-                    debug!(owner = %level.hold.owner_id, "acquired");
-                    return Ok(Some(level));
-                }
-                Some(Outcome::Busy) => return Ok(None),
-                Some(Outcome::Failed(error)) => return Err(error),
-                None => return Err(session.closed_error(Phase::Acquire)),
+            level.take();
+            // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
+            if !level.hold.state().is_live() {
+                continue;
             }
+            if !recording.is_disabled() {
+                let waited = Moment::now().since(acquire.started);
+                recording.record("attempts", attempts).record("waited", tracing::field::debug(waited));
+            }
+            debug!(owner = %level.hold.owner_id, "acquired");
+            return Ok(Some(level));
         }
     }
     .instrument(span)
     .await
+}
+
+/// The acquire of one caller.
+struct Acquire<'a> {
+    session: &'a Arc<Session>,
+    kind: &'a Arc<dyn LockKind>,
+    owner: LocalOwner,
+    terms: Terms,
+    once: bool,
+    limit: Option<Duration>,
+    started: Moment,
+}
+
+impl Acquire<'_> {
+    /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue.
+    async fn outcome(&self) -> Result<Outcome> {
+        let &Self { session, kind, ref owner, terms, once, started, .. } = self;
+        session.check_open()?;
+        let ticket = next_ticket();
+        let (queue, outcome) = match DirectAcquire::begin(session, kind, owner, terms, ticket) {
+            Some(direct) => match self.within_limit(direct.send(once)).await {
+                Some(Attempted::Done(outcome)) => return Ok(outcome),
+                Some(Attempted::Queued(queue, outcome)) => (queue, outcome),
+                None => return Err(no_reply(session, kind.record(), started)),
+            },
+            None => {
+                let join = |work: &mut Work| work.enqueue(ticket, kind, owner.clone(), terms, once);
+                let (outcome, queue) = session.submit(kind, owner, join)?;
+                (queue, outcome)
+            }
+        };
+        let mut waiting = WaitTicket { session, queue, ticket, outcome, left: false };
+        let received = match self.within_limit(&mut waiting.outcome).await {
+            Some(received) => received,
+            None => match waiting.give_up(owner, started, once) {
+                Some(Ok(())) => return Ok(Outcome::Busy),
+                Some(Err(error)) => return Err(error),
+                None => (&mut waiting.outcome).await,
+            },
+        };
+        waiting.left = received.is_ok();
+        received.map_err(|_| session.closed_error(Phase::Acquire))
+    }
+
+    /// The output of `future`, or `None` if the limit comes first.
+    async fn within_limit<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match self.limit {
+            None => Some(future.await),
+            Some(limit) => {
+                let remaining = limit.saturating_sub(Moment::now().since(self.started));
+                time::timeout(remaining, future).await.ok()
+            }
+        }
+    }
+}
+
+/// The error of a wait that ends without a reply.
+fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
+    let connection = &session.connection;
+    connection.trouble(record, started, Phase::Acquire).unwrap_or_else(|| {
+        let (phase, node) = (Phase::Acquire, connection.node().into());
+        Error::TimedOut { phase, node, waited: Moment::now().since(started) }
+    })
 }
 
 /// A caller's waiter in the key queue. The waiter is removed when the ticket is dropped.
@@ -114,12 +157,12 @@ struct WaitTicket<'a> {
 }
 
 impl WaitTicket<'_> {
-    /// Ends the wait at its limit. Returns `None` if the waiter has already left the queue, because its outcome is then being
+    /// Ends the wait at its limit: `Ok` if the lock was busy. Returns `None` if the waiter has already left the queue, because its outcome is then being
     /// delivered.
     ///
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
     /// clients. Otherwise its state is unknown, and the wait ends with an error. So does a single attempt without a reply.
-    fn give_up<T>(&mut self, owner: &LocalOwner, started: Moment, once: bool) -> Option<Result<Option<T>>> {
+    fn give_up(&mut self, owner: &LocalOwner, started: Moment, once: bool) -> Option<Result<()>> {
         let now = Moment::now();
         let (heard, current) = {
             let mut work = self.queue.work();
@@ -137,14 +180,10 @@ impl WaitTicket<'_> {
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
             None => heard && self.session.connection.is_up(self.queue.record()),
         };
-        if !once && busy {
-            return Some(Ok(None));
+        match !once && busy {
+            true => Some(Ok(())),
+            false => Some(Err(no_reply(self.session, self.queue.record(), started))),
         }
-        let connection = &self.session.connection;
-        Some(Err(connection.trouble(self.queue.record(), started, Phase::Acquire).unwrap_or_else(|| {
-            let (phase, node) = (Phase::Acquire, connection.node().into());
-            Error::TimedOut { phase, node, waited: now.since(started) }
-        })))
     }
 }
 

@@ -15,14 +15,12 @@ use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::contention::{BusyInfo, YieldWindow};
-use crate::engine::future_box::ActorFuture;
-use crate::engine::key_queue::{Current, KeyQueue, Outcome, Release, Waiter, Work};
+use crate::engine::key_queue::{Current, Finding, KeyQueue, Outcome, Release, Waiter, Work};
 use crate::engine::release::PendingDequeue;
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason};
-use crate::kinds::kind::{Access, LockKind, would_deadlock};
+use crate::kinds::kind::{Access, LockKind, QueueKey, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
-use crate::runtime::caller_runs;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::sync::{select, time};
@@ -58,7 +56,8 @@ pub(crate) fn run_actor(
         loop {
             match actor.next() {
                 Step::Wait(until) => actor.wait(until).await,
-                Step::Do(action) => actor = ActorFuture::new(actor.act(action)).await,
+                // Boxed, because it takes 3 KB, which a waiting actor should not keep.
+                Step::Do(action) => Box::pin(actor.act(action)).await,
                 Step::Again => {}
                 Step::Finish => return,
             }
@@ -143,10 +142,16 @@ impl View {
 }
 
 impl KeyActor {
-    async fn act(mut self, action: Action) -> Self {
+    async fn act(&mut self, action: Action) {
         match action {
             Action::Release(Release::Level(level)) => self.release(level).await,
-            Action::Release(Release::Undo(kind, owner_id, until)) => self.undo(&kind, &owner_id, until).await,
+            Action::Release(Release::Free(freeing, repeated, reply)) => {
+                let outcome = self.free(&freeing, repeated).await;
+                if let Some(reply) = reply {
+                    let _ = reply.send(outcome);
+                }
+            }
+            Action::Release(Release::Undo(undo)) => self.undo(&undo).await,
             Action::Release(Release::Dequeue(kind, owner_id)) => {
                 self.dequeue(PendingDequeue::new(kind, owner_id)).await
             }
@@ -158,13 +163,11 @@ impl KeyActor {
             Action::Refresh(kind) => self.refresh(&kind).await,
             Action::Follow => self.follow().await,
         }
-        self
+        self.queue.work().in_flight = None;
     }
 
     async fn wait(&self, until: Moment) {
-        caller_runs::move_to_task().await;
         let until = self.refresh_at.map_or(until, |at| until.min(at));
-        self.queue.work().caller_slot = None;
         let woken = async {
             select! {
                 () = self.queue.signal.woken() => {}
@@ -197,6 +200,20 @@ impl KeyActor {
     fn next(&mut self) -> Step {
         let queue = self.queue.clone();
         let mut work = queue.work();
+        if let Some(until) = work.direct_until(&self.session) {
+            return Step::Wait(until);
+        }
+        match work.finding.take() {
+            Some(Finding::Busy { kind, before, ttl }) => {
+                drop(work);
+                self.busy(&kind, before, ttl);
+                return Step::Again;
+            }
+            Some(Finding::Freed(yield_window)) if work.current.is_none() => {
+                self.yield_window = Some(yield_window);
+            }
+            Some(Finding::Freed(_)) | None => {}
+        }
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
@@ -373,16 +390,22 @@ impl KeyActor {
         self.subscription = None;
         self.busy_info = None;
         work.has_actor = false;
-        work.caller_slot = None;
         // Frees their memory while the lock is only held.
         (work.waiters, work.releases) = Default::default();
         work.shared_holds.retain(|hold| !hold.is_over());
-        if work.current.is_none() && work.shared_holds.is_empty() {
+        if work.is_unused() {
             work.removed = true;
             drop(work);
             self.session.remove(&self.queue);
         }
         Step::Finish
+    }
+
+    /// Records the owner id of a request that is about to be sent. Only the requests of other readers name it.
+    pub(crate) fn note_in_flight(&self, owner_id: &Arc<str>) {
+        if matches!(self.queue.key, QueueKey::Reader(_)) {
+            self.queue.work().in_flight = Some(owner_id.clone());
+        }
     }
 
     /// Marks the current hold's count as being changed, and returns both. `None` while the hold is ahead of the record.

@@ -10,7 +10,8 @@
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
 use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Busy, Current, Outcome, Run, Waiter, Work};
+use crate::engine::contention::undo_orphan;
+use crate::engine::key_queue::{Busy, Current, Outcome, Run, Unanswered, Waiter, Work};
 use crate::engine::level::Level;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
@@ -50,12 +51,16 @@ impl KeyActor {
         let length = self.session.length(attempt.lease);
         let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
         let (owner_id, waiting) = self.identify(&attempt);
-        let mut request = attempt.kind.acquire(&AcquireArgs {
-            owner_id: &owner_id,
-            lease_ms: millis(length),
-            waiting,
-            counterpart,
-        });
+        let unanswered = self.take_unanswered(attempt.ticket);
+        let (mut request, owner_id) = match unanswered {
+            Some(Unanswered { request, owner_id, .. }) => (request, owner_id),
+            None => {
+                let (lease_ms, owner) = (millis(length), &owner_id);
+                let args = AcquireArgs { owner_id: owner, lease_ms, waiting, counterpart };
+                (attempt.kind.acquire(&args), owner_id)
+            }
+        };
+        self.note_in_flight(&owner_id);
         let Attempt { ticket, ref kind, once, .. } = attempt;
         if once || self.busy_info.is_some() {
             // The lock may well be busy, and only the script reports for how long.
@@ -104,6 +109,13 @@ impl KeyActor {
             }
             return;
         }
+    }
+
+    /// Takes the request that the waiter sent itself, if that went unanswered.
+    fn take_unanswered(&self, ticket: u64) -> Option<Unanswered> {
+        let mut work = self.queue.work();
+        let waiter = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket);
+        waiter.and_then(|waiter| waiter.unanswered.take()).map(|unanswered| *unanswered)
     }
 
     /// The owner id of the owner's counterpart hold, if it has one.
@@ -200,7 +212,7 @@ impl KeyActor {
             }
             Ok(Acquired::Busy(ttl)) => {
                 if let Some(owner) = script::hindrance(&answer.reply) {
-                    self.undo_orphan(&kind, owner);
+                    undo_orphan(&self.session, &kind, owner);
                 }
                 ttl
             }
@@ -333,16 +345,7 @@ impl KeyActor {
         let hold = Hold::new(begun, self.queue.observer());
         let mut work = self.queue.work();
         work.busy = Busy::at(since, Some(hold.owner.clone()));
-        work.current = Some(Current {
-            hold: hold.clone(),
-            since,
-            recorded: 1,
-            levels: 0,
-            changing: false,
-            count_unsure: false,
-            lagging: None,
-            run,
-        });
+        work.current = Some(Current::new(hold.clone(), since, run));
         drop(work);
         hold
     }

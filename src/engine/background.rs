@@ -9,7 +9,7 @@
 //!    does not respond delays no other.
 
 use crate::engine::key_queue::KeyQueue;
-use crate::engine::session::{ActorInHand, Session};
+use crate::engine::session::{RunningActor, Session};
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::time;
 use std::collections::{HashMap, VecDeque};
@@ -72,11 +72,11 @@ impl Background {
 /// Polls the actor of `queue` until its releases are sent, for at most the response timeout. Any remaining work gets a task of
 /// its own.
 async fn release(session: &Arc<Session>, queue: &Arc<KeyQueue>) {
-    let Some(mut driving) = ActorInHand::for_idle(session, queue) else { return };
-    let released = poll_fn(|cx| match Pin::new(&mut driving).poll(cx) {
+    let Some(mut actor) = RunningActor::for_idle(session, queue) else { return };
+    let released = poll_fn(|cx| match Pin::new(&mut actor).poll(cx) {
         Poll::Pending if queue.work().is_releasing() => Poll::Pending,
         _ => Poll::Ready(()),
     });
     let _ = time::timeout(session.options.response_timeout, released).await;
-    driving.continue_in_task();
+    actor.spawn();
 }

@@ -6,7 +6,8 @@
 
 use crate::config::options::BackOff;
 use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Busy, Current, Release, Run, Work};
+use crate::engine::key_queue::{Busy, Current, Release, Run, Undo, Work};
+use crate::engine::session::Session;
 use crate::error::LossReason;
 use crate::kinds::kind::{Access, LockKind, Probed};
 use crate::owner;
@@ -166,7 +167,7 @@ impl KeyActor {
             drop(work);
             let named = answer.as_ref().zip(kind.owned()).map(|(answer, kind)| kind.holders(&answer.reply));
             for holder in named.iter().flatten() {
-                self.undo_orphan(kind, holder.owner());
+                undo_orphan(&self.session, kind, holder.owner());
             }
             let changed = busy_info.holder.is_some() && busy_info.holder != holder;
             if changed {
@@ -234,26 +235,6 @@ impl KeyActor {
         }
     }
 
-    /// Undoes an orphaned record or queue entry. A retired owner id of this client that is neither a hold nor a waiter was written by
-    /// a request that a dead connection delivered late. Nobody else would remove it before it expires. The key queue in which the id
-    /// would be held knows whether it is a hold or a waiter.
-    pub(crate) fn undo_orphan(&self, kind: &Arc<dyn LockKind>, owner_id: &str) {
-        if !owner::is_retired(owner_id, &self.session.id, self.session.generation()) {
-            return;
-        }
-        let until = Moment::now() + self.session.options.lease;
-        let queue = self.session.queue(kind.queue_of(owner_id));
-        let _ = self.session.submit_to(&queue, |work| {
-            if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
-                return;
-            }
-            work.releases.push_back(Release::Undo(kind.clone(), owner_id.into(), until));
-            if kind.traits().queued {
-                work.releases.push_back(Release::Dequeue(kind.clone(), owner_id.into()));
-            }
-        });
-    }
-
     /// Notices a previous holder that sent no message: it was found gone, and its message has not arrived since.
     pub(crate) fn detect_silent_release(&self, run: &mut Run) {
         let Some(before) = run.messages_at_probe else { return };
@@ -274,8 +255,34 @@ impl KeyActor {
 
     /// Whether clients that send no messages were noticed recently.
     pub(crate) fn pollers(&self) -> bool {
-        self.queue.work().pollers_until.is_some_and(|until| !until.passed())
+        self.queue.work().has_pollers()
     }
+}
+
+/// Undoes an orphaned record or queue entry. A retired owner id of this client that is neither a hold nor a waiter was written by
+/// a request that a dead connection delivered late. Nobody else would remove it before it expires. The key queue in which the id
+/// would be held knows whether it is a hold or a waiter.
+pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owner_id: &str) {
+    if !owner::is_retired(owner_id, &session.id, session.generation()) {
+        return;
+    }
+    let until = Moment::now() + session.options.lease;
+    let queue = session.queue(kind.queue_of(owner_id));
+    let _ = session.submit_to(&queue, |work| {
+        if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
+            return;
+        }
+        let (kind, owner_id): (_, Arc<str>) = (kind.clone(), owner_id.into());
+        work.releases.push_back(Release::Undo(Undo {
+            kind: kind.clone(),
+            owner_id: owner_id.clone(),
+            until,
+            sent_on: None,
+        }));
+        if kind.traits().queued {
+            work.releases.push_back(Release::Dequeue(kind, owner_id));
+        }
+    });
 }
 
 /// The time of a probe after `step`.

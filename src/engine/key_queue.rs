@@ -1,19 +1,23 @@
 //! The queue of one key of one client: its waiters, its releases and its holds.
 //!
-//! The key actor (`actor.rs`) sends acquires, re-entries, releases and hand-offs, one at a time. Callers only add work to the queue.
-//! If a caller is dropped, the actor completes or undoes its request. So the client knows the hold count in the record.
+//! Acquires, re-entries, releases and hand-offs are sent one at a time. A caller that is alone at the key sends its own (`direct.rs`).
+//! Otherwise callers only add work, and the key actor (`actor.rs`) sends it. If a caller is dropped, the actor completes or undoes its
+//! request. So the client knows the hold count in the record.
 
 use crate::config::options::Lease;
+use crate::engine::contention::YieldWindow;
+use crate::engine::direct::DirectRequest;
 use crate::engine::level::Level;
-use crate::engine::session::{ActorInHand, Session};
+use crate::engine::release::Freeing;
+use crate::engine::session::Session;
 use crate::error::{Error, Result};
 use crate::kinds::kind::{LockKind, QueueKey};
 use crate::lease::hold::{Hold, Observer};
 use crate::owner::LocalOwner;
-use crate::runtime::caller_runs::CallerSlot;
+use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
-use crate::runtime::wakeup::Signal;
+use crate::runtime::wakeup::{Mark, Signal};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -39,12 +43,16 @@ pub(crate) struct Work {
     pub current: Option<Current>,
     /// Shared holds that have an owner. None of them is current.
     pub shared_holds: Vec<Arc<Hold>>,
+    /// The owner id of a reader whose request is in flight. The record may name it.
+    pub in_flight: Option<Arc<str>>,
     /// A release was taken from the queue and is not finished.
     pub releasing: bool,
     /// The queue has an actor.
     pub has_actor: bool,
-    /// The actor, while a caller runs it.
-    pub caller_slot: Option<Arc<CallerSlot<ActorInHand>>>,
+    /// The request that a caller sends itself, see `direct.rs`.
+    pub direct: Option<DirectRequest>,
+    /// What such a request has found out, for the actor.
+    pub finding: Option<Finding>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
     pub busy: Option<Busy>,
@@ -144,6 +152,7 @@ pub(crate) struct Waiter {
     /// The ticket that decides its turn. An owner has one entry in Redis's queue, so its waiters share the ticket of the first
     /// of them.
     pub turn: u64,
+    pub unanswered: Option<Box<Unanswered>>,
     pub reply: oneshot::Sender<Outcome>,
 }
 
@@ -162,13 +171,41 @@ pub(crate) enum Outcome {
     Failed(Error),
 }
 
+/// The result of a caller's request that the actor has to act on.
+pub(crate) enum Finding {
+    /// The lock was busy, for at most `ttl`. `before` is the signal's mark before the request.
+    Busy { kind: Arc<dyn LockKind>, before: Mark, ttl: Option<Duration> },
+    /// The lock was freed, and other clients may want it.
+    Freed(YieldWindow),
+}
+
 /// A release that the actor has to send.
 pub(crate) enum Release {
     Level(Returned),
-    /// Makes sure that the owner id does not hold the record. The request is repeated until that moment.
-    Undo(Arc<dyn LockKind>, Arc<str>, Moment),
+    /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
+    Free(Freeing, bool, Option<oneshot::Sender<Result<()>>>),
+    Undo(Undo),
     /// Removes the owner id from Redis's queue.
     Dequeue(Arc<dyn LockKind>, Arc<str>),
+}
+
+/// Makes sure that an owner id does not hold the record.
+pub(crate) struct Undo {
+    pub kind: Arc<dyn LockKind>,
+    pub owner_id: Arc<str>,
+    /// The request is repeated until then.
+    pub until: Moment,
+    /// The connection that the acquire was sent on, if its owner id may be used again once it is undone. An undo that the same
+    /// connection answers comes after the acquire.
+    pub sent_on: Option<u64>,
+}
+
+/// An acquire that went unanswered. It is repeated unchanged, so that it counts once even if an earlier send took effect.
+pub(crate) struct Unanswered {
+    pub request: Request,
+    pub owner_id: Arc<str>,
+    /// If it took effect, it lasts at most until then.
+    pub until: Moment,
 }
 
 /// A level that is being released.
@@ -178,6 +215,20 @@ pub(crate) struct Returned {
     pub renewing: bool,
     pub pipelined: bool,
     pub reply: Option<oneshot::Sender<Result<()>>>,
+}
+
+/// Returns the next ticket. No other waiter of the process has it, because the queue may be gone, and another in its place, when the
+/// ticket is used.
+pub(crate) fn next_ticket() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl Current {
+    /// The hold of a request that was sent at `since`.
+    pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
+        Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, lagging: None, run }
+    }
 }
 
 impl KeyQueue {
@@ -206,44 +257,72 @@ impl KeyQueue {
 }
 
 impl Work {
-    /// Adds a waiter at the end and returns its ticket. No other waiter of the process has this ticket, because the queue may be
-    /// gone, and another in its place, when the ticket is used.
+    /// Adds a waiter in the order of the tickets. Returns the receiver of its outcome.
     pub(crate) fn enqueue(
         &mut self,
+        ticket: u64,
         kind: &Arc<dyn LockKind>,
         owner: LocalOwner,
         terms: Terms,
         once: bool,
-        reply: oneshot::Sender<Outcome>,
-    ) -> u64 {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Taken under the queue's mutex, so the waiters are in the order of their tickets.
-        let ticket = NEXT.fetch_add(1, Ordering::Relaxed);
+    ) -> oneshot::Receiver<Outcome> {
+        let (reply, outcome) = oneshot::channel();
         let Terms { lease, pipelined } = terms;
         if self.waiters.is_empty() {
             // Most waiters are alone.
             self.waiters.reserve_exact(1);
         }
-        self.waiters.push_back(Waiter {
-            ticket,
-            kind: kind.clone(),
-            owner,
-            lease,
-            once,
-            pipelined,
-            attempts: 0,
-            owner_id: None,
-            queued: false,
-            turn: ticket,
-            reply,
-        });
-        ticket
+        let at = self.waiters.partition_point(|waiter| waiter.ticket < ticket);
+        self.waiters.insert(
+            at,
+            Waiter {
+                ticket,
+                kind: kind.clone(),
+                owner,
+                lease,
+                once,
+                pipelined,
+                attempts: 0,
+                owner_id: None,
+                queued: false,
+                turn: ticket,
+                unanswered: None,
+                reply,
+            },
+        );
+        outcome
+    }
+
+    /// Whether nobody holds the lock, waits for it, or releases it.
+    pub(crate) fn is_unused(&self) -> bool {
+        !self.has_actor
+            && self.direct.is_none()
+            && self.current.is_none()
+            && self.shared_holds.is_empty()
+            && !self.has_work()
+    }
+
+    /// Notes that the record was freed.
+    pub(crate) fn note_freed(&mut self) {
+        if let (None, Some(busy)) = (&self.current, &mut self.busy) {
+            busy.still = false;
+        }
+    }
+
+    /// Whether clients that send no messages were noticed recently.
+    pub(crate) fn has_pollers(&self) -> bool {
+        self.pollers_until.is_some_and(|until| !until.passed())
+    }
+
+    /// Whether there is something to do for an actor.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.waiters.is_empty() || !self.releases.is_empty() || self.finding.is_some()
     }
 
     /// Queues the undo of the acquire that was just sent, before all other releases. A numbered undo has an effect only while its
     /// acquire is the last request of the client that took effect, so no release may come in between.
     pub(crate) fn undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
-        self.releases.push_front(Release::Undo(kind.clone(), owner_id, until));
+        self.releases.push_front(Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None }));
     }
 
     /// Takes the next release.
@@ -255,7 +334,9 @@ impl Work {
 
     /// Whether a release is queued or not finished.
     pub(crate) fn is_releasing(&self) -> bool {
-        self.releasing || !self.releases.is_empty()
+        self.releasing
+            || !self.releases.is_empty()
+            || self.direct.as_ref().is_some_and(DirectRequest::is_release)
     }
 
     /// Records a shared hold.
@@ -301,11 +382,8 @@ impl Work {
     /// queues the release of that id.
     pub(crate) fn drop_hold(&mut self) {
         if let Some(Current { hold, lagging: Some(lagging), .. }) = self.current.take() {
-            self.releases.push_back(Release::Undo(
-                hold.kind.clone(),
-                lagging.owner_id,
-                lagging.until + hold.lease,
-            ));
+            let (kind, owner_id, until) = (hold.kind.clone(), lagging.owner_id, lagging.until + hold.lease);
+            self.releases.push_back(Release::Undo(Undo { kind, owner_id, until, sent_on: None }));
         }
     }
 
@@ -323,7 +401,13 @@ impl Work {
     /// Removes the waiter with this ticket, if it still waits.
     pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
-        self.waiters.remove(at)
+        let mut waiter = self.waiters.remove(at)?;
+        if let Some(Unanswered { owner_id, until, .. }) =
+            waiter.unanswered.take().map(|unanswered| *unanswered)
+        {
+            self.undo(&waiter.kind, owner_id, until);
+        }
+        Some(waiter)
     }
 
     /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
@@ -391,7 +475,8 @@ impl Observer for KeyQueue {
         if !hold.state().is_live() {
             tracing::warn!(lock = ?hold.record(), owner = %hold.owner_id, state = ?hold.state(), "hold lost");
             let until = Moment::now() + session.options.lease;
-            let release = Release::Undo(hold.kind.clone(), hold.owner_id.clone(), until);
+            let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
+            let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
             let _ = session.release_later(&queue, release);
         }
         self.signal.look_again();

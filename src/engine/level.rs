@@ -6,9 +6,10 @@
 //! 3. A release neither blocks nor panics.
 
 use crate::config::options::{ENDLESS, Lease};
+use crate::engine::direct::DirectRelease;
 use crate::engine::key_queue::{KeyQueue, Release, Returned};
 use crate::engine::pipelined;
-use crate::engine::session::{CallerTurn, Session};
+use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -87,19 +88,26 @@ impl Level {
         }
     }
 
-    /// Queues the release of the level. Returns the receiver of its outcome, and the actor to run meanwhile. Returns `None` if the
-    /// lock was passed on to another task, so that there is nothing to wait for.
-    pub(crate) fn release(&mut self) -> Result<Option<(oneshot::Receiver<Result<()>>, CallerTurn)>> {
+    /// Releases the level. Sends the request directly if nobody else is at the key.
+    ///
+    /// If the future is dropped, the release continues in the background.
+    pub(crate) async fn release(&mut self) -> Result<()> {
         if self.hand_off_ahead() {
-            return Ok(None);
+            return Ok(());
+        }
+        match self.session.check_open() {
+            Ok(()) => {}
+            Err(fork @ Error::Misuse { .. }) => return Err(fork),
+            Err(_) => return Err(self.session.closed_error(Phase::Release)),
+        }
+        if let Some(direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
+            self.released = true;
+            return direct.send().await;
         }
         let (reply, outcome) = oneshot::channel();
         let release = self.returned(Some(reply));
-        match self.session.submit_to(&self.queue, |work| work.releases.push_back(release)) {
-            Ok(((), turn)) => Ok(Some((outcome, turn))),
-            Err(fork @ Error::Misuse { .. }) => Err(fork),
-            Err(_) => Err(self.session.closed_error(Phase::Release)),
-        }
+        self.session.submit_to(&self.queue, |work| work.releases.push_back(release))?;
+        outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
     }
 
     fn hand_off_ahead(&mut self) -> bool {

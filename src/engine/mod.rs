@@ -7,7 +7,7 @@ pub mod actor;
 pub mod attempt;
 pub mod background;
 pub mod contention;
-pub mod future_box;
+pub mod direct;
 pub mod key_queue;
 pub mod level;
 pub mod pending;

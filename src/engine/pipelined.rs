@@ -80,12 +80,8 @@ pub(crate) fn hand_off_ahead(level: &Level) -> bool {
     current.run.count += 1;
     work.current =
         Some(Current { hold: next.clone(), since: now, lagging: ahead.then_some(lagging), ..current });
-    let caller_slot = work.caller_slot.take();
     drop(work);
     session.watchdog.forget(hold);
-    if let Some(caller_slot) = caller_slot {
-        caller_slot.want();
-    }
     queue.signal.nudge();
     let level = Level::new(session, queue, &next, waiter.lease, waiter.pipelined);
     // If the waiter has left, its level is dropped here, which releases it.

@@ -9,10 +9,10 @@
 //!    hold that is ahead of the record (`pipelined.rs`): its release names the owner id in the record.
 
 use crate::config::options::{Lease, millis};
-use crate::connection::{Failure, Limit};
+use crate::connection::{Answer, Failure, Limit};
 use crate::engine::actor::KeyActor;
 use crate::engine::contention::{Turns, YieldWindow};
-use crate::engine::key_queue::{Current, Release, Returned, Run, Waiter, Work};
+use crate::engine::key_queue::{Current, KeyQueue, Release, Returned, Run, Undo, Waiter, Work};
 use crate::engine::session::Session;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
@@ -79,6 +79,17 @@ impl PendingDequeue {
     }
 }
 
+/// A record that has to be freed: its hold has ended.
+pub(crate) struct Freeing {
+    pub hold: Arc<Hold>,
+    /// The owner id in the record.
+    pub named: Arc<str>,
+    /// The deadline and the state that the hold had.
+    pub deadline: Moment,
+    pub was: HoldState,
+    pub run: Run,
+}
+
 /// A hold that has just begun, and the ticket of its waiter, which has not been granted it yet.
 type Handed = (Arc<Hold>, u64);
 
@@ -140,7 +151,8 @@ impl KeyActor {
         if !was.is_live() {
             return Err(self.not_held());
         }
-        self.free(hold, &hold.owner_id, deadline, was, Run::new(now, None)).await
+        let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
+        self.free(&Freeing { hold, named, deadline, was, run }, false).await.map(|()| None)
     }
 
     /// Releases one of several levels.
@@ -182,7 +194,8 @@ impl KeyActor {
         {
             return outcome;
         }
-        self.free(hold, &owner_id, deadline, was, run).await
+        let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run };
+        self.free(&freeing, false).await.map(|()| None)
     }
 
     /// Moves the record from the owner id `named` to the successor. Returns `None` if the record must be freed instead.
@@ -219,10 +232,20 @@ impl KeyActor {
                 let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
                 Some(Ok(Some((hold, ticket))))
             }
-            Ok(HandedOver::Gone) => {
-                Some(self.vanished(&request, HoldState::Held, from.gone_in(answer.data_epoch)))
-            }
-            Ok(HandedOver::Other) => Some(self.vanished(&request, HoldState::Held, LossReason::Taken)),
+            Ok(HandedOver::Gone) => Some(
+                vanished(
+                    &self.session,
+                    &self.queue,
+                    request.repeated,
+                    HoldState::Held,
+                    from.gone_in(answer.data_epoch),
+                )
+                .map(|()| None),
+            ),
+            Ok(HandedOver::Other) => Some(
+                vanished(&self.session, &self.queue, request.repeated, HoldState::Held, LossReason::Taken)
+                    .map(|()| None),
+            ),
             Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
         }
     }
@@ -233,82 +256,35 @@ impl KeyActor {
         known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
     }
 
-    /// Frees the record, and begins a yield window if other clients may want the lock.
-    async fn free(
-        &mut self,
-        hold: &Arc<Hold>,
-        named: &Arc<str>,
-        deadline: Moment,
-        was: HoldState,
-        run: Run,
-    ) -> Result<Option<Handed>> {
+    /// Frees the record, and begins a yield window if other clients may want the lock. `repeated` says that an earlier request to
+    /// do so went unanswered.
+    pub(crate) async fn free(&mut self, freeing: &Freeing, repeated: bool) -> Result<()> {
         let before = self.queue.signal.mark();
         let own = self.own_subscriptions();
-        let mut request = hold.kind.release(named, &self.other_holds());
-        let limit = Limit::LaterOf(deadline, self.session.options.response_timeout);
+        self.note_in_flight(&freeing.named);
+        let mut request = freeing.hold.kind.release(&freeing.named, &self.other_holds());
+        if repeated {
+            request.repeat();
+        }
+        let limit = Limit::LaterOf(freeing.deadline, self.session.options.response_timeout);
         let answer = match self.session.connection.call_within(&mut request, limit).await {
             Ok(answer) => answer,
             Err(failure) => return Err(self.release_error(failure)),
         };
         self.rotate_if_repeated(&request);
-        match script::released(&answer.reply) {
-            Ok(Released::Freed(receivers)) => {
-                // If the receivers are not counted, another one is assumed after a hand-off.
-                let receivers = if self.session.connection.knows_listeners() {
-                    receivers
-                } else {
-                    own + u64::from(run.count > 0)
-                };
-                self.session.connection.report_replicas(self.queue.record(), answer.data_epoch).await;
-                self.busy_info = None;
-                if let Some(busy) = &mut self.queue.work().busy {
-                    busy.still = false;
-                }
-                let ran = answer.sent.since(run.since);
-                if let Some(yield_window) = self.yield_window(hold, run, ran, before.messages, own, receivers)
-                {
-                    self.yield_window = Some(yield_window);
-                }
-                Ok(None)
-            }
-            Ok(Released::Gone) => self.vanished(&request, was, hold.gone_in(answer.data_epoch)),
-            Ok(Released::Other) => self.vanished(&request, was, LossReason::Taken),
-            Err(script::Undecodable) => Err(self.session.connection.strange(Phase::Release)),
+        let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
+        self.busy_info = None;
+        if let Some(yield_window) =
+            freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
+        {
+            self.yield_window = Some(yield_window);
         }
-    }
-
-    /// The yield window after a release whose message reached `receivers` subscriptions, `own` of them of this client. `None` if no
-    /// other client is known to want the lock and the run was short. `heard` is the number of messages heard before the release.
-    fn yield_window(
-        &self,
-        hold: &Hold,
-        run: Run,
-        ran: Duration,
-        heard: u64,
-        own: u64,
-        receivers: u64,
-    ) -> Option<YieldWindow> {
-        let bounds = self.session.options.hand_off;
-        let traits = hold.kind.traits();
-        if traits.queued || traits.access != Access::Exclusive {
-            return None;
-        }
-        if self.pollers() || hold.kind.poll().is_some() && run.count > 0 {
-            // These clients publish no messages, so they get time instead of turns.
-            return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
-        }
-        if receivers <= own && ran < bounds.max_time_alone {
-            return None;
-        }
-        // The message of this release also reaches this client, and is no turn.
-        let paid = heard + own + receivers.saturating_sub(own).max(1);
-        let turns = Some(Turns { time: bounds.pause, heard, paid });
-        Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
+        Ok(())
     }
 
     /// Makes sure that an owner id does not hold the record. Does nothing if the id belongs to the current hold and that is live: the
     /// release may have been queued without knowledge of the hold.
-    pub(crate) async fn undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: &Arc<str>, until: Moment) {
+    pub(crate) async fn undo(&mut self, Undo { kind, owner_id, until, sent_on }: &Undo) {
         let named = |current: &Current| {
             let lagging = current.lagging.as_ref().is_some_and(|lagging| lagging.owner_id == *owner_id);
             (current.hold.owner_id == *owner_id || lagging).then(|| current.hold.clone())
@@ -326,8 +302,13 @@ impl KeyActor {
         }
         let mut request = kind.undo(owner_id, &self.other_holds());
         request.go_by_script();
-        let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
+        let answer = self.session.connection.call_within(&mut request, Limit::Until(*until)).await;
         self.rotate_if_repeated(&request);
+        let same = |sent_on: u64| answer.as_ref().is_ok_and(|answer| answer.epoch == sent_on);
+        if sent_on.is_some_and(|sent_on| !same(sent_on)) {
+            // A dead connection may still deliver the acquire.
+            self.session.rotate_owner_ids();
+        }
         debug!(lock = ?self.queue.record(), owner = %owner_id, cleared = answer.is_ok(), "owner id cleared");
     }
 
@@ -368,16 +349,6 @@ impl KeyActor {
         self.busy_info = None;
     }
 
-    /// The outcome of a release that did not find its owner in the record: the hold was lost before. But if the hold was certain
-    /// and an earlier send of the release went unanswered, that send may have freed the record, and the release counts as done.
-    fn vanished(&self, request: &Request, was: HoldState, reason: LossReason) -> Result<Option<Handed>> {
-        if request.repeated && was == HoldState::Held {
-            return Ok(None);
-        }
-        self.session.rotate_owner_ids();
-        Err(Error::Lost { name: self.queue.record().to_string(), reason, holder: None })
-    }
-
     /// Rotates the owner ids if an earlier send of `request` went unanswered. That send may still arrive, and must not change a
     /// later hold.
     pub(crate) fn rotate_if_repeated(&self, request: &Request) {
@@ -389,7 +360,8 @@ impl KeyActor {
     /// Rotates the owner ids and queues the release of two of them, after a hand-off without a reply: the record may name either.
     pub(crate) fn undo_both(&self, kind: &Arc<dyn LockKind>, owner_ids: [Arc<str>; 2], until: Moment) {
         self.session.rotate_owner_ids();
-        let releases = owner_ids.map(|owner_id| Release::Undo(kind.clone(), owner_id, until));
+        let undo = |owner_id| Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None });
+        let releases = owner_ids.map(undo);
         self.queue.work().releases.extend(releases);
     }
 
@@ -406,4 +378,87 @@ impl KeyActor {
         self.session.rotate_owner_ids();
         Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
     }
+}
+
+/// A record that was freed.
+pub(crate) struct Freed {
+    sent: Moment,
+    /// The number of subscriptions that the message reached.
+    receivers: u64,
+}
+
+/// Acts on the reply to a release.
+pub(crate) fn freed(
+    session: &Session,
+    queue: &KeyQueue,
+    Freeing { hold, was, .. }: &Freeing,
+    answer: &Answer,
+    repeated: bool,
+) -> Result<Freed> {
+    let lost = |reason| {
+        let freed = Freed { sent: answer.sent, receivers: 0 };
+        vanished(session, queue, repeated, *was, reason).map(|()| freed)
+    };
+    match script::released(&answer.reply) {
+        Ok(Released::Freed(receivers)) => {
+            if let Some(report) = session.connection.report_replicas(queue.record(), answer.data_epoch) {
+                session.run(report);
+            }
+            queue.work().note_freed();
+            Ok(Freed { sent: answer.sent, receivers })
+        }
+        Ok(Released::Gone) => lost(hold.gone_in(answer.data_epoch)),
+        Ok(Released::Other) => lost(LossReason::Taken),
+        Err(script::Undecodable) => Err(session.connection.strange(Phase::Release)),
+    }
+}
+
+impl Freed {
+    /// The yield window after the release. `None` if no other client is known to want the lock and the run was short. `heard` is the
+    /// number of messages heard before the release, and `own` the number of this client's subscriptions.
+    pub(crate) fn yield_window(
+        &self,
+        session: &Session,
+        queue: &KeyQueue,
+        Freeing { hold, run, .. }: &Freeing,
+        heard: u64,
+        own: u64,
+    ) -> Option<YieldWindow> {
+        let bounds = session.options.hand_off;
+        let traits = hold.kind.traits();
+        if traits.queued || traits.access != Access::Exclusive {
+            return None;
+        }
+        if queue.work().has_pollers() || hold.kind.poll().is_some() && run.count > 0 {
+            // These clients publish no messages, so they get time instead of turns.
+            return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
+        }
+        // If the receivers are not counted, another one is assumed after a hand-off.
+        let others = match session.connection.knows_listeners() {
+            true => self.receivers.saturating_sub(own),
+            false => u64::from(run.count > 0),
+        };
+        if others == 0 && self.sent.since(run.since) < bounds.max_time_alone {
+            return None;
+        }
+        // The message of this release also reaches this client, and is no turn.
+        let turns = Some(Turns { time: bounds.pause, heard, paid: heard + own + others.max(1) });
+        Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
+    }
+}
+
+/// The outcome of a release that did not find its owner in the record: the hold was lost before. But if the hold was certain and an
+/// earlier send of the release went unanswered, that send may have freed the record, and the release counts as done.
+fn vanished(
+    session: &Session,
+    queue: &KeyQueue,
+    repeated: bool,
+    was: HoldState,
+    reason: LossReason,
+) -> Result<()> {
+    if repeated && was == HoldState::Held {
+        return Ok(());
+    }
+    session.rotate_owner_ids();
+    Err(Error::Lost { name: queue.record().to_string(), reason, holder: None })
 }

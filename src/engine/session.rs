@@ -16,8 +16,7 @@ use crate::lease::watchdog::Watchdog;
 use crate::owner::{LocalOwner, entered};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{Reply, Request, Undecodable};
-use crate::runtime::caller_runs::{self, CallerSlot, Spawn};
-use crate::runtime::mutex::Mutex;
+use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::AbortHandle;
 use crate::runtime::sync::{Handle, select, time};
@@ -143,14 +142,13 @@ impl Session {
         }
     }
 
-    /// Adds work to the key queue of `kind` and `owner`. If the queue has no actor, the caller runs a new one by the returned turn;
-    /// a task takes over when the turn is dropped. Fails in a forked child, because the tasks are the parent's.
+    /// Adds work to the key queue of `kind` and `owner`. Fails in a forked child, because the tasks are the parent's.
     pub(crate) fn submit<T>(
         self: &Arc<Self>,
         kind: &Arc<dyn LockKind>,
         owner: &LocalOwner,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, Arc<KeyQueue>, CallerTurn)> {
+    ) -> Result<(T, Arc<KeyQueue>)> {
         self.check_open()?;
         self.add_work(self.queue(kind.queue(owner)), add, false)
     }
@@ -160,9 +158,9 @@ impl Session {
         self: &Arc<Self>,
         queue: &Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, CallerTurn)> {
+    ) -> Result<T> {
         self.check_open()?;
-        self.add_work(queue.clone(), add, false).map(|(added, _, turn)| (added, turn))
+        self.add_work(queue.clone(), add, false).map(|(added, _)| added)
     }
 
     /// The same for a release that nobody waits for. If the queue has no actor, the client's tasks run one.
@@ -187,41 +185,39 @@ impl Session {
         mut queue: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
         in_background: bool,
-    ) -> Result<(T, Arc<KeyQueue>, CallerTurn)> {
-        let (added, turn) = loop {
+    ) -> Result<(T, Arc<KeyQueue>)> {
+        let added = loop {
             let mut work = queue.work();
             if !work.removed {
                 let added = add(&mut work);
                 if in_background && !work.has_actor {
                     drop(work);
                     Background::serve(self, queue.clone());
-                    break (added, CallerTurn::new(None));
+                } else if !work.has_actor || self.is_closed() || !work.only_joins() {
+                    self.wake_actor(&queue, work);
                 }
-                if !std::mem::replace(&mut work.has_actor, true) {
-                    let caller_slot = CallerSlot::new(ActorInHand::new(self, &queue));
-                    work.caller_slot = Some(caller_slot.clone());
-                    break (added, CallerTurn::new(Some(caller_slot)));
-                }
-                let (caller_slot, nudge) = (work.caller_slot.take(), !work.only_joins());
-                drop(work);
-                if let Some(caller_slot) = caller_slot {
-                    caller_slot.want();
-                }
-                if nudge {
-                    queue.signal.nudge();
-                }
-                break (added, CallerTurn::new(None));
+                break added;
             }
             drop(work);
             self.remove(&queue);
             self.check_open()?;
             queue = self.queue(queue.key.clone());
         };
-        if self.is_closed() {
-            // The session was closed meanwhile, and `close` may have emptied the queue before the work was added.
-            drop_work(&queue);
+        Ok((added, queue))
+    }
+
+    /// Wakes the actor of a key queue, or starts one.
+    pub(crate) fn wake_actor(self: &Arc<Self>, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
+        let has_actor = std::mem::replace(&mut work.has_actor, true);
+        drop(work);
+        match has_actor {
+            true => queue.signal.nudge(),
+            false => RunningActor::new(self, queue).spawn(),
         }
-        Ok((added, queue, turn))
+        if self.is_closed() {
+            // The session was closed meanwhile, and `close` may have emptied the queue before its work was added.
+            drop_work(queue);
+        }
     }
 
     /// The key queue of `key`, which is made if there is none.
@@ -252,7 +248,7 @@ impl Session {
         }
     }
 
-    /// The owner ids of other readers that hold the record of the reader's queue `queue`, as far as this client knows. There are at
+    /// The owner ids of other readers of this client that the record of the reader's queue `queue` names, or may name. There are at
     /// most [`OTHER_READERS`], because each adds a key to a request.
     pub(crate) fn other_readers(&self, queue: &Arc<KeyQueue>) -> Vec<Arc<str>> {
         if !matches!(queue.key, QueueKey::Reader(_)) {
@@ -262,8 +258,12 @@ impl Session {
         let others: Vec<_> = self.readers.get(queue.record()).map_or_else(Vec::new, |readers| {
             readers.iter().filter(|reader| !Arc::ptr_eq(reader, queue)).take(OTHER_READERS).cloned().collect()
         });
-        let holds = |reader: &Arc<KeyQueue>| Some(reader.work().current.as_ref()?.hold.owner_id.clone());
-        others.iter().filter_map(holds).collect()
+        let named = |reader: &Arc<KeyQueue>| {
+            let work = reader.work();
+            let current = work.current.as_ref().map(|current| &current.hold.owner_id);
+            current.or(work.in_flight.as_ref()).cloned()
+        };
+        others.iter().filter_map(named).collect()
     }
 
     /// How long a hold with this lease lasts unless it is renewed.
@@ -390,17 +390,14 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// A caller's part in running the actor of a key queue.
-pub(crate) type CallerTurn = caller_runs::CallerTurn<ActorInHand>;
-
 /// A running actor. If it is dropped before its work is done, because its runtime ended, it closes the session.
-pub(crate) struct ActorInHand {
+pub(crate) struct RunningActor {
     queue: Arc<KeyQueue>,
     actor: Pin<Box<dyn Future<Output = ()> + Send>>,
     done: bool,
 }
 
-impl ActorInHand {
+impl RunningActor {
     fn new(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Self {
         Self { queue: queue.clone(), actor: run_actor(session.clone(), queue.clone()), done: false }
     }
@@ -415,24 +412,18 @@ impl ActorInHand {
         })
     }
 
-    /// Moves the actor to a task of its own, unless its work is done.
-    pub(crate) fn continue_in_task(self) {
-        if !self.done {
-            self.spawn();
-        }
-    }
-}
-
-impl Spawn for ActorInHand {
-    /// Uses the client's runtime. If the session is gone, there is no work left.
-    fn spawn(self) {
-        if let Some(session) = self.queue.session.upgrade() {
+    /// Moves the actor to a task of its own, on the client's runtime, unless its work is done. If the session is gone, there is no
+    /// work left.
+    pub(crate) fn spawn(self) {
+        if !self.done
+            && let Some(session) = self.queue.session.upgrade()
+        {
             session.runtime.spawn(self);
         }
     }
 }
 
-impl Future for ActorInHand {
+impl Future for RunningActor {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -441,7 +432,7 @@ impl Future for ActorInHand {
     }
 }
 
-impl Drop for ActorInHand {
+impl Drop for RunningActor {
     fn drop(&mut self) {
         if !self.done {
             self.queue.work().has_actor = false;

@@ -1,6 +1,5 @@
 //! The seam to the runtime: mutexes, timers and tasks of std and tokio, or those of `tests/shuttle`; the clock; wake-ups.
 
-pub mod caller_runs;
 pub mod clock;
 pub mod mutex;
 pub mod sync;

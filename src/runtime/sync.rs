@@ -7,13 +7,12 @@
 pub(crate) use {
     real::random,
     std::sync::{Mutex, MutexGuard, atomic},
-    std::thread_local,
     tokio::{runtime::Handle, select, sync::watch, task, time},
 };
 
 #[cfg(all(test, shuttle))]
 pub(crate) use crate::shuttled::sync::{
-    Handle, Mutex, MutexGuard, atomic, random, select, task, thread_local, time, watch,
+    Handle, Mutex, MutexGuard, atomic, random, select, task, time, watch,
 };
 
 #[cfg(not(all(test, shuttle)))]

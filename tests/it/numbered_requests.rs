@@ -67,9 +67,10 @@ impl Kind {
     }
 }
 
-/// The first poll sends the request of `future`.
-async fn begin(future: &mut Taking) {
+/// Polls `future` until its request has arrived at the server, which is stopped.
+async fn begin(future: &mut Taking, server: &Server) {
     assert!(poll!(future.as_mut()).is_pending(), "no reply has arrived yet");
+    eventually(|| server.has_unread_request()).await;
 }
 
 /// The acquire takes effect, and then fails because no replica confirms it. A release that is made in between must wait
@@ -109,7 +110,7 @@ async fn an_acquire_on_a_frozen_server_is_undone_before_later_releases() {
         let held = kind.take(&client, &owner, "x").await.unwrap().expect("it is free");
         server.stop_signal();
         let mut attempt = kind.take(&client, &owner, "y");
-        begin(&mut attempt).await;
+        begin(&mut attempt, &server).await;
         drop(held);
         if cancelled {
             drop(attempt);

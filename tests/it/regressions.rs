@@ -387,12 +387,16 @@ async fn a_delivered_but_unpolled_grant_ends_with_its_lease() {
     let lock = client.lock("n");
     let mut forgotten = Box::pin(lock.lock());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(forgotten.as_mut().poll(&mut context).is_pending());
+    // It joins the queue once it has the reply to its first attempt.
+    eventually(|| {
+        assert!(forgotten.as_mut().poll(&mut context).is_pending());
+        subscribers(&server, CHANNEL) == 1
+    })
+    .await;
     let next = tokio::spawn({
         let lock = client.lock("n").with_owner(&Owner::new("next").unwrap());
         async move { lock.try_lock_for(lease * 6).await }
     });
-    eventually(|| subscribers(&server, CHANNEL) == 1).await;
     held.unlock().await.unwrap();
     let guard = next.await.unwrap().unwrap().expect("the grant ends with its lease");
     assert!(guard.owner().contains("next"), "{}", guard.owner());
@@ -400,7 +404,7 @@ async fn a_delivered_but_unpolled_grant_ends_with_its_lease() {
     forgotten.await.unwrap().unlock().await.unwrap();
 }
 
-/// An unlock runs the release in its caller, and may never be polled again. Other tasks of its client must not wait for it.
+/// An unlock sends the release in its caller, and may never be polled again. Other tasks of its client must not wait for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unpolled_unlock_delays_no_other_task() {
     let server = Server::start();
@@ -441,4 +445,30 @@ async fn an_unanswered_re_entry_is_not_reported_as_busy() {
     let outcome = lock.try_lock_for(Duration::from_millis(200)).await;
     assert!(matches!(outcome, Err(Error::TimedOut { .. } | Error::Unavailable { .. })), "{outcome:?}");
     server.cont();
+}
+
+/// A caller that is alone at a key sends its acquire itself. If it is not polled any more, others of its client do not wait until its
+/// lease ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_acquire_delays_others_by_the_response_timeout() {
+    let server = Server::start();
+    let timeout = Duration::from_millis(500);
+    let client = Client::builder().response_timeout(timeout).connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let other = || client.lock("n").with_owner(&Owner::new("other").unwrap());
+    // Load the scripts, so that a request is one send.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+
+    let mut acquiring = Box::pin(lock.lock());
+    server.stop_signal();
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    server.cont();
+    eventually(|| exists(&server, "n")).await;
+    let guard = other().try_lock_for(timeout * 10).await.unwrap().expect("the first acquire is undone");
+    assert!(guard.owner().contains("other"), "{}", guard.owner());
+    // Polled after all, it waits behind the other.
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    guard.unlock().await.unwrap();
+    acquiring.await.unwrap().unlock().await.unwrap();
 }

@@ -45,6 +45,29 @@ async fn the_default_warns_once_where_replicas_cannot_be_queried() {
     }
 }
 
+/// The first caller starts the task that serves all callers.
+#[test]
+fn replicas_are_checked_after_the_runtime_of_a_caller_has_ended() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let (clients, callers) = (runtime(), runtime());
+    let client = clients.block_on(checking(&master, Replication::at_least(1)));
+    replica.stop_signal();
+    let lock = client.lock("n");
+    callers.block_on(async {
+        let acquiring = tokio::time::timeout(WITHIN / 3, lock.lock());
+        assert!(acquiring.await.is_err(), "the replica is stopped");
+    });
+    drop(callers);
+    replica.cont();
+    clients.block_on(async {
+        let guard = in_time("an acquire on the client's runtime", client.lock("other").lock()).await.unwrap();
+        guard.unlock().await.unwrap();
+    });
+}
+
 /// Waits for a new connection, and locks on it.
 async fn locks_after_reconnect(server: &ProductServer, before: usize, client: &Client) {
     while server.connections() == before {

@@ -2,7 +2,6 @@
 
 pub(crate) use super::time;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
-pub(crate) use shuttle::thread_local;
 
 /// `tokio::select!` with `biased`. Otherwise tokio chooses the first branch by a random number that the seed does not decide.
 macro_rules! select {

@@ -10,7 +10,6 @@ use crate::connection::nodes::Target;
 use crate::connection::redirects::Redirect;
 use crate::connection::{Backoff, Meaning, meaning};
 use crate::protocol::script::{Reply, Request, Verb};
-use crate::runtime::caller_runs::{self, polled_by_caller};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};
 use std::sync::Arc;
@@ -62,17 +61,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whether the call may end before the response timeout, and so needs a timer.
-    pub(super) fn is_short(&self) -> bool {
-        self.until.since(self.started) < self.connection.response_timeout
-    }
-
     pub(super) fn now(&mut self) -> Moment {
         self.first.take().unwrap_or_else(Moment::now)
     }
 
     /// The connection for the next send, and whether the send needs `ASKING`.
-    pub(super) async fn route(&mut self) -> Result<(Live, bool), Failure> {
+    pub(super) async fn route(&mut self) -> Result<(Arc<Live>, bool), Failure> {
         let nodes = &self.connection.nodes;
         // The node of an earlier redirect may be gone, and the slot at a third node.
         let target = match &self.asked {
@@ -105,13 +99,8 @@ impl<'a> Call<'a> {
                 () = live.ended() => None,
             }
         };
-        // While the caller polls the actor, there is no timer. The heartbeat ends a connection that does not reply.
-        let answer = if polled_by_caller() {
-            Ok(answer.await)
-        } else {
-            time::timeout(self.connection.response_timeout.min(self.until.remaining()), answer).await
-        };
-        match answer {
+        let limit = self.connection.response_timeout.min(self.until.remaining());
+        match time::timeout(limit, answer).await {
             Ok(Some(Ok(reply))) => Ok(reply),
             Ok(Some(Err(error))) => {
                 if error.is_unrecoverable_error() {
@@ -166,7 +155,6 @@ impl<'a> Call<'a> {
             let message = format!("{moved}: the server is a cluster node, connect by redis-cluster://");
             return Err(self.failure(live, Cause::Refused { code, message }));
         }
-        caller_runs::move_to_task().await;
         // A second redirect may come from a node that does not know yet that it owns the slot.
         if self.redirected {
             self.back_off_after(Cause::NotNow { code, message: moved }, live).await?;
@@ -183,7 +171,6 @@ impl<'a> Call<'a> {
         if code == "READONLY" || code == "CLUSTERDOWN" {
             self.connection.nodes.doubt(live.epoch);
         }
-        caller_runs::move_to_task().await;
         self.back_off_after(Cause::NotNow { code, message }, live).await
     }
 

@@ -1,0 +1,431 @@
+//! The direct path: a caller that finds nobody else at its key sends its request itself. Without contention this needs no task and no
+//! wake-up.
+//!
+//! Invariants:
+//! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request.
+//! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
+//! 3. A caller that is not polled delays others for a bounded time. After the response timeout, an actor undoes its acquire, and the
+//!    reply counts for nothing. After [`RELEASED_WITHIN`], an actor sends its own requests behind the release. From then on no hold has
+//!    the owner id that is released.
+//! 4. A request that brings no result goes to an actor, with everything that is known.
+
+use crate::config::options::millis;
+use crate::connection::{Answer, Route, SendError};
+use crate::engine::contention::undo_orphan;
+use crate::engine::key_queue::{
+    Busy, Current, Finding, KeyQueue, Outcome, Release, Run, Terms, Unanswered, Undo, Work,
+};
+use crate::engine::level::Level;
+use crate::engine::release::{Freeing, freed};
+use crate::engine::session::Session;
+use crate::error::{Error, LossReason, Phase};
+use crate::kinds::kind::{Access, AcquireArgs, LockKind, QueueKey, Waiting};
+use crate::lease::hold::{Begun, Hold, HoldState};
+use crate::owner::LocalOwner;
+use crate::protocol::script::{self, Acquired, Request};
+use crate::runtime::clock::Moment;
+use crate::runtime::mutex::MutexGuard;
+use crate::runtime::wakeup::Mark;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tracing::{Instrument, debug, debug_span, warn};
+
+/// Others wait this long for the reply to a release. Longer round trips cost other clients turns.
+const RELEASED_WITHIN: Duration = Duration::from_millis(50);
+
+/// A request that a caller sends itself.
+pub(crate) struct DirectRequest {
+    /// The ticket of the caller.
+    ticket: u64,
+    /// Until when an actor waits for the reply.
+    until: Moment,
+    /// An actor goes on although a release may still take effect.
+    overtaken: bool,
+    /// Taken while the caller acts on the reply.
+    unfinished: Option<Unfinished>,
+}
+
+/// The work that remains if the caller leaves.
+enum Unfinished {
+    /// Undo the acquire. Its lease lasts this long.
+    Acquire {
+        kind: Arc<dyn LockKind>,
+        owner_id: Arc<str>,
+        lease: Duration,
+        sent_on: u64,
+    },
+    Release(Freeing),
+}
+
+impl DirectRequest {
+    pub(crate) fn is_release(&self) -> bool {
+        matches!(self.unfinished, Some(Unfinished::Release(_)))
+    }
+}
+
+impl Work {
+    /// Until when an actor has to wait for the request of a caller. If the caller is late, its acquire is undone. Its release stays in
+    /// flight, and no later hold has the owner id.
+    pub(crate) fn direct_until(&mut self, session: &Session) -> Option<Moment> {
+        let direct = self.direct.as_mut()?;
+        if !direct.until.passed() {
+            return Some(direct.until);
+        }
+        match direct.unfinished {
+            Some(Unfinished::Acquire { .. }) => self.take_over(),
+            Some(Unfinished::Release(_)) if !direct.overtaken => {
+                direct.overtaken = true;
+                session.rotate_owner_ids();
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
+    fn take_over(&mut self) {
+        match self.direct.take().and_then(|direct| direct.unfinished) {
+            Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) => {
+                let (until, sent_on) = (Moment::now() + lease, Some(sent_on));
+                self.releases.push_front(Release::Undo(Undo { kind, owner_id, until, sent_on }));
+            }
+            Some(Unfinished::Release(freeing)) => {
+                self.releases.push_front(Release::Free(freeing, true, None));
+            }
+            None => {}
+        }
+    }
+
+    fn is_sent_by(&self, ticket: u64) -> bool {
+        self.direct.as_ref().is_some_and(|direct| direct.ticket == ticket)
+    }
+}
+
+/// The part of a caller that sends its request itself. If it is dropped, an actor takes over.
+struct Direct {
+    session: Arc<Session>,
+    queue: Arc<KeyQueue>,
+    route: Route,
+    ticket: u64,
+}
+
+impl Direct {
+    /// Ends the request, whose result is in `work`. Starts an actor if there is work left, or removes the queue if it is unused.
+    fn end(&self, mut work: MutexGuard<'_, Work>) {
+        work.direct = None;
+        if work.has_actor || work.has_work() {
+            self.session.wake_actor(&self.queue, work);
+        } else if work.is_unused() {
+            work.removed = true;
+            drop(work);
+            self.session.remove(&self.queue);
+        }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        let mut work = self.queue.work();
+        if work.is_sent_by(self.ticket) {
+            work.take_over();
+            self.session.wake_actor(&self.queue, work);
+        }
+    }
+}
+
+/// An acquire that its caller sends itself.
+pub(crate) struct DirectAcquire {
+    direct: Direct,
+    kind: Arc<dyn LockKind>,
+    owner: LocalOwner,
+    owner_id: Arc<str>,
+    terms: Terms,
+    lease: Duration,
+}
+
+/// The outcome of a direct acquire.
+pub(crate) enum Attempted {
+    Done(Outcome),
+    /// The caller waits in the key queue.
+    Queued(Arc<KeyQueue>, oneshot::Receiver<Outcome>),
+}
+
+impl DirectAcquire {
+    /// Begins an acquire, if nobody else is at the key.
+    pub(crate) fn begin(
+        session: &Arc<Session>,
+        kind: &Arc<dyn LockKind>,
+        owner: &LocalOwner,
+        terms: Terms,
+        ticket: u64,
+    ) -> Option<Self> {
+        let traits = kind.traits();
+        if traits.queued || traits.access != Access::Exclusive || kind.counterpart(owner).is_some() {
+            return None;
+        }
+        let route = session.connection.route(kind.record())?;
+        let lease = session.length(terms.lease);
+        let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
+        let queue = session.queue(kind.queue(owner));
+        let mut work = queue.work();
+        if work.removed || !work.is_unused() {
+            return None;
+        }
+        let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.epoch());
+        let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
+        let replication = session.options.replication();
+        let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };
+        let until = Moment::now() + session.options.response_timeout + replicas;
+        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        drop(work);
+        let direct = Direct { session: session.clone(), queue, route, ticket };
+        Some(Self { direct, kind: kind.clone(), owner: owner.clone(), owner_id, terms, lease })
+    }
+
+    /// Sends the request. `once` wants the outcome of a single attempt.
+    pub(crate) async fn send(self, once: bool) -> Attempted {
+        let Direct { session, queue, route, .. } = &self.direct;
+        let before = queue.signal.mark();
+        let mut request = self.kind.acquire(&AcquireArgs {
+            owner_id: &self.owner_id,
+            lease_ms: millis(self.lease),
+            waiting: Waiting::No,
+            counterpart: None,
+        });
+        if once {
+            // Only the script reports for how long the lock is busy.
+            request.go_by_script();
+        }
+        let answer = route.send(&mut request).await;
+        let granted = answer.as_ref().ok().filter(|answer| is_granted(answer));
+        if let Some(Answer { data_epoch, .. }) = granted
+            && let Err(error) = session.connection.check_replicas(queue.record(), *data_epoch).await
+        {
+            debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
+            return Attempted::Done(Outcome::Failed(error));
+        }
+        self.conclude(answer, request, before, once)
+    }
+
+    /// Acts on the reply.
+    fn conclude(
+        &self,
+        answer: Result<Answer, SendError>,
+        mut request: Request,
+        before: Mark,
+        once: bool,
+    ) -> Attempted {
+        let Direct { session, queue, ticket, .. } = &self.direct;
+        let mut work = queue.work();
+        let answer = match answer {
+            // An actor may have taken over.
+            Ok(answer) if work.is_sent_by(*ticket) => answer,
+            Err(SendError::Unanswered) if work.is_sent_by(*ticket) => {
+                session.rotate_owner_ids();
+                request.repeat();
+                let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
+                return self.enqueue(work, once, Some(Unanswered { request, owner_id, until }));
+            }
+            _ => return self.enqueue(work, once, None),
+        };
+        let ttl = match script::acquired(&answer.reply) {
+            Ok(Acquired::Taken(number)) => return self.grant(work, &answer, number),
+            Ok(Acquired::Busy(ttl) | Acquired::Own(ttl)) => ttl,
+            Ok(Acquired::Stale(ttl)) => {
+                warn!(lock = ?queue.record(), owner = %self.owner_id, "the owner id is in use by another client");
+                session.rotate_owner_ids();
+                ttl
+            }
+            Err(script::Undecodable) => {
+                self.direct.end(work);
+                return Attempted::Done(Outcome::Failed(session.connection.strange(Phase::Acquire)));
+            }
+        };
+        work.busy = Busy::at(Moment::now(), None);
+        let attempted = match once {
+            true => {
+                self.direct.end(work);
+                Attempted::Done(Outcome::Busy)
+            }
+            false => {
+                work.finding = Some(Finding::Busy { kind: self.kind.clone(), before, ttl });
+                self.enqueue(work, once, None)
+            }
+        };
+        if let Some(owner) = script::hindrance(&answer.reply) {
+            undo_orphan(session, &self.kind, owner);
+        }
+        attempted
+    }
+
+    /// Begins the hold. `number` is its token or the time that the record had left, as its kind says.
+    fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
+        let Direct { session, queue, .. } = &self.direct;
+        let traits = self.kind.traits();
+        let hold = Hold::new(
+            Begun {
+                kind: self.kind.clone(),
+                owner: self.owner.clone(),
+                owner_id: self.owner_id.clone(),
+                data_epoch: answer.data_epoch,
+                sent: answer.sent,
+                lease: self.lease,
+                token: traits.fenced.then_some(number),
+            },
+            queue.observer(),
+        );
+        let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
+        current.levels = 1;
+        work.busy = Busy::at(answer.sent, Some(self.owner.clone()));
+        work.current = Some(current);
+        self.direct.end(work);
+        if session.is_closed() {
+            // Nobody renews it, and `close` could not put it in doubt.
+            hold.doubt(LossReason::Expired);
+        }
+        if traits.kept_up {
+            hold.found_left(Duration::from_millis(number), self.lease);
+        }
+        let Terms { lease, pipelined } = self.terms;
+        let level = Level::new(session, queue, &hold, lease, pipelined);
+        Attempted::Done(Outcome::Granted(level, 1))
+    }
+
+    /// Makes the caller a waiter.
+    fn enqueue(
+        &self,
+        mut work: MutexGuard<'_, Work>,
+        once: bool,
+        unanswered: Option<Unanswered>,
+    ) -> Attempted {
+        let Direct { session, queue, ticket, .. } = &self.direct;
+        if work.removed {
+            // The session removed the queue after an actor had taken over.
+            drop(work);
+            return match session.submit(&self.kind, &self.owner, |work| {
+                work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once)
+            }) {
+                Ok((outcome, queue)) => Attempted::Queued(queue, outcome),
+                Err(error) => Attempted::Done(Outcome::Failed(error)),
+            };
+        }
+        let outcome = work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once);
+        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
+            waiter.unanswered = unanswered.map(Box::new);
+        }
+        if work.is_sent_by(*ticket) {
+            work.direct = None;
+        }
+        session.wake_actor(queue, work);
+        Attempted::Queued(queue.clone(), outcome)
+    }
+}
+
+/// A release that its caller sends itself.
+pub(crate) struct DirectRelease {
+    direct: Direct,
+    owner_id: Arc<str>,
+    request: Request,
+}
+
+impl DirectRelease {
+    /// Begins the release of the only level of a hold, if nobody else is at the key. It ends the hold.
+    pub(crate) fn begin(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> Option<Self> {
+        let now = Moment::now();
+        // `state` may report to the queue, so the queue must not be locked.
+        let exclusive =
+            hold.kind.traits().access == Access::Exclusive && matches!(queue.key, QueueKey::Record(_));
+        if !exclusive || hold.state_at(now) != HoldState::Held {
+            return None;
+        }
+        let route = session.connection.route(queue.record())?;
+        let deadline = hold.deadline();
+        let mut work = queue.work();
+        let alone =
+            !work.has_actor && work.direct.is_none() && !work.has_work() && work.shared_holds.is_empty();
+        let only_level = |current: &&Current| {
+            Arc::ptr_eq(&current.hold, hold)
+                && (current.recorded, current.levels) == (1, 1)
+                && !current.count_unsure
+                && current.lagging.is_none()
+                // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
+                && current.run.count == 0
+                && current.run.messages_at_probe.is_none()
+        };
+        let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
+        if current.is_none() || !hold.end_before(now) {
+            return None;
+        }
+        let (run, named) = work.end_hold(now)?;
+        let ticket = super::key_queue::next_ticket();
+        let request = hold.kind.release(&named, &[]);
+        let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
+        let unfinished = Some(Unfinished::Release(freeing));
+        let until = now + RELEASED_WITHIN;
+        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        drop(work);
+        session.watchdog.forget(hold);
+        if hold.has_renewal_in_flight() {
+            session.rotate_owner_ids();
+        }
+        let direct = Direct { session: session.clone(), queue: queue.clone(), route, ticket };
+        Some(Self { direct, owner_id: hold.owner_id.clone(), request })
+    }
+
+    /// Sends the request, and waits for the outcome.
+    pub(crate) async fn send(self) -> Result<(), Error> {
+        let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
+        self.run().instrument(span).await
+    }
+
+    async fn run(mut self) -> Result<(), Error> {
+        let Direct { session, queue, route, .. } = &self.direct;
+        let before = queue.signal.mark();
+        let answer = route.send(&mut self.request).await;
+        match self.conclude(answer, before) {
+            Ok(outcome) => outcome,
+            Err(queued) => queued.await.unwrap_or_else(|_| Err(session.closed_error(Phase::Release))),
+        }
+    }
+
+    /// Acts on the reply. Without one, an actor goes on, and reports the outcome to the receiver.
+    fn conclude(
+        &self,
+        answer: Result<Answer, SendError>,
+        before: Mark,
+    ) -> Result<Result<(), Error>, oneshot::Receiver<Result<(), Error>>> {
+        let Direct { session, queue, ticket, .. } = &self.direct;
+        let mut work = queue.work();
+        let sent = work.direct.as_mut().filter(|direct| direct.ticket == *ticket);
+        let sent = sent.and_then(|direct| Some((direct.unfinished.take()?, direct.overtaken)));
+        let Some((Unfinished::Release(freeing), overtaken)) = sent else {
+            unreachable!("only this caller takes the release of its ticket")
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                let (reply, outcome) = oneshot::channel();
+                let repeated = overtaken || error == SendError::Unanswered;
+                work.releases.push_front(Release::Free(freeing, repeated, Some(reply)));
+                self.direct.end(work);
+                return Err(outcome);
+            }
+        };
+        drop(work);
+        // Once overtaken, its owner id may have been cleared for a waiter.
+        let freed = freed(session, queue, &freeing, &answer, overtaken);
+        let yield_window = match &freed {
+            Ok(freed) => freed.yield_window(session, queue, &freeing, before.messages, 0),
+            Err(_) => None,
+        };
+        let mut work = queue.work();
+        work.finding = yield_window.map(Finding::Freed);
+        self.direct.end(work);
+        Ok(freed.map(drop))
+    }
+}
+
+fn is_granted(answer: &Answer) -> bool {
+    matches!(script::acquired(&answer.reply), Ok(Acquired::Taken(_)))
+}
