@@ -9,7 +9,7 @@ use std::time::Duration;
 use redisson_lock::{Client, Codec, Error, Kryo5, Owner, Replication};
 
 use crate::support::kind::each;
-use crate::support::{Server, eventually};
+use crate::support::{Proxy, Server, eventually};
 
 const NAME: &str = "n";
 /// The response timeout. Short, because the tests wait for it.
@@ -67,10 +67,14 @@ impl Kind {
     }
 }
 
-/// Polls `future` until its request has arrived at the server, which is stopped.
-async fn begin(future: &mut Taking, server: &Server) {
+/// Polls `future` once, and freezes the server before the request gets there.
+async fn begin_and_freeze(future: &mut Taking, proxy: &Proxy, server: &Server) {
+    proxy.shut_gate_after(0, |words| words.iter().any(|word| word == NAME.as_bytes()));
     assert!(poll!(future.as_mut()).is_pending(), "no reply has arrived yet");
-    eventually(|| server.has_unread_request()).await;
+    proxy.stopped().await;
+    server.stop_signal();
+    proxy.open_gate();
+    proxy.passed(1).await;
 }
 
 /// The acquire takes effect, and then fails because no replica confirms it. A release that is made in between must wait
@@ -103,14 +107,18 @@ async fn an_acquire_on_a_frozen_server_is_undone_before_later_releases() {
     let faults = KINDS.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
     each(faults, |(kind, cancelled)| async move {
         let (server, owner) = (Server::start(), Owner::unique());
-        let client = Client::builder().response_timeout(RESPONSE).connect(server.url()).await.unwrap();
+        let proxy = Proxy::start(server.port()).await;
+        let client = Client::builder().response_timeout(RESPONSE).connect(proxy.url()).await.unwrap();
         kind.make(&server);
         // Load both scripts.
         drop(kind.take(&client, &owner, "y").await.unwrap().expect("it is free"));
         let held = kind.take(&client, &owner, "x").await.unwrap().expect("it is free");
-        server.stop_signal();
+        let mut cli = server.cli();
+        eventually(|| kind.taken(&mut cli) == 1).await;
+        // The reply comes after those to all earlier requests.
+        assert!(!client.lock("other").is_locked().await.unwrap());
         let mut attempt = kind.take(&client, &owner, "y");
-        begin(&mut attempt, &server).await;
+        begin_and_freeze(&mut attempt, &proxy, &server).await;
         drop(held);
         if cancelled {
             drop(attempt);

@@ -212,20 +212,6 @@ impl Server {
         self.signal(Signal::CONT);
     }
 
-    /// Whether a request has arrived that the server, which is stopped, has not read. A heartbeat is shorter.
-    pub fn has_unread_request(&self) -> bool {
-        const HEARTBEAT: u64 = 64;
-        let own = format!(":{:04X}", self.port());
-        let sockets = fs::read_to_string("/proc/net/tcp").expect("/proc/net/tcp");
-        sockets.lines().skip(1).any(|socket| {
-            // Number, local address, remote address, state, sent and received bytes that are queued.
-            let columns: Vec<_> = socket.split_whitespace().collect();
-            let unread = columns[4].split_once(':').expect("two numbers").1;
-            let unread = u64::from_str_radix(unread, 16).expect("a number");
-            columns[1].ends_with(&own) && columns[3] == "01" && unread > HEARTBEAT
-        })
-    }
-
     /// A new connection, for raw commands: `redis::cmd("HGETALL").arg(name).query(&mut server.cli())`.
     pub fn cli(&self) -> redis::Connection {
         let client = redis::Client::open(self.url()).expect("the URL is valid");
