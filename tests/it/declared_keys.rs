@@ -51,7 +51,8 @@ async fn scripts_of(name: &str) -> BTreeSet<String> {
     }
     let mut monitor = Monitor::start(&server);
     let builder = || {
-        let builder = Client::builder().watchdog_timeout(Duration::from_millis(900));
+        // The kinds wait for a renewal, which comes after a third of this.
+        let builder = Client::builder().watchdog_timeout(Duration::from_secs(3));
         builder.fair_lock_wait_timeout(ALLOWANCE)
     };
     let (one, other) =

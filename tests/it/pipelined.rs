@@ -4,13 +4,13 @@ use futures_util::poll;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::proxy::{Direction, Proxy};
-use crate::support::{Java, Server, eventually, versions};
+use crate::support::{Java, Server, Stopwatch, eventually, versions};
 
 struct Bench {
     server: Server,
@@ -187,7 +187,10 @@ async fn a_deleted_or_taken_record_ends_the_hold_ahead_of_it() {
     let [a, b] = bench.owners();
     for taken in [false, true] {
         let first = a.lock().await.unwrap();
+        bench.server.commandstats_reset();
         let second = bench.wait(&b).await;
+        // The client subscribes for the waiter and checks the hold once. Without a message it does not do so again.
+        eventually(|| bench.server.calls("hscan") >= 1).await;
         redis::cmd("DEL").arg("n").exec(&mut bench.server.cli()).unwrap();
         let theirs = if taken { Some(other.lock().await.unwrap()) } else { None };
         // The loss is found while the next holder has the lock.
@@ -332,7 +335,7 @@ async fn a_java_waiter_gets_its_turn_despite_local_hand_offs() {
         for round in 0..=ROUNDS {
             let before = taken.load(Ordering::Relaxed);
             eventually(|| taken.load(Ordering::Relaxed) > before + 100).await;
-            let asked = Instant::now();
+            let asked = Stopwatch::start();
             java.lock("plain", "n").await.unwrap();
             waits.extend((round > 0).then(|| asked.elapsed()));
             java.unlock("plain", "n").await.unwrap();

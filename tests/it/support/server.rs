@@ -5,7 +5,6 @@
 //! and removes its directory. So a killed test leaves nothing behind, and closing the pipe ends the server.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
