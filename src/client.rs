@@ -4,6 +4,7 @@ mod builder;
 
 pub use builder::ClientBuilder;
 
+use crate::codec;
 use crate::config::options::BackOff;
 use crate::engine::session::Session;
 use crate::error::Result;
@@ -11,7 +12,6 @@ use crate::kinds::kind::OwnedKind;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
-use crate::map_entry::{self, MapEntry};
 use crate::owner::entered;
 use crate::protocol::keys::{GroupKeys, LockKeys};
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
@@ -28,7 +28,7 @@ use uuid::Uuid;
 /// A client refuses to work in a forked child process.
 #[derive(Clone, Debug)]
 pub struct Client {
-    session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
 }
 
 impl Client {
@@ -218,15 +218,8 @@ impl Client {
         group: impl AsRef<str>,
         values: impl IntoIterator<Item = impl AsRef<[u8]>>,
     ) -> Lock {
-        let values = map_entry::hashes(values);
+        let values = codec::hashes(values);
         self.make(group, |keys| Ok(Group::new(GroupKeys::new(keys, values?, self.session.instance))))
-    }
-
-    /// Returns the locks and semaphores that Redisson associates with one key of a map.
-    ///
-    /// Pass the key as the bytes that the codec of the Java side produces: see [`Codec`](crate::Codec).
-    pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
-        MapEntry::new(self, &self.session.options.map(map.as_ref()), key.as_ref())
     }
 
     fn make<K: OwnedKind>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {

@@ -53,6 +53,7 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+mod codec;
 mod composite;
 mod config;
 mod connection;
@@ -81,6 +82,7 @@ mod semaphore;
 mod shuttled;
 
 pub use client::{Client, ClientBuilder};
+pub use codec::{Codec, Kryo5, Utf8};
 pub use composite::guard::{MultiHolding, MultiLockGuard};
 pub use composite::multi_lock::MultiLock;
 pub use composite::red_lock::RedLock;
@@ -92,7 +94,7 @@ pub use guard::{Holding, LockGuard};
 pub use latch::CountDownLatch;
 pub use lease::hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};
-pub use map_entry::{Codec, Kryo5, MapEntry, Utf8};
+pub use map_entry::MapEntry;
 pub use owner::Owner;
 pub use redis;
 #[cfg(feature = "redisson-config")]

@@ -2,9 +2,9 @@
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
-use crate::engine::key_queue::Terms;
 use crate::engine::pending::UnderWay;
 use crate::engine::session::Session;
+use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::kind::{LockKind, OwnedKind};

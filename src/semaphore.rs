@@ -2,9 +2,9 @@
 
 use crate::config::options::{Lease, check_lease, millis};
 use crate::engine::acquire::{self, Wait};
-use crate::engine::key_queue::Terms;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
+use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
 use crate::kinds::kind::LockKind;

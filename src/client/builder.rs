@@ -5,7 +5,7 @@ use crate::config::credentials::{Credentials, Source};
 use crate::config::options::{HandOff, NameMapper, Options, Replication, whole_millis};
 use crate::config::tls::Tls;
 use crate::connection::{IntoConnectionInfo, Servers, permissions};
-use crate::engine::session::Session;
+use crate::engine;
 use crate::error::Result;
 use crate::owner::entered;
 use crate::protocol::keys;
@@ -279,7 +279,7 @@ impl ClientBuilder {
             options.hand_off.max_in_row = 0;
         }
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
-        let session = Session::connect(servers, options).await?;
+        let session = engine::connect(servers, options).await?;
         if let Ok(keys) = session.keys(&keys::probe_key()) {
             permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
         }

@@ -5,7 +5,7 @@
 //!    only falls, and a lost composite never comes back either.
 //! 2. A final state is permanent, whatever happens to the holds: the guard's end or the loss, whichever came first.
 
-use crate::composite::rounds::gather;
+use crate::composite::gather::gather;
 use crate::error::{Error, LossReason, Result};
 use crate::guard::{Holding, LockGuard, until_next_check};
 use crate::lease::hold::HoldState;

@@ -9,10 +9,9 @@
 //! 2. The grant of a server counts only if the server has lost no data for a lease before the grant. Every hold that relied on
 //!    the lost data has ended by then.
 
+use crate::composite::gather::gather;
 use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
-use crate::composite::rounds::{
-    Members, Outcome, Round, acquire_unlimited, acquire_within, gather, give_back,
-};
+use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, give_back};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;

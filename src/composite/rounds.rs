@@ -1,6 +1,7 @@
 //! The part that multi locks and red locks share: several locks of one owner, and rounds that try to acquire enough of them
 //! until a round succeeds or the time is over.
 
+use crate::composite::gather::gather;
 use crate::composite::guard::MultiLockGuard;
 use crate::config::options::check_wait;
 use crate::connection::Backoff;
@@ -11,9 +12,6 @@ use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 /// The bounds of the random pause after a failed round. The pause lets others take the released locks, and separates clients that
@@ -168,25 +166,4 @@ pub(crate) async fn acquire_within(
 /// Releases the locks, and waits for that for at most `limit`. The releases continue in the background.
 pub(crate) async fn give_back(guards: impl IntoIterator<Item = LockGuard>, limit: Duration) {
     let _ = time::timeout(limit, gather(guards.into_iter().map(LockGuard::unlock), |_| false)).await;
-}
-
-/// Polls all `futures` in this task until all are done, or until the finished ones are `enough`. Drops the others.
-pub(crate) async fn gather<F: Future>(
-    futures: impl IntoIterator<Item = F>,
-    enough: impl Fn(&[Option<F::Output>]) -> bool,
-) -> Vec<Option<F::Output>> {
-    let mut running: Vec<_> = futures.into_iter().map(|future| Some(Box::pin(future))).collect();
-    let mut done: Vec<_> = running.iter().map(|_| None).collect();
-    poll_fn(|cx| {
-        for (running, done) in running.iter_mut().zip(&mut done) {
-            if let Some(future) = running
-                && let Poll::Ready(output) = Pin::new(future).poll(cx)
-            {
-                (*running, *done) = (None, Some(output));
-            }
-        }
-        if enough(&done) || running.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    done
 }

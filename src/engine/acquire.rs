@@ -2,10 +2,12 @@
 //! joins the key queue and waits for its outcome, and the key actor (`actor.rs`) does the rest.
 
 use crate::config::options::check_wait;
+use crate::engine::actor;
+use crate::engine::busy::Busy;
 use crate::engine::direct::{Attempted, DirectAcquire};
-use crate::engine::key_queue::{Busy, KeyQueue, Outcome, Terms, Work, next_ticket};
 use crate::engine::level::Level;
-use crate::engine::session::Session;
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::work::{Outcome, Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
@@ -61,11 +63,7 @@ pub(crate) async fn acquire(
         };
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         loop {
-            let (mut level, attempts) = match acquire.outcome().await? {
-                Outcome::Granted(level, attempts) => (level, attempts),
-                Outcome::Busy => return Ok(None),
-                Outcome::Failed(error) => return Err(error),
-            };
+            let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
             level.take();
             // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
             if !level.hold.state().is_live() {
@@ -95,34 +93,47 @@ struct Acquire<'a> {
 }
 
 impl Acquire<'_> {
-    /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue.
-    async fn outcome(&self) -> Result<Outcome> {
+    /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns the level and the number
+    /// of attempts that it took, or `None` if the lock was busy.
+    async fn level(&self) -> Result<Option<(Level, u32)>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
         let ticket = next_ticket();
         let (queue, outcome) = match DirectAcquire::begin(session, kind, owner, terms, ticket) {
             Some(direct) => match self.within_limit(direct.send(once)).await {
-                Some(Attempted::Done(outcome)) => return Ok(outcome),
+                Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
                 Some(Attempted::Queued(queue, outcome)) => (queue, outcome),
                 None => return Err(no_reply(session, kind.record(), started)),
             },
             None => {
                 let join = |work: &mut Work| work.enqueue(ticket, kind, owner.clone(), terms, once);
-                let (outcome, queue) = session.submit(kind, owner, join)?;
+                let (outcome, queue) = actor::submit(session, kind, owner, join)?;
                 (queue, outcome)
             }
         };
-        let mut waiting = WaitTicket { session, queue, ticket, outcome, left: false };
+        let mut waiting = WaitTicket { acquire: self, queue, ticket, outcome, left: false };
         let received = match self.within_limit(&mut waiting.outcome).await {
             Some(received) => received,
-            None => match waiting.give_up(owner, started, once) {
-                Some(Ok(())) => return Ok(Outcome::Busy),
-                Some(Err(error)) => return Err(error),
+            None => match waiting.give_up() {
+                Some(busy) => return busy.map(|()| None),
                 None => (&mut waiting.outcome).await,
             },
         };
         waiting.left = received.is_ok();
-        received.map_err(|_| session.closed_error(Phase::Acquire))
+        let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
+        self.granted(&waiting.queue, outcome)
+    }
+
+    /// The level of a grant, with the number of attempts.
+    fn granted(&self, queue: &Arc<KeyQueue>, outcome: Outcome) -> Result<Option<(Level, u32)>> {
+        match outcome {
+            Outcome::Granted(hold, attempts) => {
+                let Terms { lease, pipelined } = self.terms;
+                Ok(Some((Level::new(self.session, queue, &hold, lease, pipelined), attempts)))
+            }
+            Outcome::Busy => Ok(None),
+            Outcome::Failed(error) => Err(error),
+        }
     }
 
     /// The output of `future`, or `None` if the limit comes first.
@@ -146,9 +157,9 @@ fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
     })
 }
 
-/// A caller's waiter in the key queue. The waiter is removed when the ticket is dropped.
+/// A caller's waiter in the key queue. When the ticket is dropped, the waiter is removed, and a grant that it has received is released.
 struct WaitTicket<'a> {
-    session: &'a Arc<Session>,
+    acquire: &'a Acquire<'a>,
     queue: Arc<KeyQueue>,
     ticket: u64,
     outcome: oneshot::Receiver<Outcome>,
@@ -162,7 +173,8 @@ impl WaitTicket<'_> {
     ///
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
     /// clients. Otherwise its state is unknown, and the wait ends with an error. So does a single attempt without a reply.
-    fn give_up(&mut self, owner: &LocalOwner, started: Moment, once: bool) -> Option<Result<()>> {
+    fn give_up(&mut self) -> Option<Result<()>> {
+        let &Acquire { session, ref owner, once, started, .. } = self.acquire;
         let now = Moment::now();
         let (heard, current) = {
             let mut work = self.queue.work();
@@ -178,19 +190,27 @@ impl WaitTicket<'_> {
             // A hold of `owner` itself does not make the lock busy, unless the hold has no level: then it was won for a waiter
             // that has left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && self.session.connection.is_up(self.queue.record()),
+            None => heard && session.connection.is_up(self.queue.record()),
         };
         match !once && busy {
             true => Some(Ok(())),
-            false => Some(Err(no_reply(self.session, self.queue.record(), started))),
+            false => Some(Err(no_reply(session, self.queue.record(), started))),
         }
     }
 }
 
 impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
-        if !self.left && self.queue.work().leave(self.ticket).is_some() {
-            self.queue.signal.nudge();
+        if self.left {
+            return;
+        }
+        if self.queue.work().leave(self.ticket).is_some() {
+            return self.queue.signal.nudge();
+        }
+        // From now on the outcome cannot be delivered. It may have been before.
+        self.outcome.close();
+        if let Ok(outcome) = self.outcome.try_recv() {
+            drop(self.acquire.granted(&self.queue, outcome));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! [`run_actor`] runs until the queue has no work left. A step releases or hands off (`release.rs`), attempts or re-enters
 //! (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held between two steps. What the actor knows of
-//! the lock in Redis ([`BusyInfo`]) belongs to the queue and not to its first waiter, so the next waiter inherits it.
+//! the lock in Redis (`BusyInfo`) belongs to the queue and not to its first waiter, so the next waiter inherits it.
 //!
 //! Invariants:
 //! 1. A level is granted only after its request was confirmed, and an exclusive lock to one owner at a time. (`pipelined.rs`
@@ -11,27 +11,59 @@
 //! 3. A waiter that leaves costs nothing: a lock won for it goes to the next waiter, or is released.
 //! 4. The epoch is read before an attempt is sent, so a message that overtakes the reply is not lost.
 
-use crate::config::options::Lease;
-use crate::connection::pubsub::Subscription;
-use crate::engine::attempt::Attempt;
-use crate::engine::contention::{BusyInfo, YieldWindow};
-use crate::engine::key_queue::{Current, Finding, KeyQueue, Outcome, Release, Waiter, Work};
-use crate::engine::release::PendingDequeue;
-use crate::engine::session::Session;
-use crate::error::{Error, LossReason};
-use crate::kinds::kind::{Access, LockKind, QueueKey, would_deadlock};
-use crate::lease::hold::{Hold, HoldState};
+use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::step::{Action, Step};
+use crate::engine::work::{Release, Work};
+use crate::error::Result;
+use crate::kinds::kind::LockKind;
+use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::sync::{select, time};
-use crate::runtime::wakeup::Mark;
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-/// Waiters behind a hold of their own client expect a hand-off for this long. Then the actor subscribes for them.
-const LISTEN_AFTER: Duration = Duration::from_millis(10);
+/// Adds work to the key queue of `kind` and `owner`, and makes sure that an actor serves it. Fails in a forked child, because the tasks are
+/// the parent's.
+pub(crate) fn submit<T>(
+    session: &Arc<Session>,
+    kind: &Arc<dyn LockKind>,
+    owner: &LocalOwner,
+    add: impl FnOnce(&mut Work) -> T,
+) -> Result<(T, Arc<KeyQueue>)> {
+    session.check_open()?;
+    submit_to(session, session.queue(kind.queue(owner)), add)
+}
+
+/// The same for a known queue, or for the queue that has replaced it in the table.
+pub(crate) fn submit_to<T>(
+    session: &Arc<Session>,
+    queue: Arc<KeyQueue>,
+    add: impl FnOnce(&mut Work) -> T,
+) -> Result<(T, Arc<KeyQueue>)> {
+    let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
+        if !work.has_actor || session.is_closed() || !work.only_joins() {
+            wake(session, queue, work);
+        }
+    };
+    session.add_work(queue, add, serve)
+}
+
+/// Wakes the actor of a key queue, or starts one.
+pub(crate) fn wake(session: &Arc<Session>, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
+    let has_actor = std::mem::replace(&mut work.has_actor, true);
+    drop(work);
+    match has_actor {
+        true => queue.signal.nudge(),
+        false => RunningActor::new(session, queue).spawn(),
+    }
+    if session.is_closed() {
+        // `close` may have emptied the queue before its work was added.
+        queue.drop_work();
+    }
+}
 
 /// Serves `queue` until it has no work left.
 pub(crate) fn run_actor(
@@ -39,20 +71,7 @@ pub(crate) fn run_actor(
     queue: Arc<KeyQueue>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
-        let mut actor = KeyActor {
-            session,
-            queue,
-            subscription: None,
-            busy_info: None,
-            checked: None,
-            messages_at_probe: None,
-            yield_window: None,
-            listen_until: None,
-            keep_subscribed: false,
-            refresh_at: None,
-            dequeues: VecDeque::new(),
-            dequeue_at: Moment::now(),
-        };
+        let mut actor = KeyActor::new(session, queue);
         loop {
             match actor.next() {
                 Step::Wait(until) => actor.wait(until).await,
@@ -63,82 +82,6 @@ pub(crate) fn run_actor(
             }
         }
     })
-}
-
-/// The state of the loop that serves one key queue.
-pub(crate) struct KeyActor {
-    pub session: Arc<Session>,
-    pub queue: Arc<KeyQueue>,
-    pub subscription: Option<Subscription>,
-    /// The last busy reply.
-    pub busy_info: Option<BusyInfo>,
-    /// The epoch that was read before the last check of the current hold, or before its acquire.
-    pub checked: Option<u64>,
-    /// [`Run::messages_at_probe`](crate::engine::key_queue::Run::messages_at_probe) of the next run.
-    pub messages_at_probe: Option<u64>,
-    /// The yield window, while there is one.
-    pub yield_window: Option<YieldWindow>,
-    /// Until then the subscription outlives the last waiter, while the lock is held.
-    pub listen_until: Option<Moment>,
-    /// A waiter came during a yield window. From then on the subscription is kept through yield windows.
-    keep_subscribed: bool,
-    /// When to refresh the scores of the waiters in Redis's queue.
-    pub refresh_at: Option<Moment>,
-    /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
-    pub dequeues: VecDeque<PendingDequeue>,
-    pub dequeue_at: Moment,
-}
-
-/// The next step of the loop.
-enum Step {
-    Do(Action),
-    /// Wait for a signal, or until this moment.
-    Wait(Moment),
-    /// The queue has changed: choose again.
-    Again,
-    Finish,
-}
-
-/// A step that sends requests.
-enum Action {
-    Release(Release),
-    /// Retry a removal from Redis's queue.
-    RetryDequeue(PendingDequeue),
-    /// Add levels to the current hold for these tickets.
-    Reenter(Vec<(u64, Lease)>),
-    Attempt(Attempt),
-    /// Ask for the holder of a busy lock.
-    ProbeHolder(Arc<dyn LockKind>),
-    /// Ask whether the current hold still exists.
-    Check,
-    /// Refresh the scores of the waiters in Redis's queue.
-    Refresh(Arc<dyn LockKind>),
-    /// Move the record to the hold that is ahead of it.
-    Follow,
-}
-
-/// The facts behind a decision that are not in the queue, or cannot be learned while it is locked.
-struct View {
-    now: Moment,
-    /// The current hold, and its state.
-    hold: Option<Arc<Hold>>,
-    state: Option<HoldState>,
-    epoch: u64,
-    /// The end of the yield window, while it is open.
-    yield_until: Option<Moment>,
-}
-
-impl View {
-    /// Whether the current hold is still the one of the view. A pipelined hand-off may have replaced it.
-    fn is_of(&self, work: &Work) -> bool {
-        let current = work.current.as_ref().map(|current| current.hold.serial);
-        current == self.hold.as_ref().map(|hold| hold.serial)
-    }
-
-    /// The current hold, if it is certain.
-    fn own_hold<'a>(&self, work: &'a Work) -> Option<&'a Current> {
-        work.current.as_ref().filter(|_| self.state == Some(HoldState::Held))
-    }
 }
 
 impl KeyActor {
@@ -195,278 +138,58 @@ impl KeyActor {
             connection.changed().await;
         }
     }
+}
 
-    /// Chooses the next step. The decisions are made in this order, and the first one that applies wins.
-    fn next(&mut self) -> Step {
-        let queue = self.queue.clone();
+/// A running actor. If it is dropped before its work is done, because its runtime ended, it closes the session.
+pub(crate) struct RunningActor {
+    queue: Arc<KeyQueue>,
+    actor: Pin<Box<dyn Future<Output = ()> + Send>>,
+    done: bool,
+}
+
+impl RunningActor {
+    fn new(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Self {
+        Self { queue: queue.clone(), actor: run_actor(session.clone(), queue.clone()), done: false }
+    }
+
+    /// An actor for a key queue that has releases and no actor.
+    pub(crate) fn for_idle(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Option<Self> {
         let mut work = queue.work();
-        if let Some(until) = work.direct_until(&self.session) {
-            return Step::Wait(until);
+        let idle = !work.has_actor && !work.removed && !work.releases.is_empty();
+        idle.then(|| {
+            work.has_actor = true;
+            Self::new(session, queue)
+        })
+    }
+
+    /// Moves the actor to a task of its own, on the client's runtime, unless its work is done. If the session is gone, there is no
+    /// work left.
+    pub(crate) fn spawn(self) {
+        if !self.done
+            && let Some(session) = self.queue.session.upgrade()
+        {
+            session.run(self);
         }
-        match work.finding.take() {
-            Some(Finding::Busy { kind, before, ttl }) => {
-                drop(work);
-                self.busy(&kind, before, ttl);
-                return Step::Again;
+    }
+}
+
+impl Future for RunningActor {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        self.done = self.actor.as_mut().poll(cx).is_ready();
+        if self.done { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for RunningActor {
+    fn drop(&mut self) {
+        if !self.done {
+            self.queue.work().has_actor = false;
+            if let Some(session) = self.queue.session.upgrade() {
+                session.close();
             }
-            Some(Finding::Freed(yield_window)) if work.current.is_none() => {
-                self.yield_window = Some(yield_window);
-            }
-            Some(Finding::Freed(_)) | None => {}
-        }
-        if let Some(release) = work.next_release() {
-            return Step::Do(Action::Release(release));
-        }
-        // `is_over` reports an end only once it was noticed. The hold's observer wakes the actor when that happens.
-        if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
-            work.drop_hold();
-        }
-        if self.session.is_closed() {
-            self.dequeues.clear();
-        }
-        let hold = work.current.as_ref().map(|current| current.hold.clone());
-        if self.is_idle(&work) {
-            return match self.listen_until.filter(|until| hold.is_some() && !until.passed()) {
-                Some(until) => Step::Wait(until),
-                None => self.finish(work),
-            };
-        }
-        drop(work);
-        let view = self.view(hold);
-        self.next_for(queue.work(), &view)
-    }
-
-    fn is_idle(&self, work: &Work) -> bool {
-        work.waiters.is_empty()
-            && work.releases.is_empty()
-            && self.yield_window.is_none()
-            && work.current.as_ref().is_none_or(|current| current.lagging.is_none())
-            && self.dequeues.is_empty()
-    }
-
-    /// Gathers the view. `Hold::state` may find that the deadline has passed and report that to the queue, so the queue must not be
-    /// locked.
-    fn view(&mut self, hold: Option<Arc<Hold>>) -> View {
-        let now = Moment::now();
-        let state = hold.as_ref().map(Hold::state);
-        let Mark { epoch, messages } = self.queue.signal.mark();
-        View { now, hold, state, epoch, yield_until: self.yield_until(messages, now) }
-    }
-
-    /// Chooses the next step of a queue that is not idle.
-    fn next_for(&mut self, mut work: MutexGuard<'_, Work>, view: &View) -> Step {
-        if view.yield_until.is_some() {
-            work.yield_until = view.yield_until;
-        }
-        if !view.is_of(&work) {
-            return Step::Again;
-        }
-        if view.state.is_some_and(|state| !state.is_live()) {
-            work.drop_hold();
-            self.busy_info = None;
-        }
-        // One may have been queued while the queue was not locked.
-        if let Some(release) = work.next_release() {
-            return Step::Do(Action::Release(release));
-        }
-        if let Some(dequeue) = self.due_dequeue(view.now) {
-            return Step::Do(Action::RetryDequeue(dequeue));
-        }
-        if let Some(step) = following(&work, view.now) {
-            return step;
-        }
-        if let Some((ticket, error)) = deadlock(&work) {
-            drop(work);
-            self.tell(ticket, Outcome::Failed(error));
-            return Step::Again;
-        }
-        if let Some(waiters) = reentries(&work) {
-            return Step::Do(Action::Reenter(waiters));
-        }
-        if let Some(waiter) = wants_reply(&work) {
-            if overtakes(waiter, &work) {
-                let ticket = waiter.ticket;
-                drop(work);
-                self.tell(ticket, Outcome::Busy);
-                return Step::Again;
-            }
-            return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
-        }
-        if let Some(kind) = self.refresh_due(&work, view.now) {
-            return Step::Do(Action::Refresh(kind));
-        }
-        self.keep_subscribed |= view.yield_until.is_some() && !work.waiters.is_empty();
-        let Some(first) = work.first() else { return self.without_waiters(work, view.yield_until) };
-        let listen_from = view.own_hold(&work).map(|current| current.since + LISTEN_AFTER);
-        let listens = self.has_to_listen(first, listen_from, view);
-        if listens {
-            self.listen_for(first);
-        }
-        if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
-            // No message would report that the lock is free.
-            let ticket = first.ticket;
-            drop(work);
-            self.tell(ticket, Outcome::Failed(refusal));
-            return Step::Again;
-        }
-        if let Some(until) = view.yield_until {
-            return Step::Wait(until);
-        }
-        match view.own_hold(&work) {
-            Some(current) => {
-                let end = current.hold.deadline();
-                let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
-                self.behind_own_hold(until, view.epoch)
-            }
-            None => self.behind_others(first, &work, view),
+            self.queue.drop_work();
         }
     }
-
-    /// A removal from Redis's queue that may be retried now.
-    fn due_dequeue(&mut self, now: Moment) -> Option<PendingDequeue> {
-        let due = now >= self.dequeue_at && self.session.connection.is_up(self.queue.record());
-        if due { self.dequeues.pop_front() } else { None }
-    }
-
-    /// The step of a queue without waiters.
-    fn without_waiters(&mut self, work: MutexGuard<'_, Work>, yield_until: Option<Moment>) -> Step {
-        if !self.keep_subscribed {
-            // Other clients count a subscription as a waiter.
-            self.subscription = None;
-        }
-        self.busy_info = None;
-        match yield_until {
-            Some(until) => Step::Wait(until),
-            None if !self.dequeues.is_empty() => Step::Wait(Moment::FAR),
-            None => self.finish(work),
-        }
-    }
-
-    /// Whether the first waiter needs the messages of the channel. Behind a hold of its own client it expects a hand-off until
-    /// `listen_from`.
-    fn has_to_listen(&self, first: &Waiter, listen_from: Option<Moment>, view: &View) -> bool {
-        let listens = match listen_from {
-            Some(from) => from <= view.now,
-            None => view.yield_until.is_some() || self.busy_info.is_some(),
-        };
-        first.queued || listens
-    }
-
-    /// Subscribes to the channel of a waiter. The confirmation moves the epoch, so a message that came earlier is not missed.
-    fn listen_for(&mut self, waiter: &Waiter) {
-        let owner_id = waiter.owner_id.as_ref().unwrap_or(waiter.kind.record());
-        let channel = waiter.kind.channel(owner_id);
-        if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
-            self.subscription =
-                channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.queue.signal));
-        }
-    }
-
-    /// The step of waiters behind a hold of this client. Its hand-off, its release and its removal by force wake the actor.
-    fn behind_own_hold(&self, until: Moment, epoch: u64) -> Step {
-        if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
-            return Step::Do(Action::Check);
-        }
-        Step::Wait(until)
-    }
-
-    /// The step of waiters for a lock that this client does not hold.
-    fn behind_others(&self, first: &Waiter, work: &Work, view: &View) -> Step {
-        let busy_info = self.busy_info.as_ref().filter(|busy_info| {
-            busy_info.before.epoch == view.epoch
-                && view.now < busy_info.attempt_at
-                && busy_info.counts_for(first.ticket)
-        });
-        let Some(busy_info) = busy_info else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
-        let probe_at = busy_info.next_probe(work.newest());
-        if view.now >= probe_at {
-            return Step::Do(Action::ProbeHolder(first.kind.clone()));
-        }
-        Step::Wait(busy_info.attempt_at.min(probe_at))
-    }
-
-    /// Ends the actor. Removes the queue if it has no hold either.
-    fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
-        self.subscription = None;
-        self.busy_info = None;
-        work.has_actor = false;
-        // Frees their memory while the lock is only held.
-        (work.waiters, work.releases) = Default::default();
-        work.shared_holds.retain(|hold| !hold.is_over());
-        if work.is_unused() {
-            work.removed = true;
-            drop(work);
-            self.session.remove(&self.queue);
-        }
-        Step::Finish
-    }
-
-    /// Records the owner id of a request that is about to be sent. Only the requests of other readers name it.
-    pub(crate) fn note_in_flight(&self, owner_id: &Arc<str>) {
-        if matches!(self.queue.key, QueueKey::Reader(_)) {
-            self.queue.work().in_flight = Some(owner_id.clone());
-        }
-    }
-
-    /// Marks the current hold's count as being changed, and returns both. `None` while the hold is ahead of the record.
-    pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
-        let mut work = self.queue.work();
-        let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
-        current.changing = true;
-        Some((current.hold.clone(), current.recorded))
-    }
-
-    /// Runs `f` on the current hold if that is `hold`.
-    pub(crate) fn with_current<T>(&self, hold: &Arc<Hold>, f: impl FnOnce(&mut Current) -> T) -> Option<T> {
-        let mut work = self.queue.work();
-        work.current.as_mut().filter(|current| Arc::ptr_eq(&current.hold, hold)).map(f)
-    }
-
-    /// This client's confirmed subscriptions to the channel: 0 or 1.
-    pub(crate) fn own_subscriptions(&self) -> u64 {
-        u64::from(self.subscription.as_ref().is_some_and(Subscription::is_confirmed))
-    }
-
-    pub(crate) fn lost(&self, hold: &Arc<Hold>, reason: LossReason) -> Error {
-        hold.lose(reason);
-        Error::Lost { name: self.queue.record().to_string(), reason, holder: None }
-    }
-}
-
-/// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.
-fn following(work: &Work, now: Moment) -> Option<Step> {
-    let lagging = work.current.as_ref()?.lagging.as_ref()?;
-    Some(match lagging.retry_at {
-        Some(at) if now < at => Step::Wait(at.min(lagging.until)),
-        _ => Step::Do(Action::Follow),
-    })
-}
-
-/// The waiters of the owner that holds the lock.
-fn waiters_of_holder(work: &Work) -> impl Iterator<Item = &Waiter> {
-    let owner = work.current.as_ref().map(|current| &current.hold.owner);
-    work.waiters.iter().filter(move |waiter| Some(&waiter.owner) == owner)
-}
-
-/// A waiter of the holder whose kind cannot be re-entered, with its error.
-fn deadlock(work: &Work) -> Option<(u64, Error)> {
-    let waiter = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant)?;
-    Some((waiter.ticket, would_deadlock(&*waiter.kind)))
-}
-
-/// All waiters of the holder, which get further levels.
-fn reentries(work: &Work) -> Option<Vec<(u64, Lease)>> {
-    let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
-    (!waiters.is_empty()).then_some(waiters)
-}
-
-/// A waiter that needs a reply of its own from the server, whatever is known of the lock.
-fn wants_reply(work: &Work) -> Option<&Waiter> {
-    work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())
-}
-
-/// Whether a shared acquire would pass earlier waiters. Whatever is free belongs to them, even if it is not enough for them yet.
-fn overtakes(waiter: &Waiter, work: &Work) -> bool {
-    let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
-    !first && waiter.kind.traits().access == Access::Shared
 }

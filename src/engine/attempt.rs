@@ -9,10 +9,12 @@
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
-use crate::engine::actor::KeyActor;
+use crate::engine::busy::Busy;
 use crate::engine::contention::undo_orphan;
-use crate::engine::key_queue::{Busy, Current, Outcome, Run, Unanswered, Waiter, Work};
-use crate::engine::level::Level;
+use crate::engine::key_actor::KeyActor;
+use crate::engine::run::Run;
+use crate::engine::unfinished::Unanswered;
+use crate::engine::work::{Current, Outcome, Returned, Waiter, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
@@ -350,7 +352,7 @@ impl KeyActor {
         hold
     }
 
-    /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is dropped, which releases it.
+    /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is released.
     pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64]) {
         for &ticket in tickets {
             let mut work = self.queue.work();
@@ -366,21 +368,10 @@ impl KeyActor {
                 current.levels += 1;
             }
             drop(work);
-            let (lease, pipelined) = waiter
-                .as_ref()
-                .map_or((Lease::Fixed(Duration::ZERO), false), |waiter| (waiter.lease, waiter.pipelined));
-            let level = Level::new(&self.session, &self.queue, hold, lease, pipelined);
-            if let Some(waiter) = waiter {
-                let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
+            if !waiter.is_some_and(|waiter| waiter.receives(hold)) {
+                let (hold, renewing, pipelined) = (hold.clone(), false, false);
+                self.session.return_level(&self.queue, Returned { hold, renewing, pipelined, reply: None });
             }
-        }
-    }
-
-    /// Removes a waiter from the queue and delivers its outcome.
-    pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
-        let waiter = self.queue.work().leave(ticket);
-        if let Some(waiter) = waiter {
-            let _ = waiter.reply.send(outcome);
         }
     }
 

@@ -8,8 +8,8 @@
 //! 3. Each server has tasks of its own, and a task stays with a queue for at most the response timeout. So a server or slot that
 //!    does not respond delays no other.
 
-use crate::engine::key_queue::KeyQueue;
-use crate::engine::session::{RunningActor, Session};
+use crate::engine::actor::RunningActor;
+use crate::engine::session::{KeyQueue, Session, Unserved};
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::time;
 use std::collections::{HashMap, VecDeque};
@@ -17,13 +17,22 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// The maximum number of tasks for a server. With 256 tasks and a round trip of 1 ms, 256,000 releases a second are possible.
 const AT_ONCE: usize = 256;
 
+/// Serves the key queues that have releases and no actor.
+pub(crate) async fn serve(mut unserved: UnboundedReceiver<Unserved>) {
+    let background = Arc::<Background>::default();
+    while let Some((session, queue)) = unserved.recv().await {
+        background.serve(session, queue);
+    }
+}
+
 /// The key queues that wait for a task, by the name of their server.
 #[derive(Default)]
-pub(crate) struct Background(Mutex<HashMap<Arc<str>, Backlog>>);
+struct Background(Mutex<HashMap<Arc<str>, Backlog>>);
 
 #[derive(Default)]
 struct Backlog {
@@ -33,20 +42,20 @@ struct Backlog {
 
 impl Background {
     /// Gives `queue` to a task that sends its releases, now or when a task is free.
-    pub(crate) fn serve(session: &Arc<Session>, mut queue: Arc<KeyQueue>) {
+    fn serve(self: &Arc<Self>, session: Arc<Session>, mut queue: Arc<KeyQueue>) {
         let server = session.connection.node_of(queue.record());
-        let mut backlogs = session.background.0.lock();
+        let mut backlogs = self.0.lock();
         let backlog = backlogs.entry(server.clone()).or_default();
         if backlog.tasks == AT_ONCE {
             return backlog.queues.push_back(queue);
         }
         backlog.tasks += 1;
         drop(backlogs);
-        let this = session.clone();
+        let (this, session_of_task) = (self.clone(), session.clone());
         session.run(async move {
             loop {
-                release(&this, &queue).await;
-                match this.background.next(&server) {
+                release(&session_of_task, &queue).await;
+                match this.next(&server) {
                     Some(next) => queue = next,
                     None => return,
                 }

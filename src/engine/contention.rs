@@ -5,9 +5,12 @@
 //! changes or disappears without a message.
 
 use crate::config::options::BackOff;
-use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Busy, Current, Release, Run, Undo, Work};
+use crate::engine::busy::{Busy, BusyInfo, FIRST_PROBE};
+use crate::engine::key_actor::KeyActor;
+use crate::engine::run::Run;
 use crate::engine::session::Session;
+use crate::engine::unfinished::Undo;
+use crate::engine::work::{Current, Release, Work};
 use crate::error::LossReason;
 use crate::kinds::kind::{Access, LockKind, Probed};
 use crate::owner;
@@ -20,8 +23,6 @@ use tracing::debug;
 
 /// The shortest time between two attempts at a busy lock, whatever the server reported.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-/// The time from a busy reply to the first holder probe. Each further probe comes after twice the time.
-const FIRST_PROBE: Duration = Duration::from_millis(10);
 /// A probe is delayed by up to this time, or by a sixteenth of its step if that is less, so that the probes of many locks
 /// coincide.
 const PROBE_GRID: Duration = Duration::from_millis(40);
@@ -35,63 +36,6 @@ const POLL_BACK_OFF: BackOff = BackOff::between(Duration::from_millis(1), Durati
 
 /// How long a hold that was waited for keeps its subscription.
 const LISTEN_ON: Duration = Duration::from_millis(10);
-
-/// The last busy reply, and when to look again.
-#[derive(Clone)]
-pub(crate) struct BusyInfo {
-    /// The signal's mark before the request, and when the first busy reply at that epoch arrived.
-    pub before: Mark,
-    since: Moment,
-    /// The holder that the last probe found.
-    holder: Option<String>,
-    /// When to attempt again if the epoch does not move.
-    pub attempt_at: Moment,
-    /// When to probe the holder, which may leave without a message; and the time between two probes.
-    probe_at: Moment,
-    step: Duration,
-    /// When the last reply arrived, and the ticket of the last waiter at that time.
-    at: Moment,
-    newest: u64,
-    /// The only waiter for which the reply counts, of a kind with shared holds: another waiter may want less.
-    only: Option<u64>,
-}
-
-impl BusyInfo {
-    /// Whether the reply counts for the waiter with this ticket.
-    pub fn counts_for(&self, ticket: u64) -> bool {
-        self.only.is_none_or(|only| only == ticket)
-    }
-
-    /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes
-    /// early, because an old reply must not make the lock busy for it.
-    pub fn next_probe(&self, newest: u64) -> Moment {
-        if newest > self.newest && self.probe_at < Moment::FAR {
-            self.probe_at.min(self.at + FIRST_PROBE)
-        } else {
-            self.probe_at
-        }
-    }
-}
-
-/// A yield window: after a release that other clients heard of, this client lets them acquire first.
-///
-/// The client does not contend before `until`. While it owes turns, each message opens the window again, because the client that
-/// waited longest may be slower than this one. The debt ends when there was a message for each turn, or when this client
-/// acquires the lock.
-pub(crate) struct YieldWindow {
-    pub until: Moment,
-    pub turns: Option<Turns>,
-}
-
-/// The turns that this client owes to others.
-pub(crate) struct Turns {
-    /// The length of the window that each message opens.
-    pub time: Duration,
-    /// The messages heard so far.
-    pub heard: u64,
-    /// The number of messages after which no turn is owed.
-    pub paid: u64,
-}
 
 impl KeyActor {
     /// Updates the yield window. Returns its end while it is open.
@@ -268,7 +212,7 @@ pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owne
     }
     let until = Moment::now() + session.options.lease;
     let queue = session.queue(kind.queue_of(owner_id));
-    let _ = session.submit_to(&queue, |work| {
+    session.release_later(queue, |work| {
         if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
             return;
         }

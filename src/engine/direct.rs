@@ -11,14 +11,15 @@
 
 use crate::config::options::millis;
 use crate::connection::{Answer, Route, SendError};
+use crate::engine::actor;
+use crate::engine::busy::Busy;
 use crate::engine::contention::undo_orphan;
-use crate::engine::key_queue::{
-    Busy, Current, Finding, KeyQueue, Outcome, Release, Run, Terms, Unanswered, Undo, Work,
-};
-use crate::engine::level::Level;
-use crate::engine::release::{Freeing, freed};
-use crate::engine::session::Session;
-use crate::error::{Error, LossReason, Phase};
+use crate::engine::release::freed;
+use crate::engine::run::Run;
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
+use crate::engine::work::{Current, Finding, Outcome, Release, Terms, Work, next_ticket};
+use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, QueueKey, Waiting};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::LocalOwner;
@@ -34,74 +35,6 @@ use tracing::{Instrument, debug, debug_span, warn};
 /// Others wait this long for the reply to a release. Longer round trips cost other clients turns.
 const RELEASED_WITHIN: Duration = Duration::from_millis(50);
 
-/// A request that a caller sends itself.
-pub(crate) struct DirectRequest {
-    /// The ticket of the caller.
-    ticket: u64,
-    /// Until when an actor waits for the reply.
-    until: Moment,
-    /// An actor goes on although a release may still take effect.
-    overtaken: bool,
-    /// Taken while the caller acts on the reply.
-    unfinished: Option<Unfinished>,
-}
-
-/// The work that remains if the caller leaves.
-enum Unfinished {
-    /// Undo the acquire. Its lease lasts this long.
-    Acquire {
-        kind: Arc<dyn LockKind>,
-        owner_id: Arc<str>,
-        lease: Duration,
-        sent_on: u64,
-    },
-    Release(Freeing),
-}
-
-impl DirectRequest {
-    pub(crate) fn is_release(&self) -> bool {
-        matches!(self.unfinished, Some(Unfinished::Release(_)))
-    }
-}
-
-impl Work {
-    /// Until when an actor has to wait for the request of a caller. If the caller is late, its acquire is undone. Its release stays in
-    /// flight, and no later hold has the owner id.
-    pub(crate) fn direct_until(&mut self, session: &Session) -> Option<Moment> {
-        let direct = self.direct.as_mut()?;
-        if !direct.until.passed() {
-            return Some(direct.until);
-        }
-        match direct.unfinished {
-            Some(Unfinished::Acquire { .. }) => self.take_over(),
-            Some(Unfinished::Release(_)) if !direct.overtaken => {
-                direct.overtaken = true;
-                session.rotate_owner_ids();
-            }
-            _ => {}
-        }
-        None
-    }
-
-    /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
-    fn take_over(&mut self) {
-        match self.direct.take().and_then(|direct| direct.unfinished) {
-            Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) => {
-                let (until, sent_on) = (Moment::now() + lease, Some(sent_on));
-                self.releases.push_front(Release::Undo(Undo { kind, owner_id, until, sent_on }));
-            }
-            Some(Unfinished::Release(freeing)) => {
-                self.releases.push_front(Release::Free(freeing, true, None));
-            }
-            None => {}
-        }
-    }
-
-    fn is_sent_by(&self, ticket: u64) -> bool {
-        self.direct.as_ref().is_some_and(|direct| direct.ticket == ticket)
-    }
-}
-
 /// The part of a caller that sends its request itself. If it is dropped, an actor takes over.
 struct Direct {
     session: Arc<Session>,
@@ -115,7 +48,7 @@ impl Direct {
     fn end(&self, mut work: MutexGuard<'_, Work>) {
         work.direct = None;
         if work.has_actor || work.has_work() {
-            self.session.wake_actor(&self.queue, work);
+            actor::wake(&self.session, &self.queue, work);
         } else if work.is_unused() {
             work.removed = true;
             drop(work);
@@ -129,7 +62,7 @@ impl Drop for Direct {
         let mut work = self.queue.work();
         if work.is_sent_by(self.ticket) {
             work.take_over();
-            self.session.wake_actor(&self.queue, work);
+            actor::wake(&self.session, &self.queue, work);
         }
     }
 }
@@ -146,7 +79,7 @@ pub(crate) struct DirectAcquire {
 
 /// The outcome of a direct acquire.
 pub(crate) enum Attempted {
-    Done(Outcome),
+    Done(Arc<KeyQueue>, Outcome),
     /// The caller waits in the key queue.
     Queued(Arc<KeyQueue>, oneshot::Receiver<Outcome>),
 }
@@ -203,7 +136,7 @@ impl DirectAcquire {
             && let Err(error) = session.connection.check_replicas(queue.record(), *data_epoch).await
         {
             debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-            return Attempted::Done(Outcome::Failed(error));
+            return Attempted::Done(queue.clone(), Outcome::Failed(error));
         }
         self.conclude(answer, request, before, once)
     }
@@ -239,14 +172,17 @@ impl DirectAcquire {
             }
             Err(script::Undecodable) => {
                 self.direct.end(work);
-                return Attempted::Done(Outcome::Failed(session.connection.strange(Phase::Acquire)));
+                return Attempted::Done(
+                    queue.clone(),
+                    Outcome::Failed(session.connection.strange(Phase::Acquire)),
+                );
             }
         };
         work.busy = Busy::at(Moment::now(), None);
         let attempted = match once {
             true => {
                 self.direct.end(work);
-                Attempted::Done(Outcome::Busy)
+                Attempted::Done(queue.clone(), Outcome::Busy)
             }
             false => {
                 work.finding = Some(Finding::Busy { kind: self.kind.clone(), before, ttl });
@@ -287,9 +223,7 @@ impl DirectAcquire {
         if traits.kept_up {
             hold.found_left(Duration::from_millis(number), self.lease);
         }
-        let Terms { lease, pipelined } = self.terms;
-        let level = Level::new(session, queue, &hold, lease, pipelined);
-        Attempted::Done(Outcome::Granted(level, 1))
+        Attempted::Done(queue.clone(), Outcome::Granted(hold, 1))
     }
 
     /// Makes the caller a waiter.
@@ -303,11 +237,11 @@ impl DirectAcquire {
         if work.removed {
             // The session removed the queue after an actor had taken over.
             drop(work);
-            return match session.submit(&self.kind, &self.owner, |work| {
+            return match actor::submit(session, &self.kind, &self.owner, |work| {
                 work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once)
             }) {
                 Ok((outcome, queue)) => Attempted::Queued(queue, outcome),
-                Err(error) => Attempted::Done(Outcome::Failed(error)),
+                Err(error) => Attempted::Done(queue.clone(), Outcome::Failed(error)),
             };
         }
         let outcome = work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once);
@@ -317,7 +251,7 @@ impl DirectAcquire {
         if work.is_sent_by(*ticket) {
             work.direct = None;
         }
-        session.wake_actor(queue, work);
+        actor::wake(session, queue, work);
         Attempted::Queued(queue.clone(), outcome)
     }
 }
@@ -358,7 +292,7 @@ impl DirectRelease {
             return None;
         }
         let (run, named) = work.end_hold(now)?;
-        let ticket = super::key_queue::next_ticket();
+        let ticket = next_ticket();
         let request = hold.kind.release(&named, &[]);
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
         let unfinished = Some(Unfinished::Release(freeing));
@@ -374,12 +308,12 @@ impl DirectRelease {
     }
 
     /// Sends the request, and waits for the outcome.
-    pub(crate) async fn send(self) -> Result<(), Error> {
+    pub(crate) async fn send(self) -> Result<()> {
         let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
         self.run().instrument(span).await
     }
 
-    async fn run(mut self) -> Result<(), Error> {
+    async fn run(mut self) -> Result<()> {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.mark();
         let answer = route.send(&mut self.request).await;
@@ -394,7 +328,7 @@ impl DirectRelease {
         &self,
         answer: Result<Answer, SendError>,
         before: Mark,
-    ) -> Result<Result<(), Error>, oneshot::Receiver<Result<(), Error>>> {
+    ) -> Result<Result<()>, oneshot::Receiver<Result<()>>> {
         let Direct { session, queue, ticket, .. } = &self.direct;
         let mut work = queue.work();
         let sent = work.direct.as_mut().filter(|direct| direct.ticket == *ticket);

@@ -1,15 +1,17 @@
 //! One level of a hold, from the grant to the release.
 //!
 //! Invariants:
-//! 1. A granted level is released once: by its owner's unlock or drop, or by the drop of a grant that nobody took.
+//! 1. A granted level is released once: by its owner's unlock or drop. A grant that nobody takes never becomes a `Level`
+//!    ([`Session::return_level`]).
 //! 2. The watchdog renews a hold for a level only after the owner has taken that level.
 //! 3. A release neither blocks nor panics.
 
 use crate::config::options::{ENDLESS, Lease};
+use crate::engine::actor;
 use crate::engine::direct::DirectRelease;
-use crate::engine::key_queue::{KeyQueue, Release, Returned};
 use crate::engine::pipelined;
-use crate::engine::session::Session;
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::work::{Release, Returned};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -105,30 +107,30 @@ impl Level {
             return direct.send().await;
         }
         let (reply, outcome) = oneshot::channel();
-        let release = self.returned(Some(reply));
-        self.session.submit_to(&self.queue, |work| work.releases.push_back(release))?;
+        let release = Release::Level(self.returned(Some(reply)));
+        actor::submit_to(&self.session, self.queue.clone(), |work| work.releases.push_back(release))?;
         outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
     }
 
     fn hand_off_ahead(&mut self) -> bool {
-        self.released =
-            self.pipelined && self.session.check_open().is_ok() && pipelined::hand_off_ahead(self);
+        self.released = self.pipelined
+            && self.session.check_open().is_ok()
+            && pipelined::hand_off_ahead(&self.session, &self.queue, &self.hold);
         self.released
     }
 
-    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Release {
+    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Returned {
         self.released = true;
         let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        Release::Level(Returned { hold, renewing, pipelined, reply })
+        Returned { hold, renewing, pipelined, reply }
     }
 }
 
 impl Drop for Level {
     fn drop(&mut self) {
-        // A lost hold needs no release here: its observer has queued the release of its owner id.
-        if !self.released && self.hold.state().is_live() && !self.hand_off_ahead() {
-            let release = self.returned(None);
-            let _ = self.session.release_later(&self.queue, release);
+        if !self.released && !self.hand_off_ahead() {
+            let level = self.returned(None);
+            self.session.return_level(&self.queue, level);
         }
     }
 }

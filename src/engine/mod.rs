@@ -6,11 +6,29 @@ pub mod acquire;
 pub mod actor;
 pub mod attempt;
 pub mod background;
+pub mod busy;
 pub mod contention;
 pub mod direct;
-pub mod key_queue;
+pub mod key_actor;
 pub mod level;
 pub mod pending;
 pub mod pipelined;
 pub mod release;
+pub mod run;
 pub mod session;
+pub mod step;
+pub mod unfinished;
+pub mod work;
+
+use crate::config::options::Options;
+use crate::connection::Servers;
+use crate::engine::session::Session;
+use crate::error::Result;
+use std::sync::Arc;
+
+/// Connects a client, and starts its tasks on the current runtime.
+pub(crate) async fn connect(servers: Servers, options: Options) -> Result<Arc<Session>> {
+    let (session, unserved) = Session::connect(servers, options).await?;
+    session.spawn(background::serve(unserved));
+    Ok(session)
+}

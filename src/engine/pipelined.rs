@@ -20,10 +20,11 @@
 
 use crate::config::options::millis;
 use crate::connection::Limit;
-use crate::engine::actor::KeyActor;
-use crate::engine::key_queue::{Busy, Current, LaggingRecord, Outcome, Waiter};
-use crate::engine::level::Level;
+use crate::engine::busy::Busy;
+use crate::engine::key_actor::KeyActor;
 use crate::engine::release::successor;
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::work::{Current, LaggingRecord, Outcome, Returned, Waiter};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState};
 use crate::protocol::script::{self, HandedOver};
@@ -35,9 +36,8 @@ use tracing::debug;
 /// The time from a refused move to the next one.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// Passes the lock of `level` to the next waiter at once. Returns false, and changes nothing, where that is not allowed.
-pub(crate) fn hand_off_ahead(level: &Level) -> bool {
-    let Level { session, queue, hold, .. } = level;
+/// Passes the lock from `hold` to the next waiter at once. Returns false, and changes nothing, where that is not allowed.
+pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> bool {
     // `state` may find that the deadline has passed and report that to the queue, so the queue must not be locked here.
     if hold.state() != HoldState::Held || hold.has_renewal_in_flight() {
         return false;
@@ -83,9 +83,9 @@ pub(crate) fn hand_off_ahead(level: &Level) -> bool {
     drop(work);
     session.watchdog.forget(hold);
     queue.signal.nudge();
-    let level = Level::new(session, queue, &next, waiter.lease, waiter.pipelined);
-    // If the waiter has left, its level is dropped here, which releases it.
-    let _ = waiter.reply.send(Outcome::Granted(level, waiter.attempts));
+    if !waiter.receives(&next) {
+        session.return_level(queue, Returned { hold: next, renewing: false, pipelined: true, reply: None });
+    }
     true
 }
 

@@ -9,16 +9,17 @@
 //!    hold that is ahead of the record (`pipelined.rs`): its release names the owner id in the record.
 
 use crate::config::options::{Lease, millis};
-use crate::connection::{Answer, Failure, Limit};
-use crate::engine::actor::KeyActor;
-use crate::engine::contention::{Turns, YieldWindow};
-use crate::engine::key_queue::{Current, KeyQueue, Release, Returned, Run, Undo, Waiter, Work};
-use crate::engine::session::Session;
+use crate::connection::{Answer, Limit};
+use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::run::{Run, Turns, YieldWindow};
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::unfinished::{Freeing, Undo};
+use crate::engine::work::{Current, Release, Returned, Waiter, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::{self, LocalOwner};
-use crate::protocol::script::{self, HandedOver, Released, Request};
+use crate::protocol::script::{self, HandedOver, Released};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
 use std::sync::Arc;
@@ -63,33 +64,6 @@ struct Successor {
 
 /// The time from an unanswered removal from Redis's queue to the next one.
 const DEQUEUE_RETRY_AFTER: Duration = Duration::from_millis(100);
-/// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
-const LEAVE_RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
-
-/// An owner id that is being removed from Redis's queue.
-pub(crate) struct PendingDequeue {
-    kind: Arc<dyn LockKind>,
-    owner_id: Arc<str>,
-    until: Moment,
-}
-
-impl PendingDequeue {
-    pub(crate) fn new(kind: Arc<dyn LockKind>, owner_id: Arc<str>) -> Self {
-        Self { kind, owner_id, until: Moment::now() + LEAVE_RETRY_FOR }
-    }
-}
-
-/// A record that has to be freed: its hold has ended.
-pub(crate) struct Freeing {
-    pub hold: Arc<Hold>,
-    /// The owner id in the record.
-    pub named: Arc<str>,
-    /// The deadline and the state that the hold had.
-    pub deadline: Moment,
-    pub was: HoldState,
-    pub run: Run,
-}
-
 /// A hold that has just begun, and the ticket of its waiter, which has not been granted it yet.
 type Handed = (Arc<Hold>, u64);
 
@@ -250,12 +224,6 @@ impl KeyActor {
         }
     }
 
-    /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
-    pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
-        let known = subscriptions.filter(|_| self.session.connection.knows_listeners());
-        known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
-    }
-
     /// Frees the record, and begins a yield window if other clients may want the lock. `repeated` says that an earlier request to
     /// do so went unanswered.
     pub(crate) async fn free(&mut self, freeing: &Freeing, repeated: bool) -> Result<()> {
@@ -349,14 +317,6 @@ impl KeyActor {
         self.busy_info = None;
     }
 
-    /// Rotates the owner ids if an earlier send of `request` went unanswered. That send may still arrive, and must not change a
-    /// later hold.
-    pub(crate) fn rotate_if_repeated(&self, request: &Request) {
-        if request.repeated {
-            self.session.rotate_owner_ids();
-        }
-    }
-
     /// Rotates the owner ids and queues the release of two of them, after a hand-off without a reply: the record may name either.
     pub(crate) fn undo_both(&self, kind: &Arc<dyn LockKind>, owner_ids: [Arc<str>; 2], until: Moment) {
         self.session.rotate_owner_ids();
@@ -367,16 +327,6 @@ impl KeyActor {
 
     fn not_held(&self) -> Error {
         Error::NotHeld { name: self.queue.record().to_string(), holder: None }
-    }
-
-    /// The error of a release that was refused or went unanswered. If only a repeat was refused, the first send may have taken
-    /// effect.
-    pub(crate) fn release_error(&self, failure: Failure) -> Error {
-        if !failure.unanswered {
-            return self.session.connection.error(failure, Phase::Release);
-        }
-        self.session.rotate_owner_ids();
-        Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
     }
 }
 

@@ -1,31 +1,36 @@
 //! The session of a client, which all its handles share: id, connections, watchdog and key queues.
 //!
+//! Acquires, re-entries, releases and hand-offs of one key are sent one at a time. A caller that is alone at the key sends its own
+//! (`direct.rs`). Otherwise callers only add work to the key queue, and the key actor (`actor.rs`) sends it. If a caller is dropped,
+//! the actor completes or undoes its request. So the client knows the hold count in the record.
+//!
 //! Invariant: the session's tasks own a drop guard. When their runtime ends, the session closes, and every wait ends with an error,
 //! including waits on other runtimes.
 
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
-use crate::engine::actor::run_actor;
-use crate::engine::background::Background;
-use crate::engine::key_queue::{KeyQueue, Release, Work};
 use crate::engine::pending::Pending;
+use crate::engine::unfinished::Undo;
+use crate::engine::work::{Release, Returned, Work};
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{LockKind, QueueKey};
+use crate::kinds::kind::{Access, QueueKey};
+use crate::lease::hold::{Hold, Observer};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::{LocalOwner, entered};
+use crate::owner::entered;
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{Reply, Request, Undecodable};
+use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::AbortHandle;
 use crate::runtime::sync::{Handle, select, time};
+use crate::runtime::wakeup::Signal;
 use dashmap::DashMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use uuid::Uuid;
 
 /// The maximum number of other readers that the request of a read release names.
@@ -41,7 +46,6 @@ pub(crate) struct Session {
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
     pub pending: Pending,
-    pub background: Background,
     queues: DashMap<QueueKey, Arc<KeyQueue>>,
     /// The queues of readers among these, by their record.
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
@@ -52,11 +56,21 @@ pub(crate) struct Session {
     process: u32,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
+    /// The key queues that have releases and no actor.
+    unserved: UnboundedSender<Unserved>,
 }
 
+/// A key queue that has releases and no actor. Its session lives at least until they are sent.
+pub(crate) type Unserved = (Arc<Session>, Arc<KeyQueue>);
+
 impl Session {
-    /// Connects, and starts the client's tasks on the current runtime.
-    pub(crate) async fn connect(servers: Servers, options: Options) -> Result<Arc<Self>> {
+    /// Connects, and starts the tasks of the connection on the current runtime. Somebody has to serve the key queues that come from the
+    /// receiver.
+    pub(crate) async fn connect(
+        servers: Servers,
+        options: Options,
+    ) -> Result<(Arc<Self>, UnboundedReceiver<Unserved>)> {
+        let (sender, unserved) = mpsc::unbounded_channel();
         let (connection, supervisor) = Connection::connect(&servers, &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
@@ -64,7 +78,6 @@ impl Session {
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
             pending: Pending::default(),
-            background: Background::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),
             generation: AtomicU32::new(0),
@@ -74,6 +87,7 @@ impl Session {
             tasks: Mutex::new(vec![supervisor.abort_handle()]),
             connection,
             options,
+            unserved: sender,
         });
         session.spawn(
             session.pubsub.clone().serve(session.connection.endpoints(&servers), session.options.clone()),
@@ -86,11 +100,11 @@ impl Session {
                 _ = supervisor => {}
             }
         });
-        Ok(session)
+        Ok((session, unserved))
     }
 
     /// Runs a task that closes the session when it ends.
-    fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let closing = CloseOnDrop(Arc::downgrade(self));
         let task = self.runtime.spawn(async move {
             let _closing = closing;
@@ -142,33 +156,6 @@ impl Session {
         }
     }
 
-    /// Adds work to the key queue of `kind` and `owner`. Fails in a forked child, because the tasks are the parent's.
-    pub(crate) fn submit<T>(
-        self: &Arc<Self>,
-        kind: &Arc<dyn LockKind>,
-        owner: &LocalOwner,
-        add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<(T, Arc<KeyQueue>)> {
-        self.check_open()?;
-        self.add_work(self.queue(kind.queue(owner)), add, false)
-    }
-
-    /// The same for a known queue, or for the queue that has replaced it in the table.
-    pub(crate) fn submit_to<T>(
-        self: &Arc<Self>,
-        queue: &Arc<KeyQueue>,
-        add: impl FnOnce(&mut Work) -> T,
-    ) -> Result<T> {
-        self.check_open()?;
-        self.add_work(queue.clone(), add, false).map(|(added, _)| added)
-    }
-
-    /// The same for a release that nobody waits for. If the queue has no actor, the client's tasks run one.
-    pub(crate) fn release_later(self: &Arc<Self>, queue: &Arc<KeyQueue>, release: Release) -> Result<()> {
-        self.check_open()?;
-        self.add_work(queue.clone(), |work| work.releases.push_back(release), true).map(drop)
-    }
-
     /// Runs `task` on the client's runtime.
     pub(crate) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
@@ -179,23 +166,20 @@ impl Session {
         if self.is_closed() { Err(self.closed_error(Phase::Acquire)) } else { Ok(()) }
     }
 
-    /// Adds work to a key queue that is in the table, and makes sure that an actor serves it.
-    fn add_work<T>(
+    /// Adds work to a key queue, or to the queue that has replaced it in the table. `serve` sees to it that an actor does the work.
+    /// Fails in a forked child, because the tasks are the parent's.
+    pub(crate) fn add_work<T>(
         self: &Arc<Self>,
         mut queue: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
-        in_background: bool,
+        serve: impl FnOnce(&Arc<KeyQueue>, MutexGuard<'_, Work>),
     ) -> Result<(T, Arc<KeyQueue>)> {
+        self.check_open()?;
         let added = loop {
             let mut work = queue.work();
             if !work.removed {
                 let added = add(&mut work);
-                if in_background && !work.has_actor {
-                    drop(work);
-                    Background::serve(self, queue.clone());
-                } else if !work.has_actor || self.is_closed() || !work.only_joins() {
-                    self.wake_actor(&queue, work);
-                }
+                serve(&queue, work);
                 break added;
             }
             drop(work);
@@ -203,20 +187,33 @@ impl Session {
             self.check_open()?;
             queue = self.queue(queue.key.clone());
         };
+        if self.is_closed() {
+            // The session was closed meanwhile, and `close` may have emptied the queue before its work was added.
+            queue.drop_work();
+        }
         Ok((added, queue))
     }
 
-    /// Wakes the actor of a key queue, or starts one.
-    pub(crate) fn wake_actor(self: &Arc<Self>, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
-        let has_actor = std::mem::replace(&mut work.has_actor, true);
-        drop(work);
-        match has_actor {
-            true => queue.signal.nudge(),
-            false => RunningActor::new(self, queue).spawn(),
-        }
-        if self.is_closed() {
-            // The session was closed meanwhile, and `close` may have emptied the queue before its work was added.
-            drop_work(queue);
+    /// Adds releases that nobody waits for. If the queue has no actor, one of a bounded number of tasks serves it (`background.rs`).
+    pub(crate) fn release_later(self: &Arc<Self>, queue: Arc<KeyQueue>, add: impl FnOnce(&mut Work)) {
+        let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
+            if work.has_actor {
+                drop(work);
+                queue.signal.nudge();
+            } else if !work.releases.is_empty() {
+                drop(work);
+                // Without its receiver the session is closed.
+                let _ = self.unserved.send((self.clone(), queue.clone()));
+            }
+        };
+        let _ = self.add_work(queue, add, serve);
+    }
+
+    /// Releases a level that was granted and that nobody took.
+    pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: Returned) {
+        // A lost hold needs no release here: its observer has queued the release of its owner id. A gate is not held.
+        if level.hold.kind.traits().access != Access::Gate && level.hold.state().is_live() {
+            self.release_later(queue.clone(), |work| work.releases.push_back(Release::Level(level)));
         }
     }
 
@@ -336,7 +333,7 @@ impl Session {
             return;
         }
         let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
-        queues.iter().for_each(drop_work);
+        queues.iter().for_each(|queue| queue.drop_work());
         self.abort_tasks();
     }
 
@@ -364,21 +361,6 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Drops the work of a closed session's key queue, and puts its hold in doubt.
-fn drop_work(queue: &Arc<KeyQueue>) {
-    let (waiters, releases, hold) = {
-        let mut work = queue.work();
-        let hold = work.current.as_ref().map(|current| current.hold.clone());
-        (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
-    };
-    // Dropping the senders ends the calls that wait for them. The mutex is not locked here.
-    drop((waiters, releases));
-    queue.signal.nudge();
-    if let Some(hold) = hold {
-        hold.doubt(LossReason::Expired);
-    }
-}
-
 /// Closes the session when dropped.
 struct CloseOnDrop(Weak<Session>);
 
@@ -390,56 +372,74 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// A running actor. If it is dropped before its work is done, because its runtime ended, it closes the session.
-pub(crate) struct RunningActor {
-    queue: Arc<KeyQueue>,
-    actor: Pin<Box<dyn Future<Output = ()> + Send>>,
-    done: bool,
+/// The queue of one key of one client.
+pub(crate) struct KeyQueue {
+    pub session: Weak<Session>,
+    /// The queue's key in the session's table.
+    pub key: QueueKey,
+    pub signal: Arc<Signal>,
+    this: Weak<KeyQueue>,
+    work: Mutex<Work>,
 }
 
-impl RunningActor {
-    fn new(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Self {
-        Self { queue: queue.clone(), actor: run_actor(session.clone(), queue.clone()), done: false }
-    }
-
-    /// An actor for a key queue that has releases and no actor.
-    pub(crate) fn for_idle(session: &Arc<Session>, queue: &Arc<KeyQueue>) -> Option<Self> {
-        let mut work = queue.work();
-        let idle = !work.has_actor && !work.removed && !work.releases.is_empty();
-        idle.then(|| {
-            work.has_actor = true;
-            Self::new(session, queue)
+impl KeyQueue {
+    pub(crate) fn new(session: Weak<Session>, key: QueueKey) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            session,
+            key,
+            signal: Arc::default(),
+            this: this.clone(),
+            work: Mutex::default(),
         })
     }
 
-    /// Moves the actor to a task of its own, on the client's runtime, unless its work is done. If the session is gone, there is no
-    /// work left.
-    pub(crate) fn spawn(self) {
-        if !self.done
-            && let Some(session) = self.queue.session.upgrade()
-        {
-            session.runtime.spawn(self);
+    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
+        self.work.lock()
+    }
+
+    /// The key of the record.
+    pub(crate) fn record(&self) -> &Arc<str> {
+        self.key.record()
+    }
+
+    pub(crate) fn observer(&self) -> Weak<dyn Observer> {
+        self.this.clone() as Weak<dyn Observer>
+    }
+
+    /// Drops the work of a closed session's key queue, and puts its hold in doubt.
+    pub(crate) fn drop_work(&self) {
+        let (waiters, releases, hold) = {
+            let mut work = self.work();
+            let hold = work.current.as_ref().map(|current| current.hold.clone());
+            (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
+        };
+        // Dropping the senders ends the calls that wait for them. The mutex is not locked here.
+        drop((waiters, releases));
+        self.signal.nudge();
+        if let Some(hold) = hold {
+            hold.doubt(LossReason::Expired);
         }
     }
 }
 
-impl Future for RunningActor {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        self.done = self.actor.as_mut().poll(cx).is_ready();
-        if self.done { Poll::Ready(()) } else { Poll::Pending }
-    }
-}
-
-impl Drop for RunningActor {
-    fn drop(&mut self) {
-        if !self.done {
-            self.queue.work().has_actor = false;
-            if let Some(session) = self.queue.session.upgrade() {
-                session.close();
-            }
-            drop_work(&self.queue);
+impl Observer for KeyQueue {
+    /// The owner id of a lost hold is not used again, because its release has not been sent yet.
+    fn losing(&self) {
+        if let Some(session) = self.session.upgrade() {
+            session.rotate_owner_ids();
         }
+    }
+
+    /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
+    fn doubted(&self, hold: &Arc<Hold>) {
+        let (Some(session), Some(queue)) = (self.session.upgrade(), self.this.upgrade()) else { return };
+        if !hold.state().is_live() {
+            tracing::warn!(lock = ?hold.record(), owner = %hold.owner_id, state = ?hold.state(), "hold lost");
+            let until = Moment::now() + session.options.lease;
+            let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
+            let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
+            session.release_later(queue, |work| work.releases.push_back(release));
+        }
+        self.signal.look_again();
     }
 }

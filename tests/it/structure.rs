@@ -1,5 +1,6 @@
 //! The import rule of ARCHITECTURE.md: which module may name which. Read from the sources.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use std::path::Path;
 const LAYERS: &[&[&str]] = &[
     &["blocking", "fuzzing", "measuring", "redisson_config"],
     &["composite"],
-    &["client", "guard", "latch", "lock", "map_entry", "semaphore"],
+    &["client", "codec", "guard", "latch", "lock", "map_entry", "semaphore"],
     &["engine"],
     &["lease"],
     &["kinds"],
@@ -74,6 +75,87 @@ fn a_layer_names_no_layer_above_it() {
     {
         assert!(!may_name(module, other), "{module} may name {other}");
     }
+}
+
+/// A file that is read before the files that it names needs no knowledge of them. So the files can be read from the bottom up.
+#[test]
+fn no_files_name_each_other_in_a_circle() {
+    let sources = sources();
+    let names: BTreeMap<String, BTreeSet<String>> = sources
+        .iter()
+        .filter(|(module, ..)| module != "lib")
+        .map(|(_, file, text)| (path_of(file), named_files(file, text, &sources)))
+        .collect();
+    let circles: Vec<_> = names.keys().filter(|file| reaches(&names, file, file)).collect();
+    assert!(circles.is_empty(), "{circles:#?}");
+}
+
+#[test]
+fn a_circle_of_files_is_found() {
+    let source = |file: &str, text: &str| (String::new(), file.to_owned(), text.to_owned());
+    let sources = [
+        source("a/mod.rs", ""),
+        source("a/b.rs", "use crate::{c::{D, E}};"),
+        source("c.rs", "use crate::a::b::F;"),
+    ];
+    let named = |at: usize| named_files(&sources[at].1, &sources[at].2, &sources);
+    assert_eq!(named(1), BTreeSet::from(["c".to_owned()]));
+    assert_eq!(named(2), BTreeSet::from(["a::b".to_owned()]));
+    let names = BTreeMap::from([("a::b".to_owned(), named(1)), ("c".to_owned(), named(2))]);
+    assert!(reaches(&names, "c", "c") && reaches(&names, "a::b", "a::b") && !reaches(&names, "a", "a"));
+}
+
+/// The path of the module in `file`, without `crate`.
+fn path_of(file: &str) -> String {
+    file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
+}
+
+/// The modules with files of their own that `file` names.
+fn named_files(file: &str, text: &str, sources: &[(String, String, String)]) -> BTreeSet<String> {
+    let own = path_of(file);
+    let folder = own.rsplit_once("::").map_or("", |(folder, _)| folder);
+    let code: String = code_lines(text).map(|(_, code)| code).collect();
+    let code = code.replace("super::", &format!("crate::{folder}::").replace("::::", "::"));
+    let paths: BTreeSet<String> = sources.iter().map(|(_, other, _)| path_of(other)).collect();
+    let imports = code.split("crate::").skip(1).flat_map(imported);
+    // The longest part of an import that is a file.
+    let file_of = |import: String| {
+        let mut ends: Vec<_> = import.match_indices("::").map(|(at, _)| at).chain([import.len()]).collect();
+        ends.reverse();
+        ends.into_iter().map(|end| import[..end].to_owned()).find(|path| paths.contains(path))
+    };
+    imports.filter_map(file_of).filter(|path| *path != own).collect()
+}
+
+/// The paths in an import that goes on with `rest`: one, or those of a list.
+fn imported(rest: &str) -> Vec<String> {
+    let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
+    let (path, rest) = rest.split_at(end);
+    match rest.strip_prefix('{') {
+        Some(list) if path.is_empty() || path.ends_with("::") => {
+            let list = list.split(';').next().unwrap();
+            let names = list.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+            names.filter(|name| !name.is_empty()).map(|name| format!("{path}{name}")).collect()
+        }
+        _ => vec![path.trim_end_matches(':').to_owned()],
+    }
+}
+
+/// Whether `from` names `to`, directly or through other files.
+fn reaches(names: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    let mut found = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(file) = open.pop() {
+        for next in names.get(file).into_iter().flatten() {
+            if next == to {
+                return true;
+            }
+            if found.insert(next) {
+                open.push(next);
+            }
+        }
+    }
+    false
 }
 
 /// Deadlines and the validity of a red lock go by a clock that cannot be set.

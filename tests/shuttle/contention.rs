@@ -9,6 +9,7 @@ use super::sync::{below, task, time};
 use crate::Lock;
 use crate::config::options::Options;
 use crate::connection::Servers;
+use crate::engine;
 use crate::engine::session::Session;
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::Reentrant;
@@ -117,7 +118,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 async fn session(lease: Duration) -> Arc<Session> {
     let address = Servers::parse("redis://server", &Options::default()).expect("a URL");
     let options = Options { lease, ..Options::default() };
-    Session::connect(address, options).await.expect("a connection")
+    engine::connect(address, options).await.expect("a connection")
 }
 
 async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {

@@ -35,8 +35,9 @@ pub const LEASE: Duration = Duration::from_millis(3600);
 pub const PROMPT: Duration = Duration::from_secs(1);
 /// How long to wait for a wake-up, before the test fails instead of hanging.
 pub const PATIENCE: Duration = Duration::from_secs(5);
-/// The tasks of an idle client: two connections, the task that drives each of them, and the watchdog.
-const TASKS_AT_REST: usize = 5;
+/// The tasks of an idle client: two connections, the task that drives each of them, the watchdog, and the task that starts the
+/// releases of dropped guards.
+const TASKS_AT_REST: usize = 6;
 
 /// The point at which a future is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

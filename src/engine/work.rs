@@ -1,38 +1,20 @@
-//! The queue of one key of one client: its waiters, its releases and its holds.
-//!
-//! Acquires, re-entries, releases and hand-offs are sent one at a time. A caller that is alone at the key sends its own (`direct.rs`).
-//! Otherwise callers only add work, and the key actor (`actor.rs`) sends it. If a caller is dropped, the actor completes or undoes its
-//! request. So the client knows the hold count in the record.
+//! The work of one key queue: its waiters, its releases and its holds. Plain data: nothing here sends a request.
 
 use crate::config::options::Lease;
-use crate::engine::contention::YieldWindow;
-use crate::engine::direct::DirectRequest;
-use crate::engine::level::Level;
-use crate::engine::release::Freeing;
-use crate::engine::session::Session;
+use crate::engine::busy::Busy;
+use crate::engine::run::{Run, YieldWindow};
+use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
 use crate::error::{Error, Result};
-use crate::kinds::kind::{LockKind, QueueKey};
-use crate::lease::hold::{Hold, Observer};
+use crate::kinds::kind::LockKind;
+use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
-use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
-use crate::runtime::mutex::{Mutex, MutexGuard};
-use crate::runtime::wakeup::{Mark, Signal};
+use crate::runtime::wakeup::Mark;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// The queue of one key of one client.
-pub(crate) struct KeyQueue {
-    pub session: Weak<Session>,
-    /// The queue's key in the session's table.
-    pub key: QueueKey,
-    pub signal: Arc<Signal>,
-    this: Weak<KeyQueue>,
-    work: Mutex<Work>,
-}
 
 /// The work and the holds of a key queue.
 #[derive(Default)]
@@ -60,30 +42,6 @@ pub(crate) struct Work {
     pub yield_until: Option<Moment>,
     /// Until then other clients are assumed to take and release the lock without messages.
     pub pollers_until: Option<Moment>,
-}
-
-/// When the lock was last known to be held. Decides whether a wait without success ends as busy or with an error.
-pub(crate) struct Busy {
-    at: Moment,
-    /// The holder, if it is an owner of this client.
-    by: Option<LocalOwner>,
-    /// The lock is not known to have been freed since.
-    pub still: bool,
-}
-
-impl Busy {
-    /// Knowledge of this age still counts for a new waiter, so that the server is not asked again for each of them.
-    pub(crate) const FRESH: Duration = Duration::from_millis(15);
-
-    pub(crate) fn at(at: Moment, by: Option<LocalOwner>) -> Option<Self> {
-        Some(Self { at, by, still: true })
-    }
-
-    /// Whether the lock was busy for `owner` during its wait, which began at `started`.
-    pub(crate) fn was_for(&self, owner: &LocalOwner, started: Moment) -> bool {
-        let counts = self.at >= started || self.still && self.at + Self::FRESH >= started;
-        counts && self.by.as_ref() != Some(owner)
-    }
 }
 
 /// The hold that this client has on the key.
@@ -117,24 +75,6 @@ pub(crate) struct LaggingRecord {
     pub retry_at: Option<Moment>,
 }
 
-/// A series of local hand-offs, from an acquire until the lock is freed.
-#[derive(Clone, Copy)]
-pub(crate) struct Run {
-    pub since: Moment,
-    /// The number of hand-offs.
-    pub count: u32,
-    /// Subscriptions of other clients, if known.
-    pub others: Option<u64>,
-    /// If a probe found that the previous holder was gone: the number of messages heard before.
-    pub messages_at_probe: Option<u64>,
-}
-
-impl Run {
-    pub(crate) fn new(since: Moment, messages_at_probe: Option<u64>) -> Self {
-        Self { since, count: 0, others: None, messages_at_probe }
-    }
-}
-
 /// A caller that wants the lock.
 pub(crate) struct Waiter {
     pub ticket: u64,
@@ -161,12 +101,17 @@ impl Waiter {
     pub(crate) fn is_new(&self) -> bool {
         !self.once && !self.queued && self.kind.traits().queued
     }
+
+    /// Delivers a level of `hold`. Returns whether the waiter was still there.
+    pub(crate) fn receives(self, hold: &Arc<Hold>) -> bool {
+        self.reply.send(Outcome::Granted(hold.clone(), self.attempts)).is_ok()
+    }
 }
 
 /// The outcome of a wait.
 pub(crate) enum Outcome {
-    /// The level, and the number of attempts that it took.
-    Granted(Level, u32),
+    /// A level of this hold, and the number of attempts that it took. The receiver of the outcome has to release it.
+    Granted(Arc<Hold>, u32),
     Busy,
     Failed(Error),
 }
@@ -189,25 +134,6 @@ pub(crate) enum Release {
     Dequeue(Arc<dyn LockKind>, Arc<str>),
 }
 
-/// Makes sure that an owner id does not hold the record.
-pub(crate) struct Undo {
-    pub kind: Arc<dyn LockKind>,
-    pub owner_id: Arc<str>,
-    /// The request is repeated until then.
-    pub until: Moment,
-    /// The connection that the acquire was sent on, if its owner id may be used again once it is undone. An undo that the same
-    /// connection answers comes after the acquire.
-    pub sent_on: Option<u64>,
-}
-
-/// An acquire that went unanswered. It is repeated unchanged, so that it counts once even if an earlier send took effect.
-pub(crate) struct Unanswered {
-    pub request: Request,
-    pub owner_id: Arc<str>,
-    /// If it took effect, it lasts at most until then.
-    pub until: Moment,
-}
-
 /// A level that is being released.
 pub(crate) struct Returned {
     pub hold: Arc<Hold>,
@@ -228,31 +154,6 @@ impl Current {
     /// The hold of a request that was sent at `since`.
     pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
         Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, lagging: None, run }
-    }
-}
-
-impl KeyQueue {
-    pub(crate) fn new(session: Weak<Session>, key: QueueKey) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            session,
-            key,
-            signal: Arc::default(),
-            this: this.clone(),
-            work: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock()
-    }
-
-    /// The key of the record.
-    pub(crate) fn record(&self) -> &Arc<str> {
-        self.key.record()
-    }
-
-    pub(crate) fn observer(&self) -> Weak<dyn Observer> {
-        self.this.clone() as Weak<dyn Observer>
     }
 }
 
@@ -452,6 +353,44 @@ impl Work {
     pub(crate) fn waits_by(&self, owner_id: &Arc<str>) -> bool {
         self.waiters.iter().any(|waiter| waiter.owner_id.as_ref() == Some(owner_id))
     }
+
+    /// Until when an actor has to wait for the request of a caller.
+    pub(crate) fn direct_until(&self) -> Option<Moment> {
+        self.direct.as_ref().map(|direct| direct.until).filter(|until| !until.passed())
+    }
+
+    /// Ends the wait for the request of a caller that is late. An acquire becomes work for the actor, which undoes it. A release stays
+    /// in flight. Returns whether one has just been overtaken: then no later hold may have its owner id.
+    pub(crate) fn overtake_direct(&mut self) -> bool {
+        match &mut self.direct {
+            Some(DirectRequest { unfinished: Some(Unfinished::Acquire { .. }), .. }) => {
+                self.take_over();
+                false
+            }
+            Some(direct @ DirectRequest { unfinished: Some(Unfinished::Release(_)), .. }) => {
+                !std::mem::replace(&mut direct.overtaken, true)
+            }
+            _ => false,
+        }
+    }
+
+    /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
+    pub(crate) fn take_over(&mut self) {
+        match self.direct.take().and_then(|direct| direct.unfinished) {
+            Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) => {
+                let (until, sent_on) = (Moment::now() + lease, Some(sent_on));
+                self.releases.push_front(Release::Undo(Undo { kind, owner_id, until, sent_on }));
+            }
+            Some(Unfinished::Release(freeing)) => {
+                self.releases.push_front(Release::Free(freeing, true, None));
+            }
+            None => {}
+        }
+    }
+
+    pub(crate) fn is_sent_by(&self, ticket: u64) -> bool {
+        self.direct.as_ref().is_some_and(|direct| direct.ticket == ticket)
+    }
 }
 
 /// The terms on which a caller wants to hold.
@@ -459,26 +398,4 @@ impl Work {
 pub(crate) struct Terms {
     pub lease: Lease,
     pub pipelined: bool,
-}
-
-impl Observer for KeyQueue {
-    /// The owner id of a lost hold is not used again, because its release has not been sent yet.
-    fn losing(&self) {
-        if let Some(session) = self.session.upgrade() {
-            session.rotate_owner_ids();
-        }
-    }
-
-    /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
-    fn doubted(&self, hold: &Arc<Hold>) {
-        let (Some(session), Some(queue)) = (self.session.upgrade(), self.this.upgrade()) else { return };
-        if !hold.state().is_live() {
-            tracing::warn!(lock = ?hold.record(), owner = %hold.owner_id, state = ?hold.state(), "hold lost");
-            let until = Moment::now() + session.options.lease;
-            let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
-            let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
-            let _ = session.release_later(&queue, release);
-        }
-        self.signal.look_again();
-    }
 }

@@ -1,0 +1,70 @@
+//! What is known of a lock that is held.
+
+use crate::owner::LocalOwner;
+use crate::runtime::clock::Moment;
+use crate::runtime::wakeup::Mark;
+use std::time::Duration;
+
+/// The time from a busy reply to the first holder probe. Each further probe comes after twice the time.
+pub(crate) const FIRST_PROBE: Duration = Duration::from_millis(10);
+
+/// When the lock was last known to be held. Decides whether a wait without success ends as busy or with an error.
+pub(crate) struct Busy {
+    at: Moment,
+    /// The holder, if it is an owner of this client.
+    by: Option<LocalOwner>,
+    /// The lock is not known to have been freed since.
+    pub still: bool,
+}
+
+impl Busy {
+    /// Knowledge of this age still counts for a new waiter, so that the server is not asked again for each of them.
+    pub(crate) const FRESH: Duration = Duration::from_millis(15);
+
+    pub(crate) fn at(at: Moment, by: Option<LocalOwner>) -> Option<Self> {
+        Some(Self { at, by, still: true })
+    }
+
+    /// Whether the lock was busy for `owner` during its wait, which began at `started`.
+    pub(crate) fn was_for(&self, owner: &LocalOwner, started: Moment) -> bool {
+        let counts = self.at >= started || self.still && self.at + Self::FRESH >= started;
+        counts && self.by.as_ref() != Some(owner)
+    }
+}
+
+/// The last busy reply, and when to look again.
+#[derive(Clone)]
+pub(crate) struct BusyInfo {
+    /// The signal's mark before the request, and when the first busy reply at that epoch arrived.
+    pub before: Mark,
+    pub since: Moment,
+    /// The holder that the last probe found.
+    pub holder: Option<String>,
+    /// When to attempt again if the epoch does not move.
+    pub attempt_at: Moment,
+    /// When to probe the holder, which may leave without a message; and the time between two probes.
+    pub probe_at: Moment,
+    pub step: Duration,
+    /// When the last reply arrived, and the ticket of the last waiter at that time.
+    pub at: Moment,
+    pub newest: u64,
+    /// The only waiter for which the reply counts, of a kind with shared holds: another waiter may want less.
+    pub only: Option<u64>,
+}
+
+impl BusyInfo {
+    /// Whether the reply counts for the waiter with this ticket.
+    pub(crate) fn counts_for(&self, ticket: u64) -> bool {
+        self.only.is_none_or(|only| only == ticket)
+    }
+
+    /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes
+    /// early, because an old reply must not make the lock busy for it.
+    pub(crate) fn next_probe(&self, newest: u64) -> Moment {
+        if newest > self.newest && self.probe_at < Moment::FAR {
+            self.probe_at.min(self.at + FIRST_PROBE)
+        } else {
+            self.probe_at
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The state of a key actor, and what all its steps use.
+
+use crate::connection::Failure;
+use crate::connection::pubsub::Subscription;
+use crate::engine::busy::BusyInfo;
+use crate::engine::run::YieldWindow;
+use crate::engine::session::{KeyQueue, Session};
+use crate::engine::work::{Current, Outcome};
+use crate::error::{Error, LossReason, Phase};
+use crate::kinds::kind::{LockKind, QueueKey};
+use crate::lease::hold::Hold;
+use crate::protocol::script::Request;
+use crate::runtime::clock::Moment;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The state of the loop that serves one key queue.
+pub(crate) struct KeyActor {
+    pub session: Arc<Session>,
+    pub queue: Arc<KeyQueue>,
+    pub subscription: Option<Subscription>,
+    /// The last busy reply.
+    pub busy_info: Option<BusyInfo>,
+    /// The epoch that was read before the last check of the current hold, or before its acquire.
+    pub checked: Option<u64>,
+    /// [`Run::messages_at_probe`](crate::engine::run::Run::messages_at_probe) of the next run.
+    pub messages_at_probe: Option<u64>,
+    /// The yield window, while there is one.
+    pub yield_window: Option<YieldWindow>,
+    /// Until then the subscription outlives the last waiter, while the lock is held.
+    pub listen_until: Option<Moment>,
+    /// A waiter came during a yield window. From then on the subscription is kept through yield windows.
+    pub keep_subscribed: bool,
+    /// When to refresh the scores of the waiters in Redis's queue.
+    pub refresh_at: Option<Moment>,
+    /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
+    pub dequeues: VecDeque<PendingDequeue>,
+    pub dequeue_at: Moment,
+}
+
+/// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
+const LEAVE_RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// An owner id that is being removed from Redis's queue.
+pub(crate) struct PendingDequeue {
+    pub kind: Arc<dyn LockKind>,
+    pub owner_id: Arc<str>,
+    pub until: Moment,
+}
+
+impl PendingDequeue {
+    pub(crate) fn new(kind: Arc<dyn LockKind>, owner_id: Arc<str>) -> Self {
+        Self { kind, owner_id, until: Moment::now() + LEAVE_RETRY_FOR }
+    }
+}
+
+impl KeyActor {
+    pub(crate) fn new(session: Arc<Session>, queue: Arc<KeyQueue>) -> Self {
+        Self {
+            session,
+            queue,
+            subscription: None,
+            busy_info: None,
+            checked: None,
+            messages_at_probe: None,
+            yield_window: None,
+            listen_until: None,
+            keep_subscribed: false,
+            refresh_at: None,
+            dequeues: VecDeque::new(),
+            dequeue_at: Moment::now(),
+        }
+    }
+
+    /// Records the owner id of a request that is about to be sent. Only the requests of other readers name it.
+    pub(crate) fn note_in_flight(&self, owner_id: &Arc<str>) {
+        if matches!(self.queue.key, QueueKey::Reader(_)) {
+            self.queue.work().in_flight = Some(owner_id.clone());
+        }
+    }
+
+    /// Marks the current hold's count as being changed, and returns both. `None` while the hold is ahead of the record.
+    pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
+        let mut work = self.queue.work();
+        let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
+        current.changing = true;
+        Some((current.hold.clone(), current.recorded))
+    }
+
+    /// Runs `f` on the current hold if that is `hold`.
+    pub(crate) fn with_current<T>(&self, hold: &Arc<Hold>, f: impl FnOnce(&mut Current) -> T) -> Option<T> {
+        let mut work = self.queue.work();
+        work.current.as_mut().filter(|current| Arc::ptr_eq(&current.hold, hold)).map(f)
+    }
+
+    /// This client's confirmed subscriptions to the channel: 0 or 1.
+    pub(crate) fn own_subscriptions(&self) -> u64 {
+        u64::from(self.subscription.as_ref().is_some_and(Subscription::is_confirmed))
+    }
+
+    pub(crate) fn lost(&self, hold: &Arc<Hold>, reason: LossReason) -> Error {
+        hold.lose(reason);
+        Error::Lost { name: self.queue.record().to_string(), reason, holder: None }
+    }
+
+    /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
+    pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
+        let known = subscriptions.filter(|_| self.session.connection.knows_listeners());
+        known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
+    }
+
+    /// Removes a waiter from the queue and delivers its outcome.
+    pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
+        let waiter = self.queue.work().leave(ticket);
+        if let Some(waiter) = waiter {
+            let _ = waiter.reply.send(outcome);
+        }
+    }
+
+    /// Rotates the owner ids if an earlier send of `request` went unanswered. That send may still arrive, and must not change a
+    /// later hold.
+    pub(crate) fn rotate_if_repeated(&self, request: &Request) {
+        if request.repeated {
+            self.session.rotate_owner_ids();
+        }
+    }
+
+    /// The error of a release that was refused or went unanswered. If only a repeat was refused, the first send may have taken
+    /// effect.
+    pub(crate) fn release_error(&self, failure: Failure) -> Error {
+        if !failure.unanswered {
+            return self.session.connection.error(failure, Phase::Release);
+        }
+        self.session.rotate_owner_ids();
+        Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
+    }
+}

@@ -1,0 +1,318 @@
+//! The choice of the key actor's next step.
+
+use crate::config::options::Lease;
+use crate::connection::pubsub::Subscription;
+use crate::engine::attempt::Attempt;
+use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::work::{Current, Finding, Outcome, Release, Waiter, Work};
+use crate::error::Error;
+use crate::kinds::kind::{Access, LockKind, would_deadlock};
+use crate::lease::hold::{Hold, HoldState};
+use crate::runtime::clock::Moment;
+use crate::runtime::mutex::MutexGuard;
+use crate::runtime::wakeup::Mark;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Waiters behind a hold of their own client expect a hand-off for this long. Then the actor subscribes for them.
+const LISTEN_AFTER: Duration = Duration::from_millis(10);
+
+/// The next step of the loop.
+pub(crate) enum Step {
+    Do(Action),
+    /// Wait for a signal, or until this moment.
+    Wait(Moment),
+    /// The queue has changed: choose again.
+    Again,
+    Finish,
+}
+
+/// A step that sends requests.
+pub(crate) enum Action {
+    Release(Release),
+    /// Retry a removal from Redis's queue.
+    RetryDequeue(PendingDequeue),
+    /// Add levels to the current hold for these tickets.
+    Reenter(Vec<(u64, Lease)>),
+    Attempt(Attempt),
+    /// Ask for the holder of a busy lock.
+    ProbeHolder(Arc<dyn LockKind>),
+    /// Ask whether the current hold still exists.
+    Check,
+    /// Refresh the scores of the waiters in Redis's queue.
+    Refresh(Arc<dyn LockKind>),
+    /// Move the record to the hold that is ahead of it.
+    Follow,
+}
+
+/// The facts behind a decision that are not in the queue, or cannot be learned while it is locked.
+struct View {
+    now: Moment,
+    /// The current hold, and its state.
+    hold: Option<Arc<Hold>>,
+    state: Option<HoldState>,
+    epoch: u64,
+    /// The end of the yield window, while it is open.
+    yield_until: Option<Moment>,
+}
+
+impl View {
+    /// Whether the current hold is still the one of the view. A pipelined hand-off may have replaced it.
+    fn is_of(&self, work: &Work) -> bool {
+        let current = work.current.as_ref().map(|current| current.hold.serial);
+        current == self.hold.as_ref().map(|hold| hold.serial)
+    }
+
+    /// The current hold, if it is certain.
+    fn own_hold<'a>(&self, work: &'a Work) -> Option<&'a Current> {
+        work.current.as_ref().filter(|_| self.state == Some(HoldState::Held))
+    }
+}
+
+impl KeyActor {
+    /// Chooses the next step. The decisions are made in this order, and the first one that applies wins.
+    pub(crate) fn next(&mut self) -> Step {
+        let queue = self.queue.clone();
+        let mut work = queue.work();
+        if let Some(until) = work.direct_until() {
+            return Step::Wait(until);
+        }
+        if work.overtake_direct() {
+            self.session.rotate_owner_ids();
+        }
+        match work.finding.take() {
+            Some(Finding::Busy { kind, before, ttl }) => {
+                drop(work);
+                self.busy(&kind, before, ttl);
+                return Step::Again;
+            }
+            Some(Finding::Freed(yield_window)) if work.current.is_none() => {
+                self.yield_window = Some(yield_window);
+            }
+            Some(Finding::Freed(_)) | None => {}
+        }
+        if let Some(release) = work.next_release() {
+            return Step::Do(Action::Release(release));
+        }
+        // `is_over` reports an end only once it was noticed. The hold's observer wakes the actor when that happens.
+        if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
+            work.drop_hold();
+        }
+        if self.session.is_closed() {
+            self.dequeues.clear();
+        }
+        let hold = work.current.as_ref().map(|current| current.hold.clone());
+        if self.is_idle(&work) {
+            return match self.listen_until.filter(|until| hold.is_some() && !until.passed()) {
+                Some(until) => Step::Wait(until),
+                None => self.finish(work),
+            };
+        }
+        drop(work);
+        let view = self.view(hold);
+        self.next_for(queue.work(), &view)
+    }
+
+    fn is_idle(&self, work: &Work) -> bool {
+        work.waiters.is_empty()
+            && work.releases.is_empty()
+            && self.yield_window.is_none()
+            && work.current.as_ref().is_none_or(|current| current.lagging.is_none())
+            && self.dequeues.is_empty()
+    }
+
+    /// Gathers the view. `Hold::state` may find that the deadline has passed and report that to the queue, so the queue must not be
+    /// locked.
+    fn view(&mut self, hold: Option<Arc<Hold>>) -> View {
+        let now = Moment::now();
+        let state = hold.as_ref().map(Hold::state);
+        let Mark { epoch, messages } = self.queue.signal.mark();
+        View { now, hold, state, epoch, yield_until: self.yield_until(messages, now) }
+    }
+
+    /// Chooses the next step of a queue that is not idle.
+    fn next_for(&mut self, mut work: MutexGuard<'_, Work>, view: &View) -> Step {
+        if view.yield_until.is_some() {
+            work.yield_until = view.yield_until;
+        }
+        if !view.is_of(&work) {
+            return Step::Again;
+        }
+        if view.state.is_some_and(|state| !state.is_live()) {
+            work.drop_hold();
+            self.busy_info = None;
+        }
+        // One may have been queued while the queue was not locked.
+        if let Some(release) = work.next_release() {
+            return Step::Do(Action::Release(release));
+        }
+        if let Some(dequeue) = self.due_dequeue(view.now) {
+            return Step::Do(Action::RetryDequeue(dequeue));
+        }
+        if let Some(step) = following(&work, view.now) {
+            return step;
+        }
+        if let Some((ticket, error)) = deadlock(&work) {
+            drop(work);
+            self.tell(ticket, Outcome::Failed(error));
+            return Step::Again;
+        }
+        if let Some(waiters) = reentries(&work) {
+            return Step::Do(Action::Reenter(waiters));
+        }
+        if let Some(waiter) = wants_reply(&work) {
+            if overtakes(waiter, &work) {
+                let ticket = waiter.ticket;
+                drop(work);
+                self.tell(ticket, Outcome::Busy);
+                return Step::Again;
+            }
+            return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
+        }
+        if let Some(kind) = self.refresh_due(&work, view.now) {
+            return Step::Do(Action::Refresh(kind));
+        }
+        self.keep_subscribed |= view.yield_until.is_some() && !work.waiters.is_empty();
+        let Some(first) = work.first() else { return self.without_waiters(work, view.yield_until) };
+        let listen_from = view.own_hold(&work).map(|current| current.since + LISTEN_AFTER);
+        let listens = self.has_to_listen(first, listen_from, view);
+        if listens {
+            self.listen_for(first);
+        }
+        if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
+            // No message would report that the lock is free.
+            let ticket = first.ticket;
+            drop(work);
+            self.tell(ticket, Outcome::Failed(refusal));
+            return Step::Again;
+        }
+        if let Some(until) = view.yield_until {
+            return Step::Wait(until);
+        }
+        match view.own_hold(&work) {
+            Some(current) => {
+                let end = current.hold.deadline();
+                let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
+                self.behind_own_hold(until, view.epoch)
+            }
+            None => self.behind_others(first, &work, view),
+        }
+    }
+
+    /// A removal from Redis's queue that may be retried now.
+    fn due_dequeue(&mut self, now: Moment) -> Option<PendingDequeue> {
+        let due = now >= self.dequeue_at && self.session.connection.is_up(self.queue.record());
+        if due { self.dequeues.pop_front() } else { None }
+    }
+
+    /// The step of a queue without waiters.
+    fn without_waiters(&mut self, work: MutexGuard<'_, Work>, yield_until: Option<Moment>) -> Step {
+        if !self.keep_subscribed {
+            // Other clients count a subscription as a waiter.
+            self.subscription = None;
+        }
+        self.busy_info = None;
+        match yield_until {
+            Some(until) => Step::Wait(until),
+            None if !self.dequeues.is_empty() => Step::Wait(Moment::FAR),
+            None => self.finish(work),
+        }
+    }
+
+    /// Whether the first waiter needs the messages of the channel. Behind a hold of its own client it expects a hand-off until
+    /// `listen_from`.
+    fn has_to_listen(&self, first: &Waiter, listen_from: Option<Moment>, view: &View) -> bool {
+        let listens = match listen_from {
+            Some(from) => from <= view.now,
+            None => view.yield_until.is_some() || self.busy_info.is_some(),
+        };
+        first.queued || listens
+    }
+
+    /// Subscribes to the channel of a waiter. The confirmation moves the epoch, so a message that came earlier is not missed.
+    fn listen_for(&mut self, waiter: &Waiter) {
+        let owner_id = waiter.owner_id.as_ref().unwrap_or(waiter.kind.record());
+        let channel = waiter.kind.channel(owner_id);
+        if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
+            self.subscription =
+                channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.queue.signal));
+        }
+    }
+
+    /// The step of waiters behind a hold of this client. Its hand-off, its release and its removal by force wake the actor.
+    fn behind_own_hold(&self, until: Moment, epoch: u64) -> Step {
+        if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
+            return Step::Do(Action::Check);
+        }
+        Step::Wait(until)
+    }
+
+    /// The step of waiters for a lock that this client does not hold.
+    fn behind_others(&self, first: &Waiter, work: &Work, view: &View) -> Step {
+        let busy_info = self.busy_info.as_ref().filter(|busy_info| {
+            busy_info.before.epoch == view.epoch
+                && view.now < busy_info.attempt_at
+                && busy_info.counts_for(first.ticket)
+        });
+        let Some(busy_info) = busy_info else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
+        let probe_at = busy_info.next_probe(work.newest());
+        if view.now >= probe_at {
+            return Step::Do(Action::ProbeHolder(first.kind.clone()));
+        }
+        Step::Wait(busy_info.attempt_at.min(probe_at))
+    }
+
+    /// Ends the actor. Removes the queue if it has no hold either.
+    fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
+        self.subscription = None;
+        self.busy_info = None;
+        work.has_actor = false;
+        // Frees their memory while the lock is only held.
+        (work.waiters, work.releases) = Default::default();
+        work.shared_holds.retain(|hold| !hold.is_over());
+        if work.is_unused() {
+            work.removed = true;
+            drop(work);
+            self.session.remove(&self.queue);
+        }
+        Step::Finish
+    }
+}
+
+/// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.
+fn following(work: &Work, now: Moment) -> Option<Step> {
+    let lagging = work.current.as_ref()?.lagging.as_ref()?;
+    Some(match lagging.retry_at {
+        Some(at) if now < at => Step::Wait(at.min(lagging.until)),
+        _ => Step::Do(Action::Follow),
+    })
+}
+
+/// The waiters of the owner that holds the lock.
+fn waiters_of_holder(work: &Work) -> impl Iterator<Item = &Waiter> {
+    let owner = work.current.as_ref().map(|current| &current.hold.owner);
+    work.waiters.iter().filter(move |waiter| Some(&waiter.owner) == owner)
+}
+
+/// A waiter of the holder whose kind cannot be re-entered, with its error.
+fn deadlock(work: &Work) -> Option<(u64, Error)> {
+    let waiter = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant)?;
+    Some((waiter.ticket, would_deadlock(&*waiter.kind)))
+}
+
+/// All waiters of the holder, which get further levels.
+fn reentries(work: &Work) -> Option<Vec<(u64, Lease)>> {
+    let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
+    (!waiters.is_empty()).then_some(waiters)
+}
+
+/// A waiter that needs a reply of its own from the server, whatever is known of the lock.
+fn wants_reply(work: &Work) -> Option<&Waiter> {
+    work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())
+}
+
+/// Whether a shared acquire would pass earlier waiters. Whatever is free belongs to them, even if it is not enough for them yet.
+fn overtakes(waiter: &Waiter, work: &Work) -> bool {
+    let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
+    !first && waiter.kind.traits().access == Access::Shared
+}
