@@ -157,7 +157,8 @@ fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
     })
 }
 
-/// A caller's waiter in the key queue. When the ticket is dropped, the waiter is removed, and a grant that it has received is released.
+/// A caller's waiter in the key queue. When the ticket is dropped, the waiter is removed, and a grant that it has received is
+/// released.
 struct WaitTicket<'a> {
     acquire: &'a Acquire<'a>,
     queue: Arc<KeyQueue>,
@@ -168,8 +169,8 @@ struct WaitTicket<'a> {
 }
 
 impl WaitTicket<'_> {
-    /// Ends the wait at its limit: `Ok` if the lock was busy. Returns `None` if the waiter has already left the queue, because its outcome is then being
-    /// delivered.
+    /// Ends the wait at its limit: `Ok` if the lock was busy. Returns `None` if the waiter has already left the queue, because its
+    /// outcome is then being delivered.
     ///
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
     /// clients. Otherwise its state is unknown, and the wait ends with an error. So does a single attempt without a reply.

@@ -25,8 +25,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Adds work to the key queue of `kind` and `owner`, and makes sure that an actor serves it. Fails in a forked child, because the tasks are
-/// the parent's.
+/// Adds work to the key queue of `kind` and `owner`, and makes sure that an actor serves it. Fails in a forked child, because the
+/// tasks are the parent's.
 pub(crate) fn submit<T>(
     session: &Arc<Session>,
     kind: &Arc<dyn LockKind>,

@@ -14,7 +14,7 @@ use crate::engine::contention::undo_orphan;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::run::Run;
 use crate::engine::unfinished::Unanswered;
-use crate::engine::work::{Current, Outcome, Returned, Waiter, Work};
+use crate::engine::work::{Current, Outcome, Returned, Waiter, Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
@@ -165,7 +165,7 @@ impl KeyActor {
         if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
             // From here on `Work::leave` also removes the waiter from Redis's queue, whether or not the request has arrived.
             waiter.owner_id = Some(owner_id.clone());
-            waiter.turn = turn.unwrap_or(waiter.turn);
+            waiter.turn = turn.unwrap_or_else(next_ticket);
         }
         (owner_id, Waiting::New)
     }

@@ -64,8 +64,8 @@ pub(crate) struct Session {
 pub(crate) type Unserved = (Arc<Session>, Arc<KeyQueue>);
 
 impl Session {
-    /// Connects, and starts the tasks of the connection on the current runtime. Somebody has to serve the key queues that come from the
-    /// receiver.
+    /// Connects, and starts the tasks of the connection on the current runtime. The receiver brings the key queues that have releases
+    /// and no actor.
     pub(crate) async fn connect(
         servers: Servers,
         options: Options,

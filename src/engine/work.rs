@@ -89,12 +89,15 @@ pub(crate) struct Waiter {
     /// The owner id under which it waits in Redis's queue, if its kind has one; and whether it is known to be there.
     pub owner_id: Option<Arc<str>>,
     pub queued: bool,
-    /// The ticket that decides its turn. An owner has one entry in Redis's queue, so its waiters share the ticket of the first
-    /// of them.
+    /// Its place in Redis's queue, as far as this client's waiters go: when it was entered there ([`next_ticket`]), or [`NOT_ENTERED`].
+    /// An owner has one entry, so its waiters share the turn of the first of them.
     pub turn: u64,
     pub unanswered: Option<Box<Unanswered>>,
     pub reply: oneshot::Sender<Outcome>,
 }
+
+/// The turn of a waiter that is not in Redis's queue. It comes after all others.
+pub(crate) const NOT_ENTERED: u64 = u64::MAX;
 
 impl Waiter {
     /// Whether it has to enter Redis's queue and is not known to be there.
@@ -143,8 +146,8 @@ pub(crate) struct Returned {
     pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-/// Returns the next ticket. No other waiter of the process has it, because the queue may be gone, and another in its place, when the
-/// ticket is used.
+/// Returns the next number of a sequence: of the callers by arrival, and of the entries in Redis's queues. The process has one sequence,
+/// because a queue may be gone, and another in its place, when a ticket is used.
 pub(crate) fn next_ticket() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -186,7 +189,7 @@ impl Work {
                 attempts: 0,
                 owner_id: None,
                 queued: false,
-                turn: ticket,
+                turn: NOT_ENTERED,
                 unanswered: None,
                 reply,
             },
@@ -341,7 +344,7 @@ impl Work {
     pub(crate) fn wait_anew(&mut self, owner_id: &Arc<str>) -> bool {
         let mut old = None;
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(owner_id)) {
-            (waiter.owner_id, waiter.queued, waiter.turn) = (None, false, waiter.ticket);
+            (waiter.owner_id, waiter.queued, waiter.turn) = (None, false, NOT_ENTERED);
             old.get_or_insert_with(|| waiter.kind.clone());
         }
         let waited = old.is_some();

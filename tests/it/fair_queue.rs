@@ -124,8 +124,6 @@ async fn a_waiter_removed_from_the_queue_still_acquires_a_free_lock() {
     let ours = queue.owners().remove(0);
     let behind = spawn_waiter(&other.fair_lock(NAME));
     // The second attempt follows the subscription; then it sleeps.
-    let is_attempt =
-        |words: &Words| words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes());
     proxy.link(0).await.answered(2, is_attempt).await;
     queue.wait_for_waiters(2).await;
 
@@ -194,6 +192,10 @@ async fn behind_a_proxy_within(queue: &Queue, response: Duration) -> (Proxy, Cli
     let holder = Client::connect(queue.server.url()).await.unwrap();
     let guard = holder.fair_lock(NAME).lock().await.unwrap();
     (proxy, client, guard)
+}
+
+fn is_attempt(words: &Words) -> bool {
+    words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes())
 }
 
 /// Matches the first attempt of a waiter with this owner id.
@@ -291,4 +293,34 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     assert_ne!(guard.owner(), owner_id);
     guard.unlock().await.unwrap();
     eventually(|| queue.owners().is_empty()).await;
+}
+
+/// A waiter whose owner id is cleared rejoins the queue at its end, behind a later waiter of its client. Then Redis waits for the later
+/// one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_rejoins_the_queue_lets_a_later_one_of_its_client_go_first() {
+    let mut queue = Queue::start();
+    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
+    let first = spawn_waiter(&lock);
+    queue.wait_for_waiters(1).await;
+    let second = spawn_waiter(&client.fair_lock(NAME));
+    // The first waiter attempts twice, before and after it is subscribed.
+    proxy.link(0).await.answered(3, is_attempt).await;
+    // This reply comes after those.
+    assert!(!client.lock("other").is_locked().await.unwrap());
+    let before = queue.owners();
+
+    // An attempt of the first owner gets no reply, so its owner id is cleared. The client has given it up once the next attempt
+    // has failed.
+    proxy.partition();
+    for _ in 0..2 {
+        assert!(lock.try_lock().await.is_err());
+    }
+    proxy.heal();
+    eventually(|| queue.owners().len() == 2 && queue.owners()[0] == before[1]).await;
+    guard.unlock().await.unwrap();
+    for (waiter, waiting) in [("the second", second), ("the first", first)] {
+        in_time(waiter, waiting).await.unwrap().unlock().await.unwrap();
+    }
 }
