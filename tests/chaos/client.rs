@@ -27,8 +27,9 @@ const TASKS_OF_A_KIND: u64 = 2;
 /// The numbers of the tasks after these.
 const FRESH: u64 = 3 + HOT_TASKS + TASKS_OF_A_KIND * KINDS.len() as u64;
 const PASSING: u64 = FRESH + 1;
-/// The tasks of an idle client: two that maintain its connections, two connection tasks, and the watchdog.
-const TASKS: usize = 5;
+/// The tasks of an idle client: two that maintain its connections, two connection tasks, the watchdog, and the one that
+/// serves queues without an actor.
+const TASKS: usize = 6;
 const SOCKETS: usize = 2;
 /// The response timeout and the connect timeout.
 pub const RESPONSE: Duration = Duration::from_secs(1);
