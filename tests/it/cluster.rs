@@ -342,10 +342,7 @@ async fn a_reset_node_does_not_change_the_slot_map() {
         (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == master).unwrap()
     };
     for master in &cluster.masters {
-        redis::cmd("CONFIG")
-            .arg(&["SET", "cluster-require-full-coverage", "no"])
-            .exec(&mut master.cli())
-            .unwrap();
+        master.configure("cluster-require-full-coverage", "no");
     }
     let hasty = builder(modes()[0]).response_timeout(Duration::from_millis(500));
     let client = hasty.connect(cluster.url()).await.unwrap();

@@ -312,7 +312,7 @@ async fn errors_name_the_missing_master_of_a_cluster() {
 
     // The other masters serve their slots alone.
     for server in &cluster.masters[..2] {
-        run(server, "CONFIG SET cluster-require-full-coverage no");
+        server.configure("cluster-require-full-coverage", "no");
     }
     eventually(|| failed(&cluster, "cluster_state:ok")).await;
     for client in [&before, &after] {

@@ -242,7 +242,7 @@ async fn a_server_out_of_memory_refuses_new_holds_and_keeps_and_frees_old_ones()
     let lock = client.lock("n");
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
-    run(&server, "CONFIG SET maxmemory 1");
+    server.configure("maxmemory", "1");
     let error = client.lock("m").try_lock().await.unwrap_err();
     assert_eq!(error.code(), Some("OOM"), "{error:?}");
     let deadline = outer.deadline();

@@ -350,13 +350,14 @@ async fn a_redirect_outlasts_an_unanswered_last_send() {
     let requests = Arc::new(AtomicU16::new(0));
     let heard = requests.clone();
     let server = HostileServer::start_knowing_its_port(move |port, words| {
-        if words.iter().any(|word| word == "n") {
+        let names_lock = words.iter().any(|word| word == "n");
+        if names_lock {
             heard.fetch_add(1, Ordering::SeqCst);
         }
         match (heard.load(Ordering::SeqCst), words[0].as_str()) {
             (3.., _) => String::new(),
             (_, "CLUSTER") => array(&[range(0, 16383, "127.0.0.1", port)]),
-            _ if words.iter().any(|word| word == "n") => format!("-MOVED {SLOT} 127.0.0.1:{port}\r\n"),
+            _ if names_lock => format!("-MOVED {SLOT} 127.0.0.1:{port}\r\n"),
             _ => node(words),
         }
     })

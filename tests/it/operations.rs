@@ -71,11 +71,11 @@ async fn settings_that_break_locks_are_reported_at_connect() {
     }
 
     user("+@all ~* &*");
-    run("CONFIG SET maxmemory-policy allkeys-lru");
+    server.configure("maxmemory-policy", "allkeys-lru");
     let (outcome, warnings) = connect().await;
     assert_eq!((outcome.as_str(), warnings.len()), ("connected", 1), "{warnings:?}");
     assert!(warnings[0].contains("allkeys-lru"), "{warnings:?}");
-    run("CONFIG SET maxmemory-policy noeviction");
+    server.configure("maxmemory-policy", "noeviction");
     let master = Server::start();
     run(&format!("REPLICAOF 127.0.0.1 {}", master.port()));
     let (outcome, warnings) = connect().await;

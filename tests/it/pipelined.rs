@@ -215,15 +215,12 @@ async fn a_deleted_or_taken_record_ends_the_hold_ahead_of_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_move_is_retried_and_costs_no_hold() {
     let bench = Bench::start().await;
-    let full = |full: bool| {
-        let bytes = if full { "1" } else { "0" };
-        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut bench.server.cli()).unwrap();
-    };
+    let memory = |bytes: &str| bench.server.configure("maxmemory", bytes);
     let [a, b, c] = bench.owners();
     for released_while_full in [false, true] {
         let first = a.lock().await.unwrap();
         let second = bench.wait(&b).await;
-        full(true);
+        memory("1");
         let named = first.owner().to_owned();
         first.unlock().await.unwrap();
         let second = second.await.unwrap();
@@ -231,10 +228,10 @@ async fn a_refused_move_is_retried_and_costs_no_hold() {
         assert_eq!(second.state(), HoldState::Held);
         if released_while_full {
             second.unlock().await.unwrap();
-            full(false);
+            memory("0");
         } else {
             let third = bench.wait(&c).await;
-            full(false);
+            memory("0");
             bench.record_names(&second, 1).await;
             second.unlock().await.unwrap();
             third.await.unwrap().unlock().await.unwrap();
@@ -269,9 +266,7 @@ async fn a_refused_move_is_reported_to_callers_that_need_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_off_to_the_named_owner_keeps_the_record() {
     let bench = Bench::start().await;
-    let memory = |bytes: &str| {
-        redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(bytes).exec(&mut bench.server.cli()).unwrap();
-    };
+    let memory = |bytes: &str| bench.server.configure("maxmemory", bytes);
     let refusals =
         || -> String { redis::cmd("INFO").arg("errorstats").query(&mut bench.server.cli()).unwrap() };
     let [a, b] = bench.owners();

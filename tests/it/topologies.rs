@@ -27,7 +27,7 @@ const ROUNDS: usize = 5;
 const PROBED: Duration = Duration::from_millis(170);
 /// A wake-up by message takes less than this, even on a busy machine with replicas that both sides ask. The next probe
 /// comes later, and the end of a lease much later.
-const WOKEN: Duration = Duration::from_millis(100);
+const WOKEN_WITH_REPLICAS: Duration = Duration::from_millis(100);
 /// The longest step of a spin lock's back-off, on both sides.
 const LONGEST_STEP: Duration = Duration::from_millis(128);
 const ALLOWANCE: Duration = Duration::from_secs(300);
@@ -83,7 +83,7 @@ impl Subject {
     }
 
     fn bound(self) -> Duration {
-        if self.listens() { WOKEN } else { WOKEN + LONGEST_STEP }
+        if self.listens() { WOKEN_WITH_REPLICAS } else { WOKEN_WITH_REPLICAS + LONGEST_STEP }
     }
 
     /// Whether the data in Redis can be compared, because it consists of names and leases alone.

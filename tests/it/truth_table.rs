@@ -244,12 +244,12 @@ fn a_server_out_of_memory_still_releases_and_renews() {
         ("force-unlock", 1, &held, "freed"),
     ] {
         bench.make(record, 10_000);
-        bench.run(&["CONFIG", "SET", "maxmemory", "1"]);
+        server.configure("maxmemory", "1");
         let before = bench.look();
         let reply = call(request, c, "0").query::<Value>(&mut bench.commands);
         let after = bench.look();
         let published = bench.published();
-        bench.run(&["CONFIG", "SET", "maxmemory", "0"]);
+        server.configure("maxmemory", "0");
         match outcome {
             "OOM" => {
                 let error = reply.expect_err(request).to_string();
@@ -272,7 +272,7 @@ fn a_server_out_of_memory_still_releases_and_renews() {
     // A hand-off needs room for the other owner's field.
     let held_once = BTreeMap::from([(MINE.to_owned(), "1".to_owned())]);
     bench.make(&held_once, 10_000);
-    bench.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.configure("maxmemory", "1");
     assert!(call("move", 1, "0").exec(&mut bench.commands).unwrap_err().to_string().contains("OOM"));
     assert_eq!(bench.look().record, held_once);
 }
@@ -287,7 +287,7 @@ async fn a_nested_hold_is_released_on_a_server_out_of_memory() {
     let outer = lock.lock().await.unwrap();
     let inner = lock.lock().await.unwrap();
     let mut cli = server.cli();
-    redis::cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut cli).unwrap();
+    server.configure("maxmemory", "1");
 
     let error = client.lock("another").try_lock().await.unwrap_err();
     assert_eq!(error.code(), Some("OOM"), "{error:?}");

@@ -268,8 +268,8 @@ impl ProxyLink {
         self.set(way, |control| control.mode = Mode::Pass);
     }
 
-    /// Holds frames until [`pass`](Self::pass). A frame that was held for the server is then delivered even if the
-    /// client is long gone.
+    /// Holds the frames that come from now on until [`pass`](Self::pass). A frame that was held for the server is then
+    /// delivered even if the client is long gone.
     pub fn hold(&self, way: Direction) {
         self.set(way, |control| control.mode = Mode::Hold);
     }
@@ -449,6 +449,8 @@ struct Frame {
     bytes: Vec<u8>,
     /// The request that the frame is or answers.
     subject: Option<Words>,
+    /// It came while the link held frames.
+    held: bool,
 }
 
 async fn accept(listener: TcpListener, server: u16, keeps: bool, shared: Arc<Shared>) {
@@ -512,7 +514,8 @@ async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedR
         before = mode;
         gate.mark_unchanged();
         let mut stopped = false;
-        while mode != Mode::Hold && waiting.front().is_some_and(|frame| frame.due <= Instant::now()) {
+        let goes_on = |frame: &Frame| mode != Mode::Hold || !frame.held;
+        while waiting.front().is_some_and(|frame| goes_on(frame) && frame.due <= Instant::now()) {
             let (admitted, counts) = shared.let_in(waiting.front().and_then(|frame| frame.subject.as_ref()));
             stopped = !admitted;
             if stopped {
@@ -540,7 +543,7 @@ async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedR
         if (ended || from.is_none()) && mode == Mode::Pass && waiting.is_empty() {
             to = None;
         }
-        let due = waiting.front().filter(|_| mode != Mode::Hold && !stopped).map(|frame| frame.due);
+        let due = waiting.front().filter(|frame| goes_on(frame) && !stopped).map(|frame| frame.due);
         tokio::select! {
             read = read(&mut from, &mut unread), if !ended => match read {
                 // The socket is closed once its other half is dropped, too.
@@ -548,12 +551,14 @@ async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedR
                 Ok(_) => {
                     while let Some(length) = frame(&unread) {
                         let bytes: Vec<u8> = unread.drain(..length).collect();
+                        // A test may wait for the record of the frame, and then hold those behind it.
+                        let held = control.borrow().mode == Mode::Hold;
                         let subject = match way {
                             Direction::ToServer => Some(link.ask(&bytes)),
                             Direction::ToClient => link.answer(&bytes),
                         };
                         if control.borrow().mode != Mode::Swallow {
-                            waiting.push_back(Frame { due: Instant::now() + delay, bytes, subject });
+                            waiting.push_back(Frame { due: Instant::now() + delay, bytes, subject, held });
                         }
                     }
                 }
