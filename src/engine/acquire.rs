@@ -98,17 +98,19 @@ impl Acquire<'_> {
     async fn level(&self) -> Result<Option<(Level, u32)>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
-        let ticket = next_ticket();
-        let (queue, outcome) = match DirectAcquire::begin(session, kind, owner, terms, ticket) {
+        let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, kind, owner, terms) {
             Some(direct) => match self.within_limit(direct.send(once)).await {
                 Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
-                Some(Attempted::Queued(queue, outcome)) => (queue, outcome),
+                Some(Attempted::Queued(queue, queued)) => (queue, queued),
                 None => return Err(no_reply(session, kind.record(), started)),
             },
             None => {
-                let join = |work: &mut Work| work.enqueue(ticket, kind, owner.clone(), terms, once);
-                let (outcome, queue) = actor::submit(session, kind, owner, join)?;
-                (queue, outcome)
+                let join = |work: &mut Work| {
+                    let ticket = next_ticket();
+                    (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
+                };
+                let (queued, queue) = actor::submit(session, kind, owner, join)?;
+                (queue, queued)
             }
         };
         let mut waiting = WaitTicket { acquire: self, queue, ticket, outcome, left: false };

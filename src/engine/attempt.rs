@@ -156,18 +156,17 @@ impl KeyActor {
         if *once || !kind.traits().queued {
             return (owner_id(), Waiting::No);
         }
-        if let Some(owner_id) = &waiter.owner_id {
-            return (owner_id.clone(), if waiter.queued { Waiting::Queued } else { Waiting::New });
+        // From here on `Work::leave` also removes the waiter from Redis's queue, whether or not the request has arrived.
+        let owner_id = waiter.owner_id.get_or_insert_with(owner_id).clone();
+        let entry =
+            work.waiters.iter().find(|other| other.queued && other.owner_id.as_ref() == Some(&owner_id));
+        let entry = entry.map(|other| other.turn);
+        // A repeat of an unanswered request is part of the same attempt. So without a busy reply, there is no entry.
+        let turn = entry.unwrap_or_else(next_ticket);
+        for waiter in work.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(&owner_id)) {
+            waiter.turn = turn;
         }
-        let owner_id = owner_id();
-        let same = work.waiters.iter().filter(|waiter| waiter.owner_id.as_ref() == Some(&owner_id));
-        let turn = same.map(|waiter| waiter.turn).min();
-        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
-            // From here on `Work::leave` also removes the waiter from Redis's queue, whether or not the request has arrived.
-            waiter.owner_id = Some(owner_id.clone());
-            waiter.turn = turn.unwrap_or_else(next_ticket);
-        }
-        (owner_id, Waiting::New)
+        (owner_id, if entry.is_some() { Waiting::Queued } else { Waiting::New })
     }
 
     /// Acts on the reply to an attempt.
@@ -187,6 +186,10 @@ impl KeyActor {
                 self.checked = Some(before.epoch);
                 self.keep_listening();
                 let run = Run::new(answer.sent, self.messages_at_probe.take());
+                if kind.traits().queued {
+                    // The grant has consumed the owner's entry.
+                    self.queue.work().lose_entry(&owner_id);
+                }
                 let token = kind.traits().fenced.then_some(number);
                 let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
                 let access = kind.traits().access;
@@ -244,7 +247,8 @@ impl KeyActor {
         let first = work.first().is_none_or(|first| first.ticket == ticket);
         drop(work);
         if first || !kind.traits().queued {
-            self.busy(&kind, before, ttl);
+            let only = (kind.traits().access == Access::Shared).then_some(ticket);
+            self.busy(&kind, before, ttl, only);
         } else {
             // Only the first waiter's reply counts for the queue. The others have to wait for that waiter in any case.
             self.queue.work().busy = Busy::at(Moment::now(), None);

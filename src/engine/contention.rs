@@ -12,7 +12,7 @@ use crate::engine::session::Session;
 use crate::engine::unfinished::Undo;
 use crate::engine::work::{Current, Release, Work};
 use crate::error::LossReason;
-use crate::kinds::kind::{Access, LockKind, Probed};
+use crate::kinds::kind::{LockKind, Probed};
 use crate::owner;
 use crate::protocol::script;
 use crate::runtime::clock::Moment;
@@ -59,8 +59,15 @@ impl KeyActor {
         self.listen_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
     }
 
-    /// Records that the lock is busy, for at most `ttl` if its holder does not renew, and plans when to look again.
-    pub(crate) fn busy(&mut self, kind: &Arc<dyn LockKind>, before: Mark, ttl: Option<Duration>) {
+    /// Records that the lock is busy, for at most `ttl` if its holder does not renew, and plans when to look again. `only`: see
+    /// [`BusyInfo::only`].
+    pub(crate) fn busy(
+        &mut self,
+        kind: &Arc<dyn LockKind>,
+        before: Mark,
+        ttl: Option<Duration>,
+        only: Option<u64>,
+    ) {
         let now = Moment::now();
         let earlier = self.busy_info.take().filter(|busy_info| busy_info.before.epoch == before.epoch);
         let lease = self.session.options.lease;
@@ -79,8 +86,6 @@ impl KeyActor {
         let mut work = self.queue.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
-        let only =
-            work.waiters.front().filter(|_| kind.traits().access == Access::Shared).map(|first| first.ticket);
         drop(work);
         let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
         self.busy_info =

@@ -4,9 +4,9 @@
 //! Invariants:
 //! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request.
 //! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
-//! 3. A caller that is not polled delays others for a bounded time. After the response timeout, an actor undoes its acquire, and the
-//!    reply counts for nothing. After [`RELEASED_WITHIN`], an actor sends its own requests behind the release. From then on no hold has
-//!    the owner id that is released.
+//! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout, a release for
+//!    [`RELEASED_WITHIN`]. Then an actor overtakes it, and no later hold has its owner id. The actor undoes an overtaken acquire. The
+//!    caller may send another part of it later, so it is undone again when the caller ends or leaves, and its reply counts for nothing.
 //! 4. A request that brings no result goes to an actor, with everything that is known.
 
 use crate::config::options::millis;
@@ -80,8 +80,8 @@ pub(crate) struct DirectAcquire {
 /// The outcome of a direct acquire.
 pub(crate) enum Attempted {
     Done(Arc<KeyQueue>, Outcome),
-    /// The caller waits in the key queue.
-    Queued(Arc<KeyQueue>, oneshot::Receiver<Outcome>),
+    /// The caller waits in the key queue, with this ticket.
+    Queued(Arc<KeyQueue>, (u64, oneshot::Receiver<Outcome>)),
 }
 
 impl DirectAcquire {
@@ -91,7 +91,6 @@ impl DirectAcquire {
         kind: &Arc<dyn LockKind>,
         owner: &LocalOwner,
         terms: Terms,
-        ticket: u64,
     ) -> Option<Self> {
         let traits = kind.traits();
         if traits.queued || traits.access != Access::Exclusive || kind.counterpart(owner).is_some() {
@@ -99,12 +98,13 @@ impl DirectAcquire {
         }
         let route = session.connection.route(kind.record())?;
         let lease = session.length(terms.lease);
-        let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
         let queue = session.queue(kind.queue(owner));
         let mut work = queue.work();
         if work.removed || !work.is_unused() {
             return None;
         }
+        let ticket = next_ticket();
+        let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
         let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.epoch());
         let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
         let replication = session.options.replication();
@@ -149,18 +149,21 @@ impl DirectAcquire {
         before: Mark,
         once: bool,
     ) -> Attempted {
-        let Direct { session, queue, ticket, .. } = &self.direct;
+        let Direct { session, queue, .. } = &self.direct;
         let mut work = queue.work();
+        if work.direct.as_ref().is_some_and(|direct| direct.overtaken) {
+            work.take_over();
+            return self.enqueue(work, once, None);
+        }
         let answer = match answer {
-            // An actor may have taken over.
-            Ok(answer) if work.is_sent_by(*ticket) => answer,
-            Err(SendError::Unanswered) if work.is_sent_by(*ticket) => {
+            Ok(answer) => answer,
+            Err(SendError::Unanswered) => {
                 session.rotate_owner_ids();
                 request.repeat();
                 let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
                 return self.enqueue(work, once, Some(Unanswered { request, owner_id, until }));
             }
-            _ => return self.enqueue(work, once, None),
+            Err(_) => return self.enqueue(work, once, None),
         };
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.grant(work, &answer, number),
@@ -233,26 +236,14 @@ impl DirectAcquire {
         once: bool,
         unanswered: Option<Unanswered>,
     ) -> Attempted {
-        let Direct { session, queue, ticket, .. } = &self.direct;
-        if work.removed {
-            // The session removed the queue after an actor had taken over.
-            drop(work);
-            return match actor::submit(session, &self.kind, &self.owner, |work| {
-                work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once)
-            }) {
-                Ok((outcome, queue)) => Attempted::Queued(queue, outcome),
-                Err(error) => Attempted::Done(queue.clone(), Outcome::Failed(error)),
-            };
-        }
-        let outcome = work.enqueue(*ticket, &self.kind, self.owner.clone(), self.terms, once);
-        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) {
+        let &Direct { ref session, ref queue, ticket, .. } = &self.direct;
+        work.direct = None;
+        let outcome = work.enqueue(ticket, &self.kind, self.owner.clone(), self.terms, once);
+        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
             waiter.unanswered = unanswered.map(Box::new);
         }
-        if work.is_sent_by(*ticket) {
-            work.direct = None;
-        }
         actor::wake(session, queue, work);
-        Attempted::Queued(queue.clone(), outcome)
+        Attempted::Queued(queue.clone(), (ticket, outcome))
     }
 }
 

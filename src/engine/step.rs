@@ -83,7 +83,7 @@ impl KeyActor {
         match work.finding.take() {
             Some(Finding::Busy { kind, before, ttl }) => {
                 drop(work);
-                self.busy(&kind, before, ttl);
+                self.busy(&kind, before, ttl, None);
                 return Step::Again;
             }
             Some(Finding::Freed(yield_window)) if work.current.is_none() => {
@@ -267,6 +267,8 @@ impl KeyActor {
         self.subscription = None;
         self.busy_info = None;
         work.has_actor = false;
+        // A finding concerns waiters, and there are none.
+        work.finding = None;
         // Frees their memory while the lock is only held.
         (work.waiters, work.releases) = Default::default();
         work.shared_holds.retain(|hold| !hold.is_over());

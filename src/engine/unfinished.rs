@@ -14,7 +14,7 @@ pub(crate) struct DirectRequest {
     pub ticket: u64,
     /// Until when an actor waits for the reply.
     pub until: Moment,
-    /// An actor goes on although a release may still take effect.
+    /// An actor goes on although the request may still be sent, and may still take effect.
     pub overtaken: bool,
     /// Taken while the caller acts on the reply.
     pub unfinished: Option<Unfinished>,

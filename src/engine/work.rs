@@ -90,7 +90,7 @@ pub(crate) struct Waiter {
     pub owner_id: Option<Arc<str>>,
     pub queued: bool,
     /// Its place in Redis's queue, as far as this client's waiters go: when it was entered there ([`next_ticket`]), or [`NOT_ENTERED`].
-    /// An owner has one entry, so its waiters share the turn of the first of them.
+    /// An owner has one entry, which its waiters share.
     pub turn: u64,
     pub unanswered: Option<Box<Unanswered>>,
     pub reply: oneshot::Sender<Outcome>,
@@ -146,8 +146,8 @@ pub(crate) struct Returned {
     pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-/// Returns the next number of a sequence: of the callers by arrival, and of the entries in Redis's queues. The process has one sequence,
-/// because a queue may be gone, and another in its place, when a ticket is used.
+/// Returns the next number of a sequence: of the callers by arrival, and of the entries in Redis's queues. It must be drawn while the
+/// key queue is locked, so that the callers of a queue arrive in the order of their tickets.
 pub(crate) fn next_ticket() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -161,7 +161,8 @@ impl Current {
 }
 
 impl Work {
-    /// Adds a waiter in the order of the tickets. Returns the receiver of its outcome.
+    /// Adds a waiter in the order of the tickets: it is the last one, unless it sent a request itself before. Returns the receiver of
+    /// its outcome.
     pub(crate) fn enqueue(
         &mut self,
         ticket: u64,
@@ -291,8 +292,8 @@ impl Work {
         }
     }
 
-    /// Whether the newest waiter merely joins other waiters behind a hold of this client, so that the actor need not wake up. A
-    /// waiter that has to enter Redis's queue needs the actor.
+    /// Whether the waiter that was just added at the end merely joins other waiters behind a hold of this client, so that the actor
+    /// need not wake up. A waiter that has to enter Redis's queue needs the actor.
     pub(crate) fn only_joins(&self) -> bool {
         let (Some(current), Some(newest)) = (&self.current, self.waiters.back()) else { return false };
         self.releases.is_empty()
@@ -342,14 +343,21 @@ impl Work {
 
     /// Makes the waiters with this owner id queue again under another one. Returns whether there are any.
     pub(crate) fn wait_anew(&mut self, owner_id: &Arc<str>) -> bool {
-        let mut old = None;
-        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(owner_id)) {
-            (waiter.owner_id, waiter.queued, waiter.turn) = (None, false, NOT_ENTERED);
-            old.get_or_insert_with(|| waiter.kind.clone());
-        }
+        let old = self.lose_entry(owner_id);
         let waited = old.is_some();
         self.releases.extend(old.map(|kind| Release::Dequeue(kind, owner_id.clone())));
         waited
+    }
+
+    /// Notes that Redis's queue has no entry for this owner id any more. Returns the kind of its waiters, if there are any. They have
+    /// to enter the queue again.
+    pub(crate) fn lose_entry(&mut self, owner_id: &Arc<str>) -> Option<Arc<dyn LockKind>> {
+        let mut kind = None;
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(owner_id)) {
+            (waiter.owner_id, waiter.queued, waiter.turn) = (None, false, NOT_ENTERED);
+            kind.get_or_insert_with(|| waiter.kind.clone());
+        }
+        kind
     }
 
     /// Whether a waiter has this owner id in Redis's queue.
@@ -362,32 +370,33 @@ impl Work {
         self.direct.as_ref().map(|direct| direct.until).filter(|until| !until.passed())
     }
 
-    /// Ends the wait for the request of a caller that is late. An acquire becomes work for the actor, which undoes it. A release stays
-    /// in flight. Returns whether one has just been overtaken: then no later hold may have its owner id.
+    /// Ends the wait for the request of a caller that is late. The request stays in flight. Returns whether it has just been overtaken:
+    /// then no later hold may have its owner id.
     pub(crate) fn overtake_direct(&mut self) -> bool {
-        match &mut self.direct {
-            Some(DirectRequest { unfinished: Some(Unfinished::Acquire { .. }), .. }) => {
-                self.take_over();
-                false
-            }
-            Some(direct @ DirectRequest { unfinished: Some(Unfinished::Release(_)), .. }) => {
-                !std::mem::replace(&mut direct.overtaken, true)
-            }
-            _ => false,
+        let unfinished = self.direct.as_mut().filter(|direct| direct.unfinished.is_some());
+        let overtaken = unfinished.is_some_and(|direct| !std::mem::replace(&mut direct.overtaken, true));
+        if overtaken {
+            self.undo_direct();
         }
+        overtaken
     }
 
     /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
     pub(crate) fn take_over(&mut self) {
-        match self.direct.take().and_then(|direct| direct.unfinished) {
-            Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) => {
-                let (until, sent_on) = (Moment::now() + lease, Some(sent_on));
-                self.releases.push_front(Release::Undo(Undo { kind, owner_id, until, sent_on }));
-            }
-            Some(Unfinished::Release(freeing)) => {
-                self.releases.push_front(Release::Free(freeing, true, None));
-            }
-            None => {}
+        self.undo_direct();
+        if let Some(DirectRequest { unfinished: Some(Unfinished::Release(freeing)), .. }) = self.direct.take()
+        {
+            self.releases.push_front(Release::Free(freeing, true, None));
+        }
+    }
+
+    /// Queues the undo of an acquire that its caller sends itself.
+    fn undo_direct(&mut self) {
+        let unfinished = self.direct.as_ref().and_then(|direct| direct.unfinished.as_ref());
+        if let Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) = unfinished {
+            let (kind, owner_id, until) = (kind.clone(), owner_id.clone(), Moment::now() + *lease);
+            let undo = Undo { kind, owner_id, until, sent_on: Some(*sent_on) };
+            self.releases.push_front(Release::Undo(undo));
         }
     }
 

@@ -198,12 +198,9 @@ fn is_attempt(words: &Words) -> bool {
     words[0] == b"EVALSHA" && words.iter().any(|word| word == QUEUE.as_bytes())
 }
 
-/// Matches the first attempt of a waiter with this owner id.
-fn first_attempt_of(owner: &str) -> impl Fn(&Words) -> bool {
-    move |words| {
-        let is = |at: usize, what: &str| words.get(at).is_some_and(|word| word == what.as_bytes());
-        words[0] == b"EVALSHA" && is(6, owner) && is(9, "1")
-    }
+/// Matches the attempts of a waiter with this owner id.
+fn attempt_of(owner: &str) -> impl Fn(&Words) -> bool {
+    move |words| words[0] == b"EVALSHA" && words.len() > 9 && words[6] == owner.as_bytes()
 }
 
 /// An owner has one entry, however many of its tasks wait. The entry keeps its place when the first of them leaves.
@@ -218,7 +215,8 @@ async fn a_cancelled_waiter_leaves_its_turn_to_another_of_its_owner() {
     let behind = spawn_waiter(&client.fair_lock(NAME));
     eventually(|| queue.owners().len() == 2).await;
     let stays = spawn_waiter(&shared);
-    proxy.link(0).await.answered(2, first_attempt_of(&owner)).await;
+    // The first waiter attempts twice, before and after it is subscribed.
+    proxy.link(0).await.answered(3, attempt_of(&owner)).await;
 
     leaves.abort();
     assert!(leaves.await.unwrap_err().is_cancelled());
@@ -271,7 +269,9 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
     let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
     let waiting = spawn_waiter(&lock);
-    queue.wait_for_waiters(1).await;
+    let link = proxy.link(0).await;
+    // The waiter attempts twice, before and after it is subscribed.
+    link.answered(2, is_attempt).await;
     let owner_id = queue.owners().remove(0);
     let releases = {
         let owner_id = owner_id.clone();
@@ -279,7 +279,6 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     };
 
     // An attempt of the same owner gets no reply, so its owner id is cleared. The clearing request gets no reply either.
-    let link = proxy.link(0).await;
     link.hold(Direction::ToServer);
     assert!(lock.try_lock().await.is_err());
     link.asked(1, &releases).await;
@@ -292,6 +291,40 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     assert_eq!(queue.run::<Vec<String>>(&format!("HKEYS {NAME}")), [guard.owner()]);
     assert_ne!(guard.owner(), owner_id);
     guard.unlock().await.unwrap();
+    eventually(|| queue.owners().is_empty()).await;
+}
+
+/// A grant consumes the owner's entry. The other waiters of that owner enter the queue again, behind all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_receives_costs_its_owner_the_turn() {
+    let mut queue = Queue::start();
+    // The connection must outlive the time without a reply.
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 50).await;
+    let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
+    let leaves = spawn_waiter(&shared);
+    queue.wait_for_waiters(1).await;
+    let owner = queue.owners().remove(0);
+    let behind = spawn_waiter(&client.fair_lock(NAME));
+    eventually(|| queue.owners().len() == 2).await;
+    let stays = spawn_waiter(&shared);
+    let link = proxy.link(0).await;
+    // The first waiter attempts twice, before and after it is subscribed.
+    link.answered(3, attempt_of(&owner)).await;
+
+    // While the reply to the first one is on its way, that waiter leaves, and another one of its owner comes.
+    link.hold(Direction::ToClient);
+    guard.unlock().await.unwrap();
+    eventually(|| queue.run::<Vec<String>>(&format!("HKEYS {NAME}")) == [owner.as_str()]).await;
+    leaves.abort();
+    assert!(leaves.await.unwrap_err().is_cancelled());
+    let mut comes = Box::pin(shared.lock());
+    assert!(futures_util::poll!(comes.as_mut()).is_pending());
+    link.pass(Direction::ToClient);
+
+    in_time("the waiter behind", behind).await.unwrap().unlock().await.unwrap();
+    let (stays, comes) = tokio::join!(in_time("the shared owner", stays), in_time("its newcomer", comes));
+    stays.unwrap().unlock().await.unwrap();
+    comes.unwrap().unlock().await.unwrap();
     eventually(|| queue.owners().is_empty()).await;
 }
 

@@ -1,7 +1,8 @@
 //! Schedules that broke an earlier version. Each is kept as a test.
 
-use crate::support::{Server, Stopwatch, eventually, subscribers};
-use redisson_lock::{Client, Error, HoldState, LockGuard, Owner};
+use crate::support::proxy::Direction;
+use crate::support::{Proxy, Server, Stopwatch, eventually, subscribers};
+use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -471,4 +472,60 @@ async fn an_unpolled_acquire_delays_others_by_the_response_timeout() {
     assert!(acquiring.as_mut().poll(&mut context).is_pending());
     guard.unlock().await.unwrap();
     acquiring.await.unwrap().unlock().await.unwrap();
+}
+
+/// An acquire, of which the caller sends the second part only after an actor has overtaken and undone it.
+struct SentLate {
+    server: Server,
+    _proxy: Proxy,
+    _client: Client,
+    acquiring: std::pin::Pin<Box<dyn Future<Output = redisson_lock::Result<LockGuard>> + Send>>,
+}
+
+impl SentLate {
+    async fn start(lock: impl Fn(&Client) -> Lock) -> Self {
+        let server = Server::start();
+        let held = lock(&Client::connect(server.url()).await.unwrap()).lock().await.unwrap();
+        let proxy = Proxy::start(server.port()).await;
+        let timeout = Duration::from_millis(500);
+        let client = Client::builder().response_timeout(timeout).connect(proxy.url()).await.unwrap();
+        let own = lock(&client);
+        let mut acquiring = Box::pin(async move { own.lock().await });
+        // A reply that arrived during a poll would start the next part.
+        let link = proxy.link(0).await;
+        link.hold(Direction::ToClient);
+        assert!(futures_util::poll!(acquiring.as_mut()).is_pending());
+        link.pass(Direction::ToClient);
+        // The first part finds the key in use, and reports no more than that.
+        link.answered(1, |words| words.iter().any(|word| word == b"n")).await;
+        let other = lock(&client).with_owner(&Owner::unique());
+        assert!(other.try_lock_for(timeout * 3).await.unwrap().is_none());
+        held.unlock().await.unwrap();
+        assert!(!exists(&server, "n"));
+        link.hold(Direction::ToClient);
+        assert!(futures_util::poll!(acquiring.as_mut()).is_pending());
+        eventually(|| exists(&server, "n")).await;
+        link.pass(Direction::ToClient);
+        Self { server, _proxy: proxy, _client: client, acquiring }
+    }
+}
+
+/// The undo came before the part that took effect, so another one follows when the caller leaves.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_acquire_that_is_sent_late_and_dropped_leaves_nothing() {
+    let late = SentLate::start(|client| client.lock("n")).await;
+    drop(late.acquiring);
+    eventually(|| !exists(&late.server, "n")).await;
+}
+
+/// The caller does not wait for the hold that its own late request began.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_overtaken_acquire_that_is_sent_late_gets_the_lock() {
+    for lock in [|client: &Client| client.lock("n"), |client: &Client| client.value_lock("n")] {
+        let late = SentLate::start(lock).await;
+        let guard =
+            tokio::time::timeout(Duration::from_secs(5), late.acquiring).await.expect("a turn").unwrap();
+        guard.unlock().await.unwrap();
+        assert!(!exists(&late.server, "n"));
+    }
 }

@@ -23,6 +23,8 @@ use std::time::Duration;
 
 /// In nanoseconds, so that two timers hardly ever fire together.
 const LONGEST_HOLD: u64 = 12_000_000;
+/// During such a hold, the actor subscribes for its waiters. Then no timer wakes it before the end of the lease.
+const LONG_HOLD: u64 = 4 * LONGEST_HOLD;
 
 /// A lease that may well end in a slow run.
 const SHORT: Duration = Duration::from_millis(200);
@@ -70,6 +72,38 @@ fn connections_drop_and_answers_are_lost() {
 fn connections_drop_and_answers_are_lost_pipelined() {
     let name = "connections_drop_and_answers_are_lost_pipelined";
     run(name, 700, Pace::Hurried(60), Duration::from_secs(300), || troubled(true));
+}
+
+/// No timer wakes the actor before the end of the lease, so each newcomer has to.
+#[test]
+fn tasks_that_join_a_queue_together() {
+    run("tasks_that_join_a_queue_together", 700, Pace::Patient, Duration::from_secs(2), || async {
+        let session = session(Duration::from_secs(30)).await;
+        let lock = |owner: &str| {
+            let owner = Owner::new(owner).expect("an owner");
+            Lock::new(session.clone(), "lock", |keys| Ok(Reentrant::new(keys))).with_owner(&owner)
+        };
+        let holder = lock("holder");
+        let guard = holder.lock().await.expect("the lock is free");
+        let waits = |owner: &str| {
+            let lock = lock(owner);
+            task::spawn(async move { lock.lock().await.expect("a turn").unlock().await })
+        };
+        let first = waits("first");
+        // By then the actor has subscribed for the waiter.
+        time::sleep(Duration::from_millis(20)).await;
+        let second = waits("second");
+        let tries = lock("tries");
+        let tries = task::spawn(async move { tries.try_lock().await.map(|taken| taken.is_some()) });
+        let again = holder.lock().await.expect("a further level");
+        let taken = tries.await.expect("no panic").expect("a reply");
+        assert!(!taken, "an attempt took a lock that is held");
+        again.unlock().await.expect("one level less");
+        guard.unlock().await.expect("the lock is released");
+        for waiter in [first, second] {
+            waiter.await.expect("no panic").expect("the lock is released");
+        }
+    });
 }
 
 async fn troubled(pipelined: bool) {
@@ -209,10 +243,11 @@ async fn hold(guard: &LockGuard, table: &Table) {
         assert!(!both, "{} and {} hold the lock", holding.owner(), other.owner());
     }
     match below(4) {
-        0 | 1 => time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await,
+        0 => time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await,
+        1 => time::sleep(Duration::from_nanos(below(LONG_HOLD))).await,
         // Up to the end of the lease, or a little less.
         2 if !table.lossless => {
-            let _ = time::timeout(Duration::from_nanos(below(4 * LONGEST_HOLD)), holding.lost()).await;
+            let _ = time::timeout(Duration::from_nanos(below(LONG_HOLD)), holding.lost()).await;
         }
         _ => task::yield_now().await,
     }
