@@ -5,20 +5,20 @@
 -- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
 -- ARGV[1]  owner id
 -- ARGV[2]  lease in ms
--- ARGV[3]  allowance in ms: how much later than its predecessor a waiter is evicted
+-- ARGV[3]  allowance in ms: for how long a head may leave a free lock untaken before it is evicted
 -- ARGV[4]  '0' for a single attempt, '1' for a new waiter, '2' for a waiter that was queued before
 -- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    1                     acquired
---          {'BUSY', ttl, other}  that owner holds the lock, or is the head of the queue
---          {'STALE', ttl}        the record has this owner id from a hold that the client does not know
---          ttl: ms until the lock can become free without a message, -1 if the record never expires
+--          {'BUSY', ttl, other}  `other` holds the lock, or is the head of the queue
+--          {'STALE', ttl}        the record names this owner id, but this client has no such hold
+--          ttl: ms until the lease ends or the head is evicted, -1 if the record never expires
 --
 -- Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local allowance = tonumber(ARGV[3])
 
--- Only the list decides which owners are queued: the server may evict the list and keep the timeouts.
+-- An owner is queued only if it is in the list: the server may evict the list and keep the timeouts.
 local score = ARGV[4] ~= '0' and tonumber(redis.call('zscore', KEYS[3], ARGV[1]))
 local queued = score and redis.call('lindex', KEYS[2], 0) == ARGV[1]
 if score and not queued then

@@ -3,7 +3,7 @@
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
 -- ARGV[1]  channel prefix; the channel of a waiter is prefix:owner id
--- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[2]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  freed
 --          0  no record exists
 --

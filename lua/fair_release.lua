@@ -6,7 +6,7 @@
 -- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
 -- ARGV[1]  owner id
 -- ARGV[2]  channel prefix; the channel of a waiter is prefix:owner id
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock

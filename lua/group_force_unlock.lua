@@ -4,7 +4,7 @@
 --          value:owner id:lock_count -> hold count)
 -- ARGV[1]  values, 22 bytes each
 -- ARGV[2]  channel
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  freed
 --          0  none of the values was held
 --

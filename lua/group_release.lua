@@ -9,7 +9,7 @@
 -- ARGV[4]  number of holds that the owner keeps on each value, separated by spaces
 -- ARGV[5]  values, 22 bytes each
 -- ARGV[6]  channel
--- ARGV[7]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[7]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n         released, and the message reached n subscribers; 0 if the request took effect before
 --          {'GONE'}  one of the values was no longer held
 --

@@ -5,7 +5,7 @@
 -- ARGV[1]  number of this request
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  channel
--- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n  done; the message reached n subscribers
 --
 -- The requests of a client are numbered. No request takes effect twice, or after a later one.

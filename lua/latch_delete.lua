@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (integer: remaining count)
 -- ARGV[1]  channel
--- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[2]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  deleted
 --          0  no latch exists
 --

@@ -3,7 +3,7 @@
 -- KEYS[1]  record (integer: remaining count)
 -- ARGV[1]  count
 -- ARGV[2]  channel
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  created
 --          0  the latch exists
 --

@@ -5,8 +5,8 @@
 -- ARGV[2]  lease in ms
 -- ARGV[3]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    1                      acquired
---          {'BUSY', ttl, holder}  that owner holds the lock
---          {'STALE', ttl}         the record has this owner id from a hold that the client does not know
+--          {'BUSY', ttl, holder}  `holder` holds the lock
+--          {'STALE', ttl}         the record names this owner id, but this client has no such hold
 --          ttl: ms that the record has left, -1 if it never expires
 --
 -- It writes only if the record is absent, or to confirm what an earlier send of this request wrote.

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- ARGV[1]  channel, empty if no message is sent
--- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[2]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  freed
 --          0  no record exists
 --

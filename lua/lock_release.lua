@@ -3,7 +3,7 @@
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- ARGV[1]  owner id
 -- ARGV[2]  channel, empty if no message is sent
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock

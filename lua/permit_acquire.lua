@@ -8,7 +8,7 @@
 -- ARGV[3]  lease in ms, 0 for ever
 -- ARGV[4]  channel
 -- ARGV[5]  permit ids, 16 bytes each
--- ARGV[6]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1              acquired
 --          {'BUSY', ms}   too few permits are free; the next lease ends in ms, -1 if none ends
 --          {'STALE', -1}  a later request has taken effect

@@ -3,7 +3,7 @@
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
 -- ARGV[1]  channel
--- ARGV[2]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[2]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n  the number of free permits
 --
 -- Times are the server's.

@@ -7,7 +7,7 @@
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  channel
 -- ARGV[4]  permit ids, 16 bytes each
--- ARGV[5]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[5]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n         released; the message reached n subscribers
 --          {'GONE'}  one of the permits was no longer held
 --

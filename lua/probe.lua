@@ -1,9 +1,9 @@
--- Finds the commands of the other scripts that the user may not run, without changing anything.
+-- Tries the commands of a plain lock, and reports those that the user may not run. Changes no key.
 --
 -- ARGV[1]  key that does not exist; not in KEYS, because a user without access to the key must still learn which
 --          commands it may run
 -- ARGV[2]  channel without subscribers
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    {name, error, ..}  the name and the error of each command that was refused
 local refused = {}
 local function try(name, ...)

@@ -6,9 +6,9 @@
 -- ARGV[2]  lease in ms
 -- ARGV[3]  the same owner's id as a writer
 -- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
--- Reply    n               acquired; before, the record had n ms left, at least 1 and at most the lease
+-- Reply    n               acquired; the record had n ms left before this request (clamped to 1 .. lease)
 --          {'BUSY', ttl}   a writer holds the lock
---          {'STALE', ttl}  the record has this owner id from a hold that the client does not know
+--          {'STALE', ttl}  the record names this owner id, but this client has no such hold
 --          ttl: ms that the record has left, -1 if it never expires
 --
 -- It confirms what an earlier send of this request wrote.

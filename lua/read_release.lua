@@ -3,12 +3,12 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)
--- Further KEYS are the timeouts of other readers, as far as the client knows them. They are only declared.
+-- Further KEYS are the timeouts of other readers that the client knows. Some servers require that they are declared.
 -- ARGV[1]  owner id as a reader
 -- ARGV[2]  channel
 -- ARGV[3]  part of a timeout's name before the owner id
 -- ARGV[4]  part of a timeout's name between the owner id and the number of the hold
--- ARGV[5]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[5]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock
@@ -19,7 +19,7 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
 local writes, size = redis.call('hget', KEYS[1], 'mode') == 'write', redis.call('hlen', KEYS[1])
--- Other clients wrote the other owners and counts, so their number has no bound. The script reads at most 1000 timeouts.
+-- Other clients may have written any number of owners and counts. The script reads at most 1000 timeouts.
 local limit, count, longest = 1000, 0, 0
 local known = size <= limit
 local fields = known and size > 2 and redis.call('hgetall', KEYS[1]) or {}

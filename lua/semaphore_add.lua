@@ -5,7 +5,7 @@
 -- ARGV[2]  channel
 -- ARGV[3]  '1' if permits have ids: the message is the number added, and is sent only if it is above 0.
 --          Otherwise the message is the number of free permits
--- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n  the number of free permits
 --
 -- This request must not be repeated: it would take effect twice.

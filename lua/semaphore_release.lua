@@ -6,8 +6,8 @@
 -- ARGV[2]  number of permits
 -- ARGV[3]  ms for which the mark is kept
 -- ARGV[4]  channel
--- ARGV[5]  number of the request that acquired them, if it may not have taken effect, else '0'
--- ARGV[6]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[5]  number of the request that acquired them, if it possibly did not take effect, else '0'
+-- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n  released, and the message reached n subscribers; 0 if the request took effect before
 --
 -- The requests of a client are numbered. No request takes effect twice, or after a later one.

@@ -4,7 +4,7 @@
 -- ARGV[1]  number of permits
 -- ARGV[2]  TTL of the record in ms, 0 for ever
 -- ARGV[3]  channel
--- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  created
 --          0  the semaphore exists
 --

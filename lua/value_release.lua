@@ -3,7 +3,7 @@
 -- KEYS[1]  record (string: the holder's token)
 -- ARGV[1]  token
 -- ARGV[2]  channel; only clients of this library listen to it
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  the record has another token

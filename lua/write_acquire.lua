@@ -7,7 +7,7 @@
 -- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    1               acquired
 --          {'BUSY', ttl}   other owners hold the lock
---          {'STALE', ttl}  the record has this owner id from a hold that the client does not know
+--          {'STALE', ttl}  the record names this owner id, but this client has no such hold
 --          {'OWN', ttl}    the owner itself holds the lock as a reader
 --          ttl: ms that the record has left, -1 if it never expires
 --

@@ -4,7 +4,7 @@
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- ARGV[1]  owner id as a writer
 -- ARGV[2]  channel
--- ARGV[3]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock

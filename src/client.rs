@@ -21,8 +21,8 @@ use uuid::Uuid;
 /// A connection to Redis that creates lock handles.
 ///
 /// A client is cheap to clone, and one client per process is enough. Its background tasks run on the tokio runtime on which it
-/// connected. They end when the last handle and guard of the client is dropped and its holds are released. If the server is
-/// unreachable by then, they end when the leases end.
+/// connected. The tasks end once all handles and guards of the client are dropped and the releases are sent, or at the latest when the
+/// leases end.
 ///
 /// If that runtime ends first, waiters get [`Error::Unavailable`](crate::Error::Unavailable) and holds end with their leases.
 /// A client refuses to work in a forked child process.
@@ -67,8 +67,8 @@ impl Client {
 
     /// Returns the reentrant lock `name`, owned by the current task.
     ///
-    /// Code that joins futures or serves HTTP requests usually wants [`mutex`](Self::mutex) instead: [`Lock`] explains why. This method
-    /// does no I/O. An invalid name fails with [`Error::Misuse`](crate::Error::Misuse) in the first call that needs the name.
+    /// Code that joins futures or serves HTTP requests usually wants [`mutex`](Self::mutex) instead: see the documentation of [`Lock`].
+    /// This method does no I/O. An invalid name fails with [`Error::Misuse`](crate::Error::Misuse) in the first call that needs the name.
     ///
     /// Mirrors `RedissonClient.getLock`.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
@@ -128,7 +128,8 @@ impl Client {
     /// Returns the spin lock `name`, which sends no messages.
     ///
     /// A waiter retries after a [`BackOff`], so a release costs less and a wait takes longer. The record is that of
-    /// [`lock`](Self::lock), so locks of both kinds with one name exclude each other, but a release of this one wakes no waiter.
+    /// [`lock`](Self::lock), so locks of both kinds with one name exclude each other. A release of a spin lock sends no message, so it
+    /// wakes no waiter of another client.
     ///
     /// Mirrors `RedissonClient.getSpinLock`.
     pub fn spin_lock(&self, name: impl AsRef<str>, back_off: BackOff) -> Lock {
@@ -169,9 +170,9 @@ impl Client {
 
     /// Returns the value lock `name`: the classic Redis lock, a string that `SET name token NX PX lease` creates.
     ///
-    /// It excludes the holders of every library that uses this pattern, in any language. Its only owner is the guard. A task that
-    /// already holds the lock and acquires it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock). Redisson has no such
-    /// lock.
+    /// It excludes the holders of every library that uses this pattern, in any language. The record holds a random token and no owner. A
+    /// task that already holds the lock and acquires it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock). Redisson has no
+    /// such lock.
     pub fn value_lock(&self, name: impl AsRef<str>) -> Lock {
         self.make(name, |keys| Ok(Value::new(keys)))
     }
@@ -238,8 +239,8 @@ impl Client {
     /// no longer renewed and end with their leases.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the client open, except once waiters of a fair lock have been removed from their queue. From then on
-    /// the client closes, because waiters that stayed in the queue would delay other clients.
+    /// Dropping the future leaves the client open. Exception: once waiters of a fair lock have been removed from their queue, the client
+    /// closes even if the future is dropped.
     pub async fn close(&self) {
         if entered().is_ok() {
             self.session.wait_for_releases().await;

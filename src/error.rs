@@ -1,4 +1,4 @@
-//! The errors of this crate, distinguished by what the caller can do about them.
+//! The errors of this crate, grouped by the caller's remedy.
 //!
 //! A busy lock is not an error: `try_lock` then returns `Ok(None)`. No error text contains a password.
 
@@ -16,7 +16,7 @@ pub enum Phase {
     Connect,
     /// Acquiring or re-entering a lock.
     Acquire,
-    /// Releasing a hold.
+    /// Releasing a lock or permits, or counting down a latch.
     Release,
     /// Renewing a lease.
     Renew,
@@ -24,7 +24,7 @@ pub enum Phase {
     Inspect,
     /// Releasing a lock regardless of its holder.
     ForceUnlock,
-    /// Creating a semaphore or a latch, or changing the number of permits.
+    /// Creating a semaphore or a latch, deleting a latch, or changing the number of permits.
     Adjust,
 }
 
@@ -55,9 +55,9 @@ pub enum LossReason {
     /// The server was replaced or restarted, which its run id shows. If the user may not read the run id, the reason is
     /// [`Gone`](Self::Gone).
     DataLost,
-    /// The lease ended by this client's clock: a fixed lease, or a lease that was not renewed in time.
+    /// The lease ended according to this client's clock: a fixed lease, or a lease that was not renewed in time.
     Expired,
-    /// The lease ended by this client's clock, because the server was unreachable or did not answer when the renewal was due.
+    /// The lease ended according to this client's clock, because the server was unreachable or did not answer when the renewal was due.
     ///
     /// The record may still exist.
     Unreachable,
@@ -134,8 +134,8 @@ pub enum Error {
     },
     /// The server did not answer in time.
     ///
-    /// The client undoes an acquire that the server may still execute. If a dead connection delivers the acquire even later, a waiter
-    /// of this client undoes it when it finds the record; otherwise it ends with its lease.
+    /// The client undoes an acquire that the server may still execute. If the acquire arrives later still, the next waiter of this client
+    /// undoes it, or the record expires with its lease.
     TimedOut {
         /// The operation that failed.
         phase: Phase,
@@ -146,7 +146,7 @@ pub enum Error {
     },
     /// The server is unreachable, or the client is closed.
     ///
-    /// Nothing was changed. The client undoes an acquire that was sent earlier and that the server may have executed.
+    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background.
     Unavailable {
         /// The operation that failed.
         phase: Phase,
@@ -164,7 +164,7 @@ pub enum Error {
     },
     /// The server answered with an error.
     ///
-    /// Nothing was changed. The client undoes an acquire that was sent earlier and that the server may have executed.
+    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background.
     Refused {
         /// The operation that failed.
         phase: Phase,
@@ -194,14 +194,14 @@ pub enum Error {
         name: String,
         /// The reason for the loss.
         reason: LossReason,
-        /// The present holder, if the server could be asked.
+        /// The current holder, if the server answered in time.
         holder: Option<Holder>,
     },
     /// An unlock of a hold that was already known to be lost.
     NotHeld {
         /// The name of the lock.
         name: String,
-        /// The present holder, if the server could be asked.
+        /// The current holder, if the server answered in time.
         holder: Option<Holder>,
     },
     /// The request was sent but not answered in time, so it may or may not have taken effect.

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::WatchStream;
 
-/// One level of a hold on a lock. The lock is held while any level of it lives.
+/// The guard of an acquired lock. If an owner acquires a lock several times, each acquire has a guard, and the lock is free when all of
+/// them are released.
 ///
 /// Call [`unlock`](Self::unlock) to confirm the release. A dropped guard releases the lock in the background, while the runtime of
 /// its [`Client`](crate::Client) runs. Dropping never blocks and never panics, inside a runtime or outside. A guard may move to
@@ -50,16 +51,16 @@ impl LockGuard {
         self.level.session.watchdog.watch(&self.level.hold);
     }
 
-    /// Releases this level, and with the last level the lock.
+    /// Releases this guard's acquire, and with the last one the lock.
     ///
-    /// After a [pipelined](crate::HandOff::pipelined) hand-off, success means only that the next task has the lock.
+    /// After a [pipelined](crate::HandOff::pipelined) hand-off, success does not confirm that the record named this owner.
     ///
     /// If the reply to a release was lost and the repeat finds nothing to release, the call succeeds. The record cannot show
     /// whether this client or a force-unlock in between freed it.
     ///
     /// # Errors
-    /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both name the
-    ///   present holder if the server can be asked. Treat the work as unprotected.
+    /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both contain the
+    ///   current holder if the server answers in time. Treat the work as unprotected.
     /// - [`Error::Ambiguous`] if no answer came within the response timeout. The client continues to release in the background until
     ///   the release is confirmed or the lease has ended.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
@@ -128,10 +129,10 @@ impl Holding {
         self.0.state()
     }
 
-    /// Returns a stream of the current state and every later one, up to [`HoldState::Lost`] or [`HoldState::Released`].
+    /// Returns a stream of states: the current one, then the latest one after each change, up to [`HoldState::Lost`] or
+    /// [`HoldState::Released`].
     ///
-    /// The stream skips states that change faster than it is read. The client's runtime drives the stream;
-    /// [`lost`](Self::lost) works without that runtime.
+    /// The client's runtime drives the stream; [`lost`](Self::lost) works without that runtime.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         self.0.state();
         States { changes: WatchStream::new(self.0.follow()), reported: None }
@@ -157,8 +158,8 @@ impl Holding {
         }
     }
 
-    /// Returns the owner id in the record: `<client uuid>:<id>`, followed by `~<n>` if the client acquired the lock after one of
-    /// its requests went unanswered or a hold was lost.
+    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`, followed by `~<n>`
+    /// in later generations of the client's ids, and by `:write` for a writer. For a value lock it is the token, and for permits their ids.
     pub fn owner(&self) -> &str {
         self.0.kind.owner(&self.0.owner_id)
     }
@@ -220,7 +221,7 @@ impl fmt::Debug for Holding {
     }
 }
 
-/// Asks the server for the present holder. Returns `None` if no answer arrives before `until`.
+/// Asks the server for the current holder. Returns `None` if no answer arrives before `until`.
 pub(crate) async fn ask_holder(
     session: &crate::engine::session::Session,
     kind: &dyn LockKind,

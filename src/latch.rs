@@ -10,7 +10,7 @@ use crate::guard::give_back;
 use crate::kinds::Latch;
 use crate::kinds::kind::LockKind;
 use crate::owner::{LocalOwner, entered};
-use crate::protocol::keys::PermitKeys;
+use crate::protocol::keys::CounterKeys;
 use crate::protocol::script;
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct CountDownLatch {
     session: Arc<Session>,
-    keys: Result<Arc<PermitKeys>>,
+    keys: Result<Arc<CounterKeys>>,
 }
 
 impl CountDownLatch {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.and_then(|keys| PermitKeys::latch(keys, session.instance)).map(Arc::new);
+        let keys = keys.and_then(|keys| CounterKeys::latch(keys, session.instance)).map(Arc::new);
         Self { session, keys }
     }
 
@@ -101,7 +101,7 @@ impl CountDownLatch {
 
     /// Deletes the latch, which opens it for all waiters.
     ///
-    /// Returns `true` if the latch existed. After Redisson's own `delete`, Redisson's waiters continue to wait.
+    /// Returns `true` if the latch existed. This call wakes all waiters, including those of Redisson. Redisson's own `delete` wakes none.
     ///
     /// # Errors
     /// As for [`try_set_count`](Self::try_set_count).
@@ -124,7 +124,7 @@ impl CountDownLatch {
         Ok(Arc::new(Latch(self.keys()?.clone())))
     }
 
-    fn keys(&self) -> Result<&Arc<PermitKeys>> {
+    fn keys(&self) -> Result<&Arc<CounterKeys>> {
         self.keys.as_ref().map_err(Error::clone)
     }
 }

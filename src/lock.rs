@@ -25,8 +25,8 @@ use std::time::Duration;
 /// # The owner is the task
 ///
 /// In Java a thread owns a lock. Here the current tokio task is the owner, or the thread at the root of a `block_on`. An owner that
-/// holds the lock may acquire it again, any number of times. The lock is free when every guard is gone. Users of a lock that share a
-/// task therefore do not exclude each other:
+/// holds the lock may acquire it again, any number of times. The lock is free when every guard has been released or dropped. Users of a
+/// lock that share a task therefore do not exclude each other:
 ///
 /// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
 ///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
@@ -42,7 +42,8 @@ use std::time::Duration;
 /// # Pending acquires
 ///
 /// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and any grant, until it is polled
-/// again or dropped. A grant that is not polled ends after one lease. Do not keep such a future without polling it.
+/// again or dropped. If the lock is granted to such a future, the watchdog does not renew it, and the hold ends after one lease. So poll
+/// the future, or drop it.
 #[derive(Clone)]
 pub struct Lock {
     session: Arc<Session>,
@@ -128,11 +129,11 @@ impl Lock {
     ///
     /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. The message of a release wakes
     /// them. Some holders send no message, so the client also probes the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on, with
-    /// one read for all its waiters.
+    /// one read for all its waiters (not for fair and group locks).
     ///
     /// # Errors
-    /// - [`Error::Misuse`] for an invalid argument, outside a tokio runtime, or if another branch of the task is acquiring the lock,
-    ///   before anything is sent.
+    /// - [`Error::Misuse`] for an invalid argument, outside a tokio runtime, or if another branch of the task is acquiring the lock, before
+    ///   anything is sent. A re-entry may also find that another client has this client's UUID.
     /// - [`Error::WouldDeadlock`] if the owner would wait for itself.
     /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
     /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
@@ -184,8 +185,8 @@ impl Lock {
     ///   ended. Treat its work as unprotected.
     /// - [`Error::Unavailable`] if the client was closed meanwhile.
     ///
-    /// A release that could not be confirmed is not an error here, because the hold lasted until the body ended. The client logs a
-    /// warning and continues to release the lock in the background.
+    /// Unlike [`LockGuard::unlock`], a release that could not be confirmed is not an error here, because the hold lasted until the body
+    /// ended. The client logs a warning and continues to release the lock in the background.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.
@@ -201,7 +202,7 @@ impl Lock {
             state = holding.lost() => Err(state),
             value = body(holding.clone()) => Ok(value),
         };
-        let lost = |reason, holder| Error::Lost { name: guard_name(&holding), reason, holder };
+        let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
         match (done, holding.state()) {
             (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
                 drop(guard);
@@ -388,8 +389,8 @@ impl ReadWriteLock {
     ///
     /// The writer may acquire the read side, too, and continue as a reader when its write guard is gone. Other readers can then enter.
     ///
-    /// Only the client counts further levels of an owner's read hold; the record always counts 1. A bug in Redisson 3.44 to 3.52 frees
-    /// the lock at any greater count.
+    /// The client counts the re-entries of a read lock. The record always contains 1, because a bug in Redisson 3.44 to 3.52 frees the lock
+    /// at any greater count.
     pub fn read(&self) -> &Lock {
         &self.read
     }
@@ -404,10 +405,6 @@ impl ReadWriteLock {
 
 fn misuse(kind: &dyn LockKind, message: &str) -> Error {
     Error::misuse(format!("`{}`: {message}", kind.record().escape_debug()))
-}
-
-fn guard_name(holding: &Holding) -> String {
-    holding.name().to_owned()
 }
 
 impl fmt::Debug for Lock {

@@ -6,7 +6,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::protocol::keys;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
 
-/// The locks and semaphores of one key of a map: Redisson's `RMap.getLock(key)` and its relatives.
+/// The locks and semaphores of one key of a map: Redisson's `RMap.getLock(key)` and similar methods.
 ///
 /// They are ordinary locks whose names derive from the map and the hash of the key. [`Client::map_entry`] returns the handle.
 #[derive(Clone, Debug)]

@@ -5,7 +5,8 @@
 //! kinds never collide.
 //!
 //! From the second generation of a client on (see `session`), an owner id ends in `~<generation>`. A dead connection may still
-//! deliver a request for an earlier owner id, so that id is never used for a new hold. Ids contain no `:` and no `~`.
+//! deliver a request for an earlier owner id, so that id is never used for a new hold. The part between the client's UUID and these
+//! suffixes contains no `:` and no `~`. The owner id of a writer also ends in `:write`.
 
 use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;

@@ -8,9 +8,9 @@ use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, give_back};
 use crate::kinds::kind::LockKind;
-use crate::kinds::{ID, Leased, Permits};
+use crate::kinds::{ExpirablePermits, ID, Permits};
 use crate::owner::{LocalOwner, entered};
-use crate::protocol::keys::PermitKeys;
+use crate::protocol::keys::CounterKeys;
 use crate::protocol::script;
 use std::fmt;
 use std::ops::Deref;
@@ -29,13 +29,13 @@ use std::time::Duration;
 #[derive(Clone)]
 pub struct Semaphore {
     session: Arc<Session>,
-    keys: Result<Arc<PermitKeys>>,
+    keys: Result<Arc<CounterKeys>>,
 }
 
 impl Semaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.instance)));
+        let keys = keys.map(|keys| Arc::new(CounterKeys::semaphore(keys, session.instance)));
         Self { session, keys }
     }
 
@@ -106,7 +106,7 @@ impl Semaphore {
         self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
-    /// Adds `permits` permits that no permit guard gives back, such as those of a forgotten guard.
+    /// Releases `permits` permits for which no guard exists, for example after [`SemaphorePermit::forget`].
     ///
     /// Creates the semaphore if it does not exist, as Redisson does.
     ///
@@ -174,7 +174,7 @@ impl Semaphore {
         self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
-    /// Removes all free permits for good, and returns how many these were.
+    /// Removes all free permits permanently, and returns their number.
     ///
     /// # Errors
     /// As for [`try_set_permits`](Self::try_set_permits).
@@ -196,7 +196,7 @@ impl Semaphore {
         Ok(Arc::new(Permits { keys: self.keys()?.clone(), permits }))
     }
 
-    fn keys(&self) -> Result<&Arc<PermitKeys>> {
+    fn keys(&self) -> Result<&Arc<CounterKeys>> {
         self.keys.as_ref().map_err(Error::clone)
     }
 }
@@ -242,20 +242,20 @@ impl SemaphorePermit {
 ///
 /// A handle is cheap to clone and does no I/O.
 ///
-/// If the holder of a permit dies, the permit is free again when its lease ends. Without a lease of [its own](Self::with_lease), a
-/// permit has the client's lease (30 s by default), and the watchdog renews it while its guard lives. In Redisson, a permit that is
-/// acquired without a lease never expires. Leases are measured by the server's clock, whereas Redisson uses its clients' clocks.
+/// If the holder of a permit dies, the permit is free again when its lease ends. Without [`with_lease`](Self::with_lease), a permit has the
+/// client's lease (30 s by default), and the watchdog renews it while its guard lives. In Redisson, a permit that is acquired without a
+/// lease never expires. Leases are measured by the server's clock, whereas Redisson uses its clients' clocks.
 #[derive(Clone)]
 pub struct ExpirableSemaphore {
     session: Arc<Session>,
-    keys: Result<Arc<PermitKeys>>,
+    keys: Result<Arc<CounterKeys>>,
     lease: Lease,
 }
 
 impl ExpirableSemaphore {
     pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
         let keys = session.keys(name);
-        let keys = keys.map(|keys| Arc::new(PermitKeys::semaphore(keys, session.instance)));
+        let keys = keys.map(|keys| Arc::new(CounterKeys::semaphore(keys, session.instance)));
         Self { session, keys, lease: Lease::Watchdog }
     }
 
@@ -323,7 +323,7 @@ impl ExpirableSemaphore {
         self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
-    /// Returns how many permits are free, after it has freed permits with expired leases.
+    /// Returns how many permits are free. First frees the permits whose leases have expired.
     ///
     /// # Errors
     /// As for [`Semaphore::available_permits`].
@@ -364,12 +364,12 @@ impl ExpirableSemaphore {
             return Err(Error::misuse("an expirable semaphore grants at most 1,000 permits at once"));
         }
         self.lease.check()?;
-        let kind: Arc<dyn LockKind> = Arc::new(Leased { keys: self.keys()?.clone(), permits });
+        let kind: Arc<dyn LockKind> = Arc::new(ExpirablePermits { keys: self.keys()?.clone(), permits });
         let level = take(&self.session, &kind, self.lease, wait).await?;
         Ok(level.map(|level| ExpirablePermit { holding: Holding::of(&level), level }))
     }
 
-    fn keys(&self) -> Result<&Arc<PermitKeys>> {
+    fn keys(&self) -> Result<&Arc<CounterKeys>> {
         self.keys.as_ref().map_err(Error::clone)
     }
 }

@@ -3,7 +3,7 @@
 //! The owner of a lock is the calling thread, which re-enters its own holds, as a Java thread does. A [`Client`] owns a tokio
 //! runtime with one thread for its background work.
 //!
-//! Calls block the thread. Inside async code they panic, as tokio's `block_on` does; call them in `spawn_blocking` there.
+//! Calls block the thread. Inside async code they panic, as tokio's `block_on` does. From async code, call them in `spawn_blocking`.
 
 mod permits;
 

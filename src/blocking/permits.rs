@@ -62,7 +62,8 @@ impl Semaphore {
         Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
     }
 
-    /// Adds `permits` permits that no permit guard gives back, such as those of a forgotten guard.
+    /// Releases `permits` permits for which no guard exists, for example after [`SemaphorePermit::forget`]. Creates the semaphore if it
+    /// does not exist.
     ///
     /// # Errors
     /// As for [`crate::Semaphore::release`].

@@ -77,7 +77,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long the first waiter of a fair lock keeps its place while it is silent and the lock is free. Default 300 s.
+    /// Sets for how long the first waiter of a fair lock may leave a free lock untaken before it is evicted. Default 300 s.
     ///
     /// Redisson's `fairLockWaitTimeout`. Use the same value on both sides.
     pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
@@ -87,8 +87,8 @@ impl ClientBuilder {
 
     /// Sets how long the last token of a fenced lock is kept after the last acquire by this client. Default: forever, as in Redisson.
     ///
-    /// After that time the next token is 1. So the retention must be longer than the resource remembers a token. It must be at least
-    /// as long as the [watchdog timeout](Self::watchdog_timeout).
+    /// After that time the next token is 1. So the retention must be longer than the time for which the resource remembers a token. It must
+    /// be at least as long as the [watchdog timeout](Self::watchdog_timeout).
     pub fn fencing_token_retention(mut self, retention: Duration) -> Self {
         self.options.token_retention = Some(retention);
         self

@@ -28,7 +28,7 @@ use tokio_stream::{Stream, StreamExt};
 /// Call [`unlock`](Self::unlock) to confirm the release. A dropped guard releases its locks in the background.
 ///
 /// A guard derefs to [`MultiHolding`], which reports the common state. Once that is [`HoldState::Lost`], the remaining locks are
-/// released in the background, because the composite cannot recover.
+/// released in the background, because the multi lock or red lock cannot recover.
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct MultiLockGuard(MultiHolding);
 
@@ -169,7 +169,7 @@ struct Shared {
 }
 
 impl MultiHolding {
-    /// Returns the current state of the composite.
+    /// Returns the current state of the multi lock or red lock.
     ///
     /// - [`HoldState::Held`] if enough of the holds are held: all of a multi lock, a majority of a red lock.
     /// - [`HoldState::Suspect`] if there are only enough together with holds that are in doubt.
@@ -195,15 +195,15 @@ impl MultiHolding {
         }
     }
 
-    /// Returns a stream of the current state and every later one, up to [`HoldState::Lost`] or [`HoldState::Released`].
+    /// Returns a stream of states: the current one, then the latest one after each change, up to [`HoldState::Lost`] or
+    /// [`HoldState::Released`].
     ///
-    /// The stream skips states that change faster than it is read. The clients' runtimes drive the stream;
-    /// [`lost`](Self::lost) works without those runtimes.
+    /// The clients' runtimes drive the stream; [`lost`](Self::lost) works without those runtimes.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         States { changes: self.changes(), of: self.clone(), reported: None }
     }
 
-    /// Waits until the composite ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
+    /// Waits until the multi lock or red lock ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
     ///
     /// # Cancel safety
     /// Cancel safe: the call only observes.
@@ -221,7 +221,7 @@ impl MultiHolding {
         }
     }
 
-    /// Returns when the composite ends unless it is renewed.
+    /// Returns when the multi lock or red lock ends unless it is renewed.
     ///
     /// For a multi lock this is the earliest deadline of its locks, for a red lock the time until which a majority lasts. Each renewal
     /// moves it.
@@ -229,14 +229,14 @@ impl MultiHolding {
         self.end_of_lease().to_instant()
     }
 
-    /// Returns the time left until [`deadline`](Self::deadline), or zero once the composite has ended.
+    /// Returns the time left until [`deadline`](Self::deadline), or zero once the hold has ended.
     ///
-    /// The validity decreases, and rises with each renewal.
+    /// The validity decreases with time, and increases with each renewal.
     pub fn validity(&self) -> Duration {
         if self.state().is_live() { self.end_of_lease().remaining() } else { Duration::ZERO }
     }
 
-    /// Returns the holds that count, in the order in which a multi lock acquires them: by server and name.
+    /// Returns the holds that count towards the required number, in the order in which a multi lock acquires them: by server and name.
     ///
     /// For a red lock these may be fewer than its locks.
     pub fn members(&self) -> &[Holding] {

@@ -31,18 +31,16 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// I/O.
 ///
 /// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. It excludes
-/// everyone that acquires the lock alone or in another multi lock, in Rust or in Java. One owner holds all the locks: the current
+/// clients that acquire the lock alone or in another multi lock, in Rust or in Java. One owner holds all the locks: the current
 /// task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is held by the guard. A multi
 /// lock of mutexes alone is itself a mutex.
 ///
 /// An acquire takes all locks or none. It takes them one after the other, ordered by server (as the URL names it) and by name.
-/// While the client waits for one of them, it holds the earlier ones:
-/// - for 10 ms for each missing lock;
-/// - after a long wait for longer, up to half a second for each;
-/// - for as long as the response timeout if a distant server has not answered yet;
-/// - never for longer than a quarter of the lease.
+/// While the client waits for one of them, it holds the earlier ones for a limited time, and at most for a quarter of the lease:
+/// - while a distant server has not answered: for the response timeout;
+/// - while a lock is busy: for 10 ms for each of the other locks, and after a long wait for up to half a second for each.
 ///
-/// It then releases them, pauses for a random time of 2 to 64 ms, and begins again with the lock that was missing. So overlapping
+/// After that time the client releases them, pauses for a random time of 2 to 64 ms, and begins again with the lock that was missing. So overlapping
 /// multi locks do not block each other forever, whatever order Redisson uses.
 ///
 /// A multi lock never changes the lease of a lock that its owner does not hold. Redisson's multi lock with a lease first acquires
@@ -79,7 +77,7 @@ impl MultiLock {
 
     /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     ///
-    /// The multi lock ends with the first of its leases. At least about three quarters of the lease are left when the guard is returned;
+    /// The multi lock ends with the first of its leases. About three quarters of the lease, or more, are left when the guard is returned;
     /// its [`deadline`](MultiHolding::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }

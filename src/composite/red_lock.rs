@@ -33,8 +33,8 @@ fn drift(lease: Duration) -> Duration {
 /// The lock remains available while a minority of the servers is down. A handle is cheap to create and to clone, and does no I/O.
 ///
 /// A red lock consists of one lock per server, each of a [`Client`](crate::Client) of its own. The locks may be of any kind, and
-/// exclude everyone that acquires one of them alone, in Rust or in Java. One owner holds all the locks: the current task, or the
-/// owner of [`with_owner`](Self::with_owner).
+/// exclude clients that acquire one of them alone, in Rust or in Java. One owner holds all the locks: the current task, or the owner of
+/// [`with_owner`](Self::with_owner).
 ///
 /// # Acquiring and holding
 /// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). The grant of a server lasts
@@ -52,8 +52,7 @@ fn drift(lease: Duration) -> Duration {
 /// lock or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout) (30 s by default), whichever is longer.
 ///
 /// A changed run id reveals a restart, and at the first connection the uptime does. If the user may not run `INFO`, every new
-/// connection counts as a restart. All users of a red lock must use the same lease, or the same watchdog timeout if that is at
-/// least as long.
+/// connection counts as a restart. All users of a red lock must agree on the longer of the two.
 ///
 /// # Limitations
 /// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect
@@ -160,7 +159,7 @@ impl RedLock {
 
     /// Acquires the lock, waiting for at most `wait`.
     ///
-    /// Returns the outcome of the last attempt if none succeeded. A `wait` of zero means [`try_lock`](Self::try_lock).
+    /// If no attempt succeeded, returns `None` or the error of the last attempt. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`try_lock`](Self::try_lock).
@@ -260,7 +259,7 @@ impl Round for AllAtOnce {
 /// Returns the answer of one server.
 async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
     let connection = &lock.session().connection;
-    if let Some(error) = connection.trouble(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
+    if let Some(error) = connection.unavailability(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
         return Err(error);
     }
     lock.acquire_for(claim, Wait::Once(limit)).await

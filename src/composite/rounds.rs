@@ -4,7 +4,7 @@
 use crate::composite::gather::gather;
 use crate::composite::guard::MultiLockGuard;
 use crate::config::options::check_wait;
-use crate::connection::Backoff;
+use crate::connection::RetryDelay;
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
@@ -111,12 +111,8 @@ pub(crate) trait Round: Send {
 /// Cancel safe if each round is.
 async fn acquire(mut round: impl Round, wait: Wait) -> Result<Option<MultiLockGuard>> {
     let started = Moment::now();
-    let (once, limit) = match wait {
-        Wait::Once(limit) => (true, Some(limit)),
-        Wait::For(limit) => (false, Some(limit)),
-        Wait::Forever => (false, None),
-    };
-    let mut pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+    let (once, limit) = wait.once_and_limit();
+    let mut pause = RetryDelay::new(FIRST_PAUSE, LONGEST_PAUSE);
     let mut previous = None;
     loop {
         let left = || limit.map(|limit| limit.saturating_sub(Moment::now().since(started)));

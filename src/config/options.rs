@@ -10,11 +10,10 @@ use uuid::Uuid;
 
 /// The bounds of the local hand-off.
 ///
-/// When a hold ends and another task of the same client waits, the record passes from owner to owner without being released.
-/// These bounds keep the hand-off fair to other clients. When one of them is reached, the client releases the lock with a message
-/// and then yields: it does not contend for [`pause`](Self::pause), and again for `pause` after each message. It stops when it has
-/// heard as many messages as there were other clients that received its own, or when no client came. `try_lock` does not wait for
-/// the end of this yield window.
+/// When a hold ends and another task of the same client waits, the lock passes from owner to owner without being released. These bounds
+/// keep the hand-off fair to other clients. When one of them is reached, the client releases the lock with a message and opens a yield
+/// window: it does not try to acquire the lock for [`pause`](Self::pause). Each message of another client extends the window by `pause`.
+/// The window ends when every client that received the release had a turn, or when none came. `try_lock` does not wait for its end.
 ///
 /// ```
 /// let mut bounds = redisson_lock::HandOff::default();
@@ -25,13 +24,13 @@ use uuid::Uuid;
 pub struct HandOff {
     /// The longest series of hand-offs while another client subscribes to the lock's channel. Default 16; 0 turns the hand-off off.
     ///
-    /// The series is also limited to this client's waiters divided by the other subscribers.
+    /// The series is also limited to the number of this client's waiters divided by the number of other subscribers.
     pub max_in_row: u32,
     /// The longest time of a series of hand-offs while another client subscribes. Default 20 ms.
     pub max_time: Duration,
     /// The longest time of a series of hand-offs in any case, for clients that poll and do not subscribe. Default 200 ms.
     pub max_time_alone: Duration,
-    /// How long this client yields after a release that other clients heard of. Default 3 ms.
+    /// How long this client yields after a release whose message reached other clients. Default 3 ms.
     pub pause: Duration,
     /// How long this client yields if other clients were seen to acquire the lock without messages. Default 10 ms.
     ///
@@ -40,7 +39,7 @@ pub struct HandOff {
     /// Hands the lock to the next local waiter before Redis confirms. Default `false`.
     ///
     /// By default, the next guard is returned when Redis has confirmed that the record names its owner. With the pipelined hand-off,
-    /// the record follows within a round trip, and many holds share one round trip. A hold can then take less than a microsecond.
+    /// the record follows within a round trip, and many holds share one round trip.
     ///
     /// Trade-offs:
     /// - The record always names an owner of this client, so no other client and no Java thread can hold the lock. For up to a round
@@ -48,7 +47,8 @@ pub struct HandOff {
     /// - `unlock` returns before Redis confirms, and a hold shorter than one round trip is never confirmed individually. If the
     ///   record is taken or deleted meanwhile (by a force-unlock or a loss of data), that hold does not notice. The hold that is
     ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the lease as last confirmed.
-    /// - A re-entry waits until the record names the holder. It fails if the server refuses that, for example without memory.
+    /// - A re-entry waits until the record names the holder. It fails if the server refuses to update the record, for example because it is
+    ///   out of memory.
     ///
     /// The pipelined hand-off is used only between guards that both request it. The other bounds apply to it, too.
     pub pipelined: bool,
@@ -122,7 +122,7 @@ impl BackOff {
 /// at the same time share them. A release does not wait for replicas, because it has already taken effect. The check turns off the
 /// local [`HandOff`], so that each hold is checked.
 ///
-/// If a replica is promoted that did not confirm the acquire, the hold may still be lost. Its holder learns of the loss.
+/// If a replica is promoted that did not confirm the acquire, the hold may still be lost. The holder learns of the loss.
 ///
 /// ```
 /// use redisson_lock::Replication;
@@ -138,8 +138,8 @@ pub struct Replication {
 impl Replication {
     /// Requires one replica, if the master has any.
     ///
-    /// A replica counts if it is connected, or was connected within the last watchdog timeout as far as this client has seen. Such a
-    /// replica may be about to replace the master.
+    /// A replica counts if it is connected, or if this client saw it connected within the last watchdog timeout. Such a replica may be
+    /// about to replace the master.
     pub const fn any() -> Self {
         Self { at_least: None, within: Duration::from_secs(1) }
     }
@@ -193,7 +193,7 @@ pub(crate) struct Options {
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
     pub hand_off: HandOff,
-    /// `None` means off.
+    /// `None` until `ClientBuilder::connect_by` chooses the default.
     pub replication: Option<Replication>,
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,

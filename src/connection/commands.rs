@@ -1,9 +1,8 @@
 //! Sends requests, and decides when to send them again.
 //!
-//! Invariants:
-//! 3. A request whose outcome is unknown is sent again only if a repeat is harmless. The repeat is marked
-//!    ([`Request::repeated`]).
-//! 6. Every call ends by its deadline, whatever the connection does.
+//! Invariants 3 and 6 of ARCHITECTURE.md apply: a request whose outcome is unknown is sent again only if a repeat is harmless, and a repeat
+//! that the server must recognise is marked ([`Request::repeated`]). Every `call` ends by its deadline. `Route::send` has no deadline: its
+//! caller has one.
 
 mod call;
 
@@ -11,7 +10,7 @@ use super::node::{Live, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
-use super::{Meaning, SubscriptionEndpoints, meaning};
+use super::{ErrorClass, SubscriptionEndpoints, classify};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
@@ -160,10 +159,10 @@ impl Route {
             match answer {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, live)),
                 Ok(None) => request.go_by_script(),
-                Err(error) => match meaning(&error) {
+                Err(error) => match classify(&error) {
                     // The server does not know the script.
-                    Meaning::NoScript => by_source = true,
-                    Meaning::Unknown { .. } => return Err(SendError::Unanswered),
+                    ErrorClass::NoScript => by_source = true,
+                    ErrorClass::Unknown { .. } => return Err(SendError::Unanswered),
                     _ => return Err(SendError::NotDone),
                 },
             }
@@ -210,8 +209,8 @@ impl Connection {
         self.nodes.usable(Target::Key(record), NONE).is_ok()
     }
 
-    /// Why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
-    pub(crate) fn trouble(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
+    /// The reason why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
+    pub(crate) fn unavailability(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
         match self.nodes.usable(Target::Key(record), NONE) {
             Ok(live) => live.refusal(since).map(|TransientRefusal { code, message, .. }| Error::Refused {
                 phase,
@@ -253,7 +252,7 @@ impl Connection {
         }
     }
 
-    /// Since when the server that is in the data epoch `data_epoch` has lost no write; `None` without a connection to such a server.
+    /// The time since which the server in the data epoch `data_epoch` has lost no write; `None` without a connection to such a server.
     pub(crate) fn unbroken_since(&self, data_epoch: u64) -> Option<Moment> {
         self.nodes.in_epoch(data_epoch).map(|live| live.since)
     }
@@ -342,7 +341,7 @@ impl Connection {
             match call.send(&live, asking).await {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),
-                Err(meaning) => call.recover(meaning, &live).await?,
+                Err(class) => call.recover(class, &live).await?,
             }
         }
     }
@@ -378,7 +377,7 @@ impl Connection {
     }
 
     /// The public error for a reply that cannot be decoded.
-    pub(crate) fn strange(&self, phase: Phase) -> Error {
+    pub(crate) fn protocol_error(&self, phase: Phase) -> Error {
         Error::Refused {
             phase,
             node: self.node().to_owned(),
@@ -395,7 +394,7 @@ impl Connection {
         phase: Phase,
     ) -> Result<T> {
         match self.call(&mut request).await {
-            Ok(answer) => decoded(&answer.reply).map_err(|_| self.strange(phase)),
+            Ok(answer) => decoded(&answer.reply).map_err(|_| self.protocol_error(phase)),
             Err(failure) => Err(self.error(failure, phase)),
         }
     }

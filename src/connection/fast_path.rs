@@ -3,7 +3,7 @@
 //! Invariant 3: a fast path that fails, or reports that it did nothing, has written nothing. So the script may follow, and does
 //! not count as a repeat.
 
-use super::{Meaning, into_server_error, meaning, server_text};
+use super::{ErrorClass, classify, into_server_error, server_text};
 use crate::protocol::restore_payload;
 use crate::protocol::script::{Delete, FastCommand, FastPath, Reply, deleted, restored};
 use redis::aio::MultiplexedConnection;
@@ -189,12 +189,12 @@ impl FastPaths {
 
     /// Turns a fast path off after a refusal, unless the refusal concerns this key or this moment only.
     fn refused(&self, permitted: &AtomicBool, error: RedisError) -> Result<Option<Reply>, RedisError> {
-        let passing = match meaning(&error) {
-            Meaning::Unknown { .. } | Meaning::Elsewhere(_) => return Err(error),
-            Meaning::Refused { code, message } => {
+        let passing = match classify(&error) {
+            ErrorClass::Unknown { .. } | ErrorClass::Elsewhere(_) => return Err(error),
+            ErrorClass::Refused { code, message } => {
                 PASSING.contains(&code.as_str()) || message.contains("already exists")
             }
-            Meaning::NotNow { .. } | Meaning::NoScript => return Ok(None),
+            ErrorClass::NotNow { .. } | ErrorClass::NoScript => return Ok(None),
         };
         if !passing && permitted.swap(false, Ordering::Relaxed) {
             debug!(error = server_text::of_error(&error), "fast path refused: using the script from now on");

@@ -3,7 +3,7 @@
 use super::link::decode;
 use super::server::{self, Server};
 use super::{
-    Access, Address, Meaning, Messages, Redirect, Subscriber, cluster, discovery, replicas, server_text,
+    Access, Address, ErrorClass, Messages, Redirect, Subscriber, cluster, discovery, replicas, server_text,
 };
 use crate::error::Error;
 use crate::protocol::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
@@ -42,7 +42,7 @@ pub fn reply(value: Value) {
     if let Ok(Released::Freed(n)) = script::released(reply) {
         assert_eq!(*reply, Reply::Int(n.cast_signed()));
     }
-    let _ = script::handed_over(reply);
+    let _ = script::handed_off(reply);
     for (renewal, batch) in Renewal::ALL.into_iter().flat_map(|renewal| (0..4).map(move |n| (renewal, n))) {
         let renewed = script::renewed(renewal, reply, batch);
         assert!(renewed == Err(Undecodable) || renewed.is_ok_and(|all| all.len() == batch));
@@ -120,12 +120,14 @@ pub enum Meant {
 /// Parses `bytes` as an error by the redis crate. Returns its classification, and the public error for a failed connect.
 pub fn error(bytes: &[u8]) -> Option<(Meant, Error)> {
     let error = super::into_server_error(redis::parse_redis_value(bytes)).err()?;
-    let meant = match super::meaning(&error) {
-        Meaning::NoScript => Meant::NoScript,
-        Meaning::Elsewhere(Redirect { slot, host, port, ask }) => Meant::Elsewhere { slot, host, port, ask },
-        Meaning::NotNow { code, message } => Meant::NotNow { code, message },
-        Meaning::Refused { code, message } => Meant::Refused { code, message },
-        Meaning::Unknown { reason } => Meant::Unknown { reason },
+    let meant = match super::classify(&error) {
+        ErrorClass::NoScript => Meant::NoScript,
+        ErrorClass::Elsewhere(Redirect { slot, host, port, ask }) => {
+            Meant::Elsewhere { slot, host, port, ask }
+        }
+        ErrorClass::NotNow { code, message } => Meant::NotNow { code, message },
+        ErrorClass::Refused { code, message } => Meant::Refused { code, message },
+        ErrorClass::Unknown { reason } => Meant::Unknown { reason },
     };
     Some((meant, super::connect_error(&error, "node")))
 }

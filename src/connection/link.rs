@@ -145,6 +145,6 @@ pub(super) fn decode(value: Value) -> Reply {
         Value::SimpleString(text) => Reply::Text(text.into_bytes()),
         Value::Array(items) => Reply::List(items.into_iter().map(decode).collect()),
         Value::Okay => Reply::Text(b"OK".to_vec()),
-        _ => Reply::Strange,
+        _ => Reply::Unsupported,
     }
 }

@@ -52,7 +52,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How an error of the redis crate affects the request that failed.
-enum Meaning {
+enum ErrorClass {
     /// The server does not know the digest: send the source.
     NoScript,
     /// The request did not run. Another node may run it.
@@ -65,7 +65,7 @@ enum Meaning {
     Unknown { reason: String },
 }
 
-fn meaning(error: &RedisError) -> Meaning {
+fn classify(error: &RedisError) -> ErrorClass {
     const NOT_NOW: [&str; 7] =
         ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
     // Before Redis 7, an error inside a script has the code ERR, and the real code stands further on in the message.
@@ -75,7 +75,7 @@ fn meaning(error: &RedisError) -> Meaning {
     // Before Redis 7, the position in the script replaces the code.
     const POSITION: &str = "@user_script:";
     if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) {
-        return Meaning::NoScript;
+        return ErrorClass::NoScript;
     }
     if let Some((address, slot)) = error.redirect_node()
         && let Some((host, port)) = address.rsplit_once(':')
@@ -84,10 +84,10 @@ fn meaning(error: &RedisError) -> Meaning {
         && let Some(host) = server_text::host(host)
     {
         let ask = error.kind() == ErrorKind::Server(ServerErrorKind::Ask);
-        return Meaning::Elsewhere(Redirect { slot, host, port, ask });
+        return ErrorClass::Elsewhere(Redirect { slot, host, port, ask });
     }
     let Some(code) = server_text::code(error) else {
-        return Meaning::Unknown { reason: server_text::of_error(error) };
+        return ErrorClass::Unknown { reason: server_text::of_error(error) };
     };
     let (code, detail) = (code.as_str(), server_text::detail(error).unwrap_or_default());
     let detail = detail.as_str();
@@ -104,9 +104,9 @@ fn meaning(error: &RedisError) -> Meaning {
     };
     let (code, message) = (code.to_owned(), message.trim().to_owned());
     if NOT_NOW.contains(&code.as_str()) {
-        Meaning::NotNow { code, message }
+        ErrorClass::NotNow { code, message }
     } else {
-        Meaning::Refused { code, message }
+        ErrorClass::Refused { code, message }
     }
 }
 
@@ -121,15 +121,15 @@ fn into_server_error(answer: Result<Value, RedisError>) -> Result<Value, RedisEr
 /// The public error for a failed connect to `node`.
 fn connect_error(error: &RedisError, node: &str) -> Error {
     let (phase, node) = (Phase::Connect, node.to_owned());
-    match meaning(error) {
+    match classify(error) {
         // The crate replaces the server's code if SELECT failed.
-        Meaning::Refused { message, .. } if message.starts_with("Authentication required") => {
+        ErrorClass::Refused { message, .. } if message.starts_with("Authentication required") => {
             Error::Refused { phase, node, code: "NOAUTH".into(), message }
         }
-        Meaning::Refused { message, .. } if message.contains("no permissions to run") => {
+        ErrorClass::Refused { message, .. } if message.contains("no permissions to run") => {
             Error::Refused { phase, node, code: "NOPERM".into(), message }
         }
-        Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
+        ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }
         }
         // The crate has an error of its own for a refused password, which contains the server's message.
@@ -156,13 +156,13 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
 
 /// A delay that doubles with each attempt. Half of it is random, so that clients do not retry in step.
 #[derive(Debug)]
-pub(crate) struct Backoff {
+pub(crate) struct RetryDelay {
     next: Duration,
     min: Duration,
     max: Duration,
 }
 
-impl Backoff {
+impl RetryDelay {
     pub(crate) fn new(min: Duration, max: Duration) -> Self {
         Self { next: min, min, max }
     }
@@ -191,7 +191,7 @@ mod tests {
             ("-ERR unknown command\r\n", "ERR"),
         ] {
             let error = into_server_error(redis::parse_redis_value(said.as_bytes())).unwrap_err();
-            let Meaning::Refused { code, .. } = meaning(&error) else { panic!("{said} is a refusal") };
+            let ErrorClass::Refused { code, .. } = classify(&error) else { panic!("{said} is a refusal") };
             assert_eq!(code, expected);
         }
     }

@@ -6,7 +6,7 @@ use super::discovery::Discovery;
 use super::link::{self, Link};
 use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
-use super::{Address, Backoff};
+use super::{Address, RetryDelay};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
@@ -301,7 +301,7 @@ impl Supervisor {
     }
 
     async fn reopen(&mut self) -> Up {
-        let mut backoff = Backoff::new(self.options.reconnect_min, self.options.reconnect_max);
+        let mut backoff = RetryDelay::new(self.options.reconnect_min, self.options.reconnect_max);
         loop {
             match self.open().await {
                 Ok(up) => {

@@ -8,7 +8,7 @@ use crate::protocol::script;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// Runs each command that the scripts use, on the key of a lock that does not exist.
+/// Tries the commands of a plain lock on a key that does not exist.
 ///
 /// # Errors
 /// [`Error::Refused`] if the server refuses to run scripts.
@@ -23,7 +23,7 @@ pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Durat
             return Ok(());
         }
     };
-    let refused = script::refused(&answer.reply).map_err(|_| connection.strange(Phase::Connect))?;
+    let refused = script::refused(&answer.reply).map_err(|_| connection.protocol_error(Phase::Connect))?;
     let node = connection.node();
     let (mut commands, mut channel) = (Vec::new(), false);
     for (name, error) in &refused {

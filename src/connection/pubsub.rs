@@ -8,7 +8,7 @@
 
 use crate::config::options::Options;
 use crate::connection::{
-    Backoff, Messages, Subscriber, SubscriptionEndpoint, SubscriptionEndpoints, Unsubscribed,
+    Messages, RetryDelay, Subscriber, SubscriptionEndpoint, SubscriptionEndpoints, Unsubscribed,
 };
 use crate::error::{Error, Phase};
 use crate::runtime::clock::Moment;
@@ -153,7 +153,7 @@ impl PubSub {
     }
 
     async fn serve_at(self, endpoint: SubscriptionEndpoint, options: Options) {
-        let mut backoff = Backoff::new(options.reconnect_min, options.reconnect_max);
+        let mut backoff = RetryDelay::new(options.reconnect_min, options.reconnect_max);
         let mut reconnect = false;
         loop {
             match Subscriber::open(&endpoint, &options).await {
@@ -207,7 +207,7 @@ impl PubSub {
     /// Subscribes and unsubscribes as the listeners require, until the connection breaks.
     async fn keep_subscribed(&self, mut subscriber: Subscriber) {
         let mut changed = self.0.changed.subscribe();
-        let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+        let mut backoff = RetryDelay::new(Duration::from_millis(2), Duration::from_millis(100));
         loop {
             changed.borrow_and_update();
             let (leaving, wanted) = self.claim_work(&subscriber);

@@ -4,7 +4,7 @@
 //! Callers that check at the same time share one `WAIT` (a group commit). `WAIT` counts the writes of its own connection, so
 //! each caller first writes a key that expires at once. A replica that has this key also has all earlier writes.
 
-use super::{Address, Meaning, into_server_error, link, meaning};
+use super::{Address, ErrorClass, classify, into_server_error, link};
 use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
@@ -57,10 +57,10 @@ pub(super) async fn check_support(
     let Ok(Ok(answers)) = trying.await else { return Ok(true) };
     let refused = ["ROLE", "WAIT"].into_iter().zip(answers).find_map(|(command, answer)| {
         let Value::ServerError(error) = answer else { return None };
-        match meaning(&error.into()) {
+        match classify(&error.into()) {
             // A replica knows the command, and may become a master.
-            Meaning::Refused { message, .. } if message.contains("replica instances") => None,
-            Meaning::Refused { code, message } => Some((command, code, message)),
+            ErrorClass::Refused { message, .. } if message.contains("replica instances") => None,
+            ErrorClass::Refused { code, message } => Some((command, code, message)),
             _ => None,
         }
     });
@@ -291,8 +291,8 @@ impl Replicas {
 /// How far one write has been replicated, if `reached` holds for all writes of the connection that succeeded.
 fn of_write(reply: &Value, reached: Reached) -> Reached {
     match reply {
-        Value::ServerError(error) => match meaning(&error.clone().into()) {
-            Meaning::Elsewhere(_) => Reached::Elsewhere,
+        Value::ServerError(error) => match classify(&error.clone().into()) {
+            ErrorClass::Elsewhere(_) => Reached::Elsewhere,
             _ => Reached::Unknown,
         },
         _ => reached,

@@ -1,7 +1,7 @@
 //! Reads `INFO` on a new connection: the server's version, its run id, its role, and settings that endanger locks. A server that
 //! is too old is an error. A setting that may be intended is a warning.
 
-use super::{Meaning, connect_error, into_server_error, meaning, plain};
+use super::{ErrorClass, classify, connect_error, into_server_error, plain};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
@@ -39,9 +39,9 @@ pub(super) async fn handshake(
         Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
         Ok(Ok(_)) => return Ok(Server::default()),
         Ok(Err(error)) => {
-            return match meaning(&error) {
+            return match classify(&error) {
                 // A user without the permission for INFO can still lock.
-                Meaning::Refused { code, message } if code == "NOPERM" => {
+                ErrorClass::Refused { code, message } if code == "NOPERM" => {
                     debug!(node, message, "the user may not run INFO: the server's version is unknown");
                     Ok(Server::default())
                 }

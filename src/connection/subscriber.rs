@@ -3,7 +3,7 @@
 
 use super::endpoints::{At, Shard, SubscriptionEndpoint};
 use super::sharded::{self, ShardSink, ShardStream};
-use super::{Meaning, meaning};
+use super::{ErrorClass, classify};
 use crate::config::options::Options;
 use crate::error::{Error, Result};
 use crate::runtime::sync::time;
@@ -152,9 +152,9 @@ async fn within<T>(
         Ok(Err(error)) => error,
         Err(_) => return Err(Unsubscribed::Broken),
     };
-    match (meaning(&error), shard) {
-        (Meaning::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
-        (Meaning::Elsewhere(redirect), Some(shard)) => {
+    match (classify(&error), shard) {
+        (ErrorClass::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
+        (ErrorClass::Elsewhere(redirect), Some(shard)) => {
             let (host, _) = shard.node.name.rsplit_once(':').unwrap_or((&shard.node.name, ""));
             shard.cluster.redirects.report(redirect.seen_at(host));
             Err(Unsubscribed::Elsewhere)

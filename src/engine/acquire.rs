@@ -41,6 +41,15 @@ impl Wait {
         check_wait(wait)?;
         Ok(if wait.is_zero() { Self::once(session) } else { Self::For(wait) })
     }
+
+    /// Whether the wait is a single attempt, and its limit.
+    pub(crate) fn once_and_limit(self) -> (bool, Option<Duration>) {
+        match self {
+            Self::Once(limit) => (true, Some(limit)),
+            Self::For(limit) => (false, Some(limit)),
+            Self::Forever => (false, None),
+        }
+    }
 }
 
 /// Acquires `kind` for `owner`. Returns `None` if the lock was busy until the limit.
@@ -56,11 +65,7 @@ pub(crate) async fn acquire(
     let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
     let recording = span.clone();
     async move {
-        let (once, limit) = match wait {
-            Wait::Once(limit) => (true, Some(limit)),
-            Wait::For(limit) => (false, Some(limit)),
-            Wait::Forever => (false, None),
-        };
+        let (once, limit) = wait.once_and_limit();
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         loop {
             let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
@@ -153,7 +158,7 @@ impl Acquire<'_> {
 /// The error of a wait that ends without a reply.
 fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
     let connection = &session.connection;
-    connection.trouble(record, started, Phase::Acquire).unwrap_or_else(|| {
+    connection.unavailability(record, started, Phase::Acquire).unwrap_or_else(|| {
         let (phase, node) = (Phase::Acquire, connection.node().into());
         Error::TimedOut { phase, node, waited: Moment::now().since(started) }
     })
@@ -175,7 +180,7 @@ impl WaitTicket<'_> {
     /// outcome is then being delivered.
     ///
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
-    /// clients. Otherwise its state is unknown, and the wait ends with an error. So does a single attempt without a reply.
+    /// clients. Otherwise its state is unknown, and the wait ends with an error. A single attempt without a reply also ends with an error.
     fn give_up(&mut self) -> Option<Result<()>> {
         let &Acquire { session, ref owner, once, started, .. } = self.acquire;
         let now = Moment::now();
@@ -190,8 +195,8 @@ impl WaitTicket<'_> {
         self.queue.signal.nudge();
         let held_here = current.filter(|(hold, _)| hold.state() == HoldState::Held);
         let busy = match held_here {
-            // A hold of `owner` itself does not make the lock busy, unless the hold has no level: then it was won for a waiter
-            // that has left.
+            // A hold of `owner` itself does not make the lock busy. Exception: a hold without levels was acquired for a waiter that has
+            // left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
             None => heard && session.connection.is_up(self.queue.record()),
         };

@@ -2,14 +2,10 @@
 //!
 //! [`run_actor`] runs until the queue has no work left. A step releases or hands off (`release.rs`), attempts or re-enters
 //! (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held between two steps. What the actor knows of
-//! the lock in Redis (`BusyInfo`) belongs to the queue and not to its first waiter, so the next waiter inherits it.
+//! the lock in Redis (`BusyReply`) belongs to the queue and not to its first waiter, so the next waiter inherits it.
 //!
-//! Invariants:
-//! 1. A level is granted only after its request was confirmed, and an exclusive lock to one owner at a time. (`pipelined.rs`
-//!    grants earlier, and has an argument of its own.)
-//! 2. An unanswered request is repeated unchanged, or undone. Its owner id is not used for any other hold.
-//! 3. A waiter that leaves costs nothing: a lock won for it goes to the next waiter, or is released.
-//! 4. The epoch is read before an attempt is sent, so a message that overtakes the reply is not lost.
+//! `attempt.rs` has the invariants of grants and repeats. Here: the epoch is read before an attempt is sent, so a message that overtakes
+//! the reply is not lost.
 
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::session::{KeyQueue, Session};
@@ -77,6 +73,7 @@ pub(crate) fn run_actor(
                 Step::Wait(until) => actor.wait(until).await,
                 // Boxed, because it takes 3 KB, which a waiting actor should not keep.
                 Step::Do(action) => Box::pin(actor.act(action)).await,
+                Step::Tell(ticket, outcome) => actor.tell(ticket, outcome),
                 Step::Again => {}
                 Step::Finish => return,
             }

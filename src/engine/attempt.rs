@@ -5,7 +5,7 @@
 //!    grants earlier, and has an argument of its own.)
 //! 2. An unanswered request is repeated unchanged, or undone. Its owner id is not used for any other hold, except by an owner that
 //!    still has a shared hold under it.
-//! 3. A lock won for a waiter that has left goes to the next waiter, or is released.
+//! 3. A lock that was acquired for a waiter that has left goes to the next waiter, or is released.
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
@@ -19,7 +19,7 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
 use crate::owner::LocalOwner;
-use crate::protocol::script::{self, Acquired, Recounted};
+use crate::protocol::script::{self, Acquired, Recounted, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Mark;
 use std::sync::Arc;
@@ -46,55 +46,39 @@ impl Attempt {
     }
 }
 
+/// An attempt that was sent.
+struct SentAttempt {
+    attempt: Attempt,
+    /// When it was sent.
+    before: Mark,
+    owner_id: Arc<str>,
+    /// The length of the lease.
+    length: Duration,
+}
+
 impl KeyActor {
     /// Requests the lock, and acts on the reply. A request without a reply is repeated while its waiter waits.
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
         let before = self.queue.signal.mark();
         let length = self.session.length(attempt.lease);
-        let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
-        let (owner_id, waiting) = self.identify(&attempt);
-        let unanswered = self.take_unanswered(attempt.ticket);
-        let (mut request, owner_id) = match unanswered {
-            Some(Unanswered { request, owner_id, .. }) => (request, owner_id),
-            None => {
-                let (lease_ms, owner) = (millis(length), &owner_id);
-                let args = AcquireArgs { owner_id: owner, lease_ms, waiting, counterpart };
-                (attempt.kind.acquire(&args), owner_id)
-            }
-        };
+        let (mut request, owner_id) = self.prepare(&attempt, length);
         self.note_in_flight(&owner_id);
-        let Attempt { ticket, ref kind, once, .. } = attempt;
-        if once || self.busy_info.is_some() {
-            // The lock may well be busy, and only the script reports for how long.
+        if attempt.once || self.busy_reply.is_some() {
+            // The lock is probably busy, and only the script reports for how long.
             request.go_by_script();
         }
+        let sent = SentAttempt { attempt, before, owner_id, length };
         loop {
-            let answer = self.session.connection.call(&mut request).await;
-            if answer.is_ok() {
-                self.rotate_if_repeated(&request);
-            }
-            let (session, queue) = (&self.session, &self.queue);
-            let failure = match answer {
+            let failure = match self.session.connection.call(&mut request).await {
                 Ok(answer) => {
-                    let refused = matches!(script::acquired(&answer.reply), Ok(Acquired::Busy(_)));
-                    if refused && request.repeated && kind.traits().access == Access::Shared {
-                        // An earlier send may still arrive and succeed. No record would show that the result is this client's.
-                        queue.work().undo(kind, owner_id.clone(), Moment::now() + length);
-                    }
-                    if let Ok(Acquired::Taken(_)) = script::acquired(&answer.reply)
-                        && kind.traits().access != Access::Gate
-                        && let Err(error) =
-                            session.connection.check_replicas(queue.record(), answer.data_epoch).await
-                    {
-                        debug!(lock = ?queue.record(), owner = %owner_id, %error, "acquire not replicated, undoing it");
-                        queue.work().undo(kind, owner_id, Moment::now() + length);
-                        return self.tell(ticket, Outcome::Failed(error));
-                    }
-                    return self.on_reply(attempt, &answer, before, owner_id, length);
+                    self.rotate_if_repeated(&request);
+                    return self.on_answer(sent, &request, &answer).await;
                 }
                 Err(failure) => failure,
             };
             let refused = failure.is_refusal();
+            let &SentAttempt { attempt: Attempt { ticket, once, .. }, .. } = &sent;
+            let (session, queue) = (&self.session, &self.queue);
             if failure.unanswered {
                 session.rotate_owner_ids();
                 let waits = queue.work().waiters.iter().any(|w| w.ticket == ticket);
@@ -103,7 +87,7 @@ impl KeyActor {
                     debug!(lock = ?queue.record(), "acquire went unanswered, repeating it");
                     continue;
                 }
-                queue.work().undo(kind, owner_id, Moment::now() + length);
+                self.undo_sent(&sent);
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);
@@ -111,6 +95,44 @@ impl KeyActor {
             }
             return;
         }
+    }
+
+    /// The request of an attempt, and its owner id: the unanswered request of the waiter itself, or a new one.
+    fn prepare(&self, attempt: &Attempt, length: Duration) -> (Request, Arc<str>) {
+        let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
+        let (owner_id, waiting) = self.identify(attempt);
+        if let Some(Unanswered { request, owner_id, .. }) = self.take_unanswered(attempt.ticket) {
+            return (request, owner_id);
+        }
+        let args = AcquireArgs { owner_id: &owner_id, lease_ms: millis(length), waiting, counterpart };
+        (attempt.kind.acquire(&args), owner_id)
+    }
+
+    /// Queues the undo of an attempt.
+    fn undo_sent(&self, sent: &SentAttempt) {
+        self.queue.work().undo(&sent.attempt.kind, sent.owner_id.clone(), Moment::now() + sent.length);
+    }
+
+    /// Acts on the answer to an attempt: checks the replicas, if the lock was acquired, and then acts on the reply.
+    async fn on_answer(&mut self, sent: SentAttempt, request: &Request, answer: &Answer) {
+        let Attempt { ticket, kind, .. } = &sent.attempt;
+        let access = kind.traits().access;
+        match script::acquired(&answer.reply) {
+            Ok(Acquired::Busy(_)) if request.repeated && access == Access::Shared => {
+                // An earlier send may still arrive and succeed. No record would show that the result is this client's.
+                self.undo_sent(&sent);
+            }
+            Ok(Acquired::Taken(_)) if access != Access::Gate => {
+                let record = self.queue.record();
+                if let Err(error) = self.session.connection.check_replicas(record, answer.data_epoch).await {
+                    debug!(lock = ?record, owner = %sent.owner_id, %error, "acquire not replicated, undoing it");
+                    self.undo_sent(&sent);
+                    return self.tell(*ticket, Outcome::Failed(error));
+                }
+            }
+            _ => {}
+        }
+        self.on_reply(sent, answer);
     }
 
     /// Takes the request that the waiter sent itself, if that went unanswered.
@@ -170,73 +192,36 @@ impl KeyActor {
     }
 
     /// Acts on the reply to an attempt.
-    fn on_reply(
-        &mut self,
-        attempt: Attempt,
-        answer: &Answer,
-        before: Mark,
-        owner_id: Arc<str>,
-        length: Duration,
-    ) {
-        let Attempt { ticket, kind, owner, newest, .. } = attempt;
+    fn on_reply(&mut self, sent: SentAttempt, answer: &Answer) {
+        let SentAttempt {
+            attempt: Attempt { ticket, ref kind, ref owner, .. }, before, ref owner_id, ..
+        } = sent;
         let ttl = match script::acquired(&answer.reply) {
-            Ok(Acquired::Taken(number)) => {
-                self.busy_info = None;
-                self.yield_window = None;
-                self.checked = Some(before.epoch);
-                self.keep_listening();
-                let run = Run::new(answer.sent, self.messages_at_probe.take());
-                if kind.traits().queued {
-                    // The grant has consumed the owner's entry.
-                    self.queue.work().lose_entry(&owner_id);
-                }
-                let token = kind.traits().fenced.then_some(number);
-                let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
-                let access = kind.traits().access;
-                let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
-                if access == Access::Exclusive {
-                    let kept_up = begun.kind.traits().kept_up;
-                    let hold = self.begin(begun, run);
-                    if kept_up {
-                        hold.found_left(Duration::from_millis(number), lease);
-                    }
-                    return self.grant(&hold, &[ticket]);
-                }
-                let hold = Hold::new(begun, self.queue.observer());
-                if access == Access::Shared {
-                    if hold.kind.owned().is_some() {
-                        self.queue.work().keep_shared(&hold);
-                    }
-                    return self.grant(&hold, &[ticket]);
-                }
-                let tickets: Vec<_> = {
-                    let work = self.queue.work();
-                    work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
-                };
-                return self.grant(&hold, &tickets);
-            }
+            Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
             Ok(Acquired::Busy(ttl)) => {
                 if let Some(owner) = script::hindrance(&answer.reply) {
-                    undo_orphan(&self.session, &kind, owner);
+                    undo_orphan(&self.session, kind, owner);
                 }
                 ttl
             }
             Ok(Acquired::Stale(ttl)) => {
                 if kind.traits().access == Access::Shared {
                     // An earlier send may have taken effect, and its hold ended since.
-                    self.queue.work().undo(&kind, owner_id.clone(), Moment::now() + length);
+                    self.undo_sent(&sent);
+                    debug!(lock = ?self.queue.record(), owner = %owner_id, "the acquire is out of date, undoing it");
+                } else {
+                    warn!(lock = ?self.queue.record(), owner = %owner_id, "the owner id is in use by another client");
                 }
-                warn!(lock = ?self.queue.record(), owner = %owner_id, "the owner id is in use by another client");
                 self.session.rotate_owner_ids();
                 ttl
             }
-            Ok(Acquired::Own(_)) if self.has_counterpart(&*kind, &owner) => {
-                return self.tell(ticket, Outcome::Failed(would_deadlock(&*kind)));
+            Ok(Acquired::Own(_)) if self.has_counterpart(&**kind, owner) => {
+                return self.tell(ticket, Outcome::Failed(would_deadlock(&**kind)));
             }
             // The counterpart hold is being granted or released.
             Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
-                let error = self.session.connection.strange(Phase::Acquire);
+                let error = self.session.connection.protocol_error(Phase::Acquire);
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
@@ -248,12 +233,52 @@ impl KeyActor {
         drop(work);
         if first || !kind.traits().queued {
             let only = (kind.traits().access == Access::Shared).then_some(ticket);
-            self.busy(&kind, before, ttl, only);
+            self.busy(kind, before, ttl, only);
         } else {
             // Only the first waiter's reply counts for the queue. The others have to wait for that waiter in any case.
             self.queue.work().busy = Busy::at(Moment::now(), None);
         }
         self.tell_busy_once(ticket);
+    }
+
+    /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, as its kind
+    /// says.
+    fn on_taken(&mut self, sent: SentAttempt, answer: &Answer, number: u64) {
+        let SentAttempt { attempt, before, owner_id, length } = sent;
+        let Attempt { ticket, kind, owner, newest, .. } = attempt;
+        self.busy_reply = None;
+        self.yield_window = None;
+        self.checked = Some(before.epoch);
+        self.keep_listening();
+        let run = Run::new(answer.sent, self.messages_at_probe.take());
+        if kind.traits().queued {
+            // The grant has consumed the owner's entry.
+            self.queue.work().lose_entry(&owner_id);
+        }
+        let token = kind.traits().fenced.then_some(number);
+        let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
+        let access = kind.traits().access;
+        let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
+        if access == Access::Exclusive {
+            let kept_up = begun.kind.traits().kept_up;
+            let hold = self.begin(begun, run);
+            if kept_up {
+                hold.found_left(Duration::from_millis(number), lease);
+            }
+            return self.grant(&hold, &[ticket]);
+        }
+        let hold = Hold::new(begun, self.queue.observer());
+        if access == Access::Shared {
+            if hold.kind.owned().is_some() {
+                self.queue.work().keep_shared(&hold);
+            }
+            return self.grant(&hold, &[ticket]);
+        }
+        let tickets: Vec<_> = {
+            let work = self.queue.work();
+            work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
+        };
+        self.grant(&hold, &tickets);
     }
 
     /// Grants further levels to waiters of the owner that holds the lock.
@@ -327,15 +352,11 @@ impl KeyActor {
                 }
                 Ok(Recounted::Mismatch(_)) => {
                     self.session.rotate_owner_ids();
-                    return Err(Error::misuse(format!(
-                        "the hold count of `{}` is not the one that this client recorded: its uuid is used by another client too, so \
-                         give each client its own",
-                        self.queue.record().escape_debug()
-                    )));
+                    return Err(shared_uuid(self.queue.record()));
                 }
                 Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.data_epoch))),
                 Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
-                Err(script::Undecodable) => return Err(connection.strange(phase)),
+                Err(script::Undecodable) => return Err(connection.protocol_error(phase)),
             }
         }
     }
@@ -385,4 +406,13 @@ impl KeyActor {
             self.tell(ticket, Outcome::Busy);
         }
     }
+}
+
+/// The error of a hold count that only another client can have written.
+fn shared_uuid(record: &str) -> Error {
+    Error::misuse(format!(
+        "the hold count of `{}` is not the one that this client recorded: its uuid is used by another client too, so give each client \
+         its own",
+        record.escape_debug()
+    ))
 }

@@ -1,4 +1,4 @@
-//! What is known of a lock that is held.
+//! The last busy reply and its age.
 
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The time from a busy reply to the first holder probe. Each further probe comes after twice the time.
 pub(crate) const FIRST_PROBE: Duration = Duration::from_millis(10);
 
-/// When the lock was last known to be held. Decides whether a wait without success ends as busy or with an error.
+/// When the lock was last known to be held. This decides whether a wait without success ends as busy or with an error.
 pub(crate) struct Busy {
     at: Moment,
     /// The holder, if it is an owner of this client.
@@ -34,7 +34,7 @@ impl Busy {
 
 /// The last busy reply, and when to look again.
 #[derive(Clone)]
-pub(crate) struct BusyInfo {
+pub(crate) struct BusyReply {
     /// The signal's mark before the request, and when the first busy reply at that epoch arrived.
     pub before: Mark,
     pub since: Moment,
@@ -52,7 +52,7 @@ pub(crate) struct BusyInfo {
     pub only: Option<u64>,
 }
 
-impl BusyInfo {
+impl BusyReply {
     /// Whether the reply counts for the waiter with this ticket.
     pub(crate) fn counts_for(&self, ticket: u64) -> bool {
         self.only.is_none_or(|only| only == ticket)

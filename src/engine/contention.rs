@@ -5,7 +5,7 @@
 //! changes or disappears without a message.
 
 use crate::config::options::BackOff;
-use crate::engine::busy::{Busy, BusyInfo, FIRST_PROBE};
+use crate::engine::busy::{Busy, BusyReply, FIRST_PROBE};
 use crate::engine::key_actor::KeyActor;
 use crate::engine::run::Run;
 use crate::engine::session::Session;
@@ -23,14 +23,14 @@ use tracing::debug;
 
 /// The shortest time between two attempts at a busy lock, whatever the server reported.
 const SHORTEST_LOOK: Duration = Duration::from_millis(2);
-/// A probe is delayed by up to this time, or by a sixteenth of its step if that is less, so that the probes of many locks
-/// coincide.
+/// A probe is delayed by up to this time, or by a sixteenth of its step if that is less, so that the probes of many locks share system
+/// calls.
 const PROBE_GRID: Duration = Duration::from_millis(40);
 /// If the holder has changed and no message was heard for this long, some clients send none.
 const SILENCE: Duration = Duration::from_millis(50);
-/// The message of a release arrives within this time after the record was found gone, or was not sent.
+/// If no message arrives within this time after the record was found gone, none was sent.
 const LATEST_MESSAGE: Duration = Duration::from_millis(3);
-/// How long clients without messages count after one was noticed, and how often to attempt meanwhile.
+/// How long the client polls after it noticed a client without messages, and at which intervals.
 const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
 const POLL_BACK_OFF: BackOff = BackOff::between(Duration::from_millis(1), Duration::from_millis(16));
 
@@ -60,7 +60,7 @@ impl KeyActor {
     }
 
     /// Records that the lock is busy, for at most `ttl` if its holder does not renew, and plans when to look again. `only`: see
-    /// [`BusyInfo::only`].
+    /// [`BusyReply::only`].
     pub(crate) fn busy(
         &mut self,
         kind: &Arc<dyn LockKind>,
@@ -69,48 +69,48 @@ impl KeyActor {
         only: Option<u64>,
     ) {
         let now = Moment::now();
-        let earlier = self.busy_info.take().filter(|busy_info| busy_info.before.epoch == before.epoch);
+        let earlier = self.busy_reply.take().filter(|busy_reply| busy_reply.before.epoch == before.epoch);
         let lease = self.session.options.lease;
         // A waiter that Redis's queue has dropped gets no message, and the time until its turn may be much longer than a lease.
         let longest = if kind.traits().queued { lease } else { Duration::MAX };
         let look = ttl.unwrap_or(lease / 3).clamp(SHORTEST_LOOK, longest.max(SHORTEST_LOOK));
-        let poll = kind.poll().or_else(|| self.pollers().then_some(POLL_BACK_OFF));
+        let poll = kind.poll().or_else(|| self.queue.work().has_pollers().then_some(POLL_BACK_OFF));
         let step = match (&earlier, poll) {
-            (Some(busy_info), Some(poll)) => poll.after(busy_info.step),
-            (Some(busy_info), None) => busy_info.step,
+            (Some(busy_reply), Some(poll)) => poll.after(busy_reply.step),
+            (Some(busy_reply), None) => busy_reply.step,
             (None, Some(poll)) => poll.first,
             (None, None) => FIRST_PROBE,
         };
-        let (since, holder) = earlier.map_or((now, None), |busy_info| (busy_info.since, busy_info.holder));
+        let (since, holder) = earlier.map_or((now, None), |busy_reply| (busy_reply.since, busy_reply.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
         let mut work = self.queue.work();
         work.busy = Busy::at(now, None);
         let newest = work.newest();
         drop(work);
         let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
-        self.busy_info =
-            Some(BusyInfo { before, since, holder, attempt_at, probe_at, step, at: now, newest, only });
+        self.busy_reply =
+            Some(BusyReply { before, since, holder, attempt_at, probe_at, step, at: now, newest, only });
     }
 
     /// Probes the holder of a busy lock, which costs less than an attempt.
     pub(crate) async fn probe_holder(&mut self, kind: &Arc<dyn LockKind>) {
-        let Some(mut busy_info) = self.busy_info.take() else { return };
+        let Some(mut busy_reply) = self.busy_reply.take() else { return };
         let mut request = kind.probe();
         let answer = self.session.connection.call(&mut request).await;
         let answer = answer.ok();
         let probed = answer.as_ref().and_then(|answer| kind.probed(&answer.reply).ok());
         if let Some(Probed::Free) = probed {
             // The lock is free, and no message has arrived yet. Without a busy reply, the next step is an attempt.
-            self.messages_at_probe = Some(busy_info.before.messages);
+            self.messages_at_probe = Some(busy_reply.before.messages);
             return;
         }
         let now = Moment::now();
-        if now >= busy_info.probe_at {
-            busy_info.step *= 2;
-            busy_info.probe_at = next_on_grid(now, busy_info.step);
+        if now >= busy_reply.probe_at {
+            busy_reply.step *= 2;
+            busy_reply.probe_at = next_on_grid(now, busy_reply.step);
         }
         let mut work = self.queue.work();
-        (busy_info.at, busy_info.newest) = (now, work.newest());
+        (busy_reply.at, busy_reply.newest) = (now, work.newest());
         if let Some(Probed::Busy(holder)) = probed {
             work.busy = Busy::at(now, None);
             drop(work);
@@ -118,19 +118,19 @@ impl KeyActor {
             for holder in named.iter().flatten() {
                 undo_orphan(&self.session, kind, holder.owner());
             }
-            let changed = busy_info.holder.is_some() && busy_info.holder != holder;
+            let changed = busy_reply.holder.is_some() && busy_reply.holder != holder;
             if changed {
-                busy_info.step = FIRST_PROBE;
-                busy_info.probe_at = now + busy_info.step;
+                busy_reply.step = FIRST_PROBE;
+                busy_reply.probe_at = now + busy_reply.step;
                 // A client that only hands its lock over locally publishes a message sooner than that.
-                if now.since(busy_info.since) >= SILENCE {
+                if now.since(busy_reply.since) >= SILENCE {
                     self.note_pollers();
-                    busy_info.attempt_at = now;
+                    busy_reply.attempt_at = now;
                 }
             }
-            busy_info.holder = holder;
+            busy_reply.holder = holder;
         }
-        self.busy_info = Some(busy_info);
+        self.busy_reply = Some(busy_reply);
     }
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
@@ -200,11 +200,6 @@ impl KeyActor {
     /// Records that some clients release without a message, so this client has to poll.
     fn note_pollers(&self) {
         self.queue.work().pollers_until = Some(Moment::now() + POLLERS_COUNT_FOR);
-    }
-
-    /// Whether clients that send no messages were noticed recently.
-    pub(crate) fn pollers(&self) -> bool {
-        self.queue.work().has_pollers()
     }
 }
 

@@ -2,10 +2,11 @@
 //! wake-up.
 //!
 //! Invariants:
-//! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request.
+//! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request until the time limit of
+//!    invariant 3.
 //! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
 //! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout, a release for
-//!    [`RELEASED_WITHIN`]. Then an actor overtakes it, and no later hold has its owner id. The actor undoes an overtaken acquire. The
+//!    [`RELEASED_WITHIN`]. Then an actor overtakes it, and new holds use another owner id. The actor undoes an overtaken acquire. The
 //!    caller may send another part of it later, so it is undone again when the caller ends or leaves, and its reply counts for nothing.
 //! 4. A request that brings no result goes to an actor, with everything that is known.
 
@@ -20,7 +21,7 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
 use crate::engine::work::{Current, Finding, Outcome, Release, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
-use crate::kinds::kind::{Access, AcquireArgs, LockKind, QueueKey, Waiting};
+use crate::kinds::kind::{Access, AcquireArgs, LockKind, QueueId, Waiting};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
@@ -177,7 +178,7 @@ impl DirectAcquire {
                 self.direct.end(work);
                 return Attempted::Done(
                     queue.clone(),
-                    Outcome::Failed(session.connection.strange(Phase::Acquire)),
+                    Outcome::Failed(session.connection.protocol_error(Phase::Acquire)),
                 );
             }
         };
@@ -260,7 +261,7 @@ impl DirectRelease {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
         let exclusive =
-            hold.kind.traits().access == Access::Exclusive && matches!(queue.key, QueueKey::Record(_));
+            hold.kind.traits().access == Access::Exclusive && matches!(queue.key, QueueId::Record(_));
         if !exclusive || hold.state_at(now) != HoldState::Held {
             return None;
         }

@@ -2,12 +2,12 @@
 
 use crate::connection::Failure;
 use crate::connection::pubsub::Subscription;
-use crate::engine::busy::BusyInfo;
+use crate::engine::busy::BusyReply;
 use crate::engine::run::YieldWindow;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Current, Outcome};
 use crate::error::{Error, LossReason, Phase};
-use crate::kinds::kind::{LockKind, QueueKey};
+use crate::kinds::kind::{LockKind, QueueId};
 use crate::lease::hold::Hold;
 use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
@@ -21,7 +21,7 @@ pub(crate) struct KeyActor {
     pub queue: Arc<KeyQueue>,
     pub subscription: Option<Subscription>,
     /// The last busy reply.
-    pub busy_info: Option<BusyInfo>,
+    pub busy_reply: Option<BusyReply>,
     /// The epoch that was read before the last check of the current hold, or before its acquire.
     pub checked: Option<u64>,
     /// [`Run::messages_at_probe`](crate::engine::run::Run::messages_at_probe) of the next run.
@@ -61,7 +61,7 @@ impl KeyActor {
             session,
             queue,
             subscription: None,
-            busy_info: None,
+            busy_reply: None,
             checked: None,
             messages_at_probe: None,
             yield_window: None,
@@ -75,7 +75,7 @@ impl KeyActor {
 
     /// Records the owner id of a request that is about to be sent. Only the requests of other readers name it.
     pub(crate) fn note_in_flight(&self, owner_id: &Arc<str>) {
-        if matches!(self.queue.key, QueueKey::Reader(_)) {
+        if matches!(self.queue.key, QueueId::Reader(_)) {
             self.queue.work().in_flight = Some(owner_id.clone());
         }
     }

@@ -10,7 +10,7 @@
 //!    ([`LaggingRecord::until`]).
 //! 2. A hold ends before the next one begins, both under the queue's mutex, and one waiter gets the level.
 //! 3. One move is in flight at a time, from the owner in the record to the owner that holds when the move is sent. A repeat is marked as
-//!    one (`lock_move`). The next move starts from the owner that this one confirmed. Holds in between are never in the record.
+//!    one (`lock_hand_off`). The next move starts from the owner that this one confirmed. Holds in between are never in the record.
 //! 4. Only a hold with a count of 1 is passed on. A hold that is ahead of the record is not re-entered, handed over or checked before
 //!    the record has followed.
 //! 5. The watchdog neither renews a hold that is ahead of the record, nor ends it by what the record says.
@@ -27,7 +27,7 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Current, LaggingRecord, Outcome, Returned, Waiter};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState};
-use crate::protocol::script::{self, HandedOver};
+use crate::protocol::script::{self, HandedOff};
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +119,8 @@ impl KeyActor {
                 return self.report_refusal(&self.session.connection.error(failure, Phase::Acquire));
             }
         };
-        match script::handed_over(&answer.reply) {
-            Ok(HandedOver::Moved { subscriptions, .. }) => {
+        match script::handed_off(&answer.reply) {
+            Ok(HandedOff::Moved { subscriptions, .. }) => {
                 let others = Some(self.foreign_subscriptions(subscriptions));
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
@@ -138,8 +138,8 @@ impl KeyActor {
                     }
                 }
             }
-            Ok(HandedOver::Gone) => self.lose_current_hold(hold.gone_in(answer.data_epoch)),
-            Ok(HandedOver::Other | HandedOver::Mismatch) | Err(script::Undecodable) => {
+            Ok(HandedOff::Gone) => self.lose_current_hold(hold.gone_in(answer.data_epoch)),
+            Ok(HandedOff::Other | HandedOff::Mismatch) | Err(script::Undecodable) => {
                 self.lose_current_hold(LossReason::Taken);
             }
         }

@@ -19,7 +19,7 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::{self, LocalOwner};
-use crate::protocol::script::{self, HandedOver, Released};
+use crate::protocol::script::{self, HandedOff, Released};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) fn successor<'a>(
     let next = work.waiters.iter().find(may_succeed).filter(|next| hold.kind.hands_off_to(&*next.kind))?;
     let waiting = work.waiters.len() as u64;
     let ran = now.since(run.since);
-    let pollers = hold.kind.poll().is_some() || work.pollers_until.is_some_and(|until| until > now);
+    let pollers = hold.kind.poll().is_some() || work.has_pollers();
     let others = run.others.unwrap_or(0);
     let shared = others > 0 || pollers;
     let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
@@ -62,13 +62,13 @@ struct Successor {
     lease: Lease,
 }
 
-/// The time from an unanswered removal from Redis's queue to the next one.
+/// The delay before an unanswered removal from Redis's queue is repeated.
 const DEQUEUE_RETRY_AFTER: Duration = Duration::from_millis(100);
 /// A hold that has just begun, and the ticket of its waiter, which has not been granted it yet.
 type Handed = (Arc<Hold>, u64);
 
 impl KeyActor {
-    /// Lets other tasks run once before a lock that is being handed on is freed. The previous holder may be about to wait again.
+    /// Lets other tasks run once before the actor frees a lock that was handed on. The previous holder may be about to wait again.
     async fn let_waiters_return(&self, hold: &Arc<Hold>) {
         let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
         if handing_on && self.queue.work().waiters.is_empty() {
@@ -197,8 +197,8 @@ impl KeyActor {
             }
         };
         self.rotate_if_repeated(&request);
-        match script::handed_over(&answer.reply) {
-            Ok(HandedOver::Moved { subscriptions, token }) => {
+        match script::handed_off(&answer.reply) {
+            Ok(HandedOff::Moved { subscriptions, token }) => {
                 run.count += 1;
                 run.others = Some(self.foreign_subscriptions(subscriptions));
                 let (kind, data_epoch, sent, lease) =
@@ -206,7 +206,7 @@ impl KeyActor {
                 let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
                 Some(Ok(Some((hold, ticket))))
             }
-            Ok(HandedOver::Gone) => Some(
+            Ok(HandedOff::Gone) => Some(
                 vanished(
                     &self.session,
                     &self.queue,
@@ -216,11 +216,11 @@ impl KeyActor {
                 )
                 .map(|()| None),
             ),
-            Ok(HandedOver::Other) => Some(
+            Ok(HandedOff::Other) => Some(
                 vanished(&self.session, &self.queue, request.repeated, HoldState::Held, LossReason::Taken)
                     .map(|()| None),
             ),
-            Ok(HandedOver::Mismatch) | Err(script::Undecodable) => None,
+            Ok(HandedOff::Mismatch) | Err(script::Undecodable) => None,
         }
     }
 
@@ -241,7 +241,7 @@ impl KeyActor {
         };
         self.rotate_if_repeated(&request);
         let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
-        self.busy_info = None;
+        self.busy_reply = None;
         if let Some(yield_window) =
             freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
         {
@@ -314,7 +314,7 @@ impl KeyActor {
             self.dequeue_at = Moment::now() + DEQUEUE_RETRY_AFTER;
         }
         // A waiter behind the entry may be first now.
-        self.busy_info = None;
+        self.busy_reply = None;
     }
 
     /// Rotates the owner ids and queues the release of two of them, after a hand-off without a reply: the record may name either.
@@ -359,7 +359,7 @@ pub(crate) fn freed(
         }
         Ok(Released::Gone) => lost(hold.gone_in(answer.data_epoch)),
         Ok(Released::Other) => lost(LossReason::Taken),
-        Err(script::Undecodable) => Err(session.connection.strange(Phase::Release)),
+        Err(script::Undecodable) => Err(session.connection.protocol_error(Phase::Release)),
     }
 }
 

@@ -11,7 +11,7 @@ pub(crate) struct Run {
     pub count: u32,
     /// Subscriptions of other clients, if known.
     pub others: Option<u64>,
-    /// If a probe found that the previous holder was gone: the number of messages heard before.
+    /// The number of messages received before the probe that found no holder, if there was one.
     pub messages_at_probe: Option<u64>,
 }
 
@@ -21,11 +21,11 @@ impl Run {
     }
 }
 
-/// A yield window: after a release that other clients heard of, this client lets them acquire first.
+/// A yield window: after a release whose message reached other clients, this client lets them acquire first.
 ///
-/// The client does not contend before `until`. While it owes turns, each message opens the window again, because the client that
-/// waited longest may be slower than this one. The debt ends when there was a message for each turn, or when this client
-/// acquires the lock.
+/// The client does not contend before `until`. Each other client is owed one turn. While turns are owed, each message extends the window,
+/// because the client that waited longest may be slower than this one. No turn is owed any more when there was a message for each, or when
+/// this client acquires the lock.
 pub(crate) struct YieldWindow {
     pub until: Moment,
     pub turns: Option<Turns>,

@@ -14,7 +14,7 @@ use crate::engine::pending::Pending;
 use crate::engine::unfinished::Undo;
 use crate::engine::work::{Release, Returned, Work};
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, QueueKey};
+use crate::kinds::kind::{Access, QueueId};
 use crate::lease::hold::{Hold, Observer};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::entered;
@@ -46,7 +46,7 @@ pub(crate) struct Session {
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
     pub pending: Pending,
-    queues: DashMap<QueueKey, Arc<KeyQueue>>,
+    queues: DashMap<QueueId, Arc<KeyQueue>>,
     /// The queues of readers among these, by their record.
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
     /// The generation of the owner ids of new holds.
@@ -148,7 +148,7 @@ impl Session {
         entered()?;
         self.check_process()?;
         match self.connection.call(&mut request).await {
-            Ok(answer) => decoded(&answer.reply).map_err(|_| self.connection.strange(phase)),
+            Ok(answer) => decoded(&answer.reply).map_err(|_| self.connection.protocol_error(phase)),
             Err(failure) if failure.unanswered => {
                 Err(Error::Ambiguous { phase, node: self.connection.node().into() })
             }
@@ -218,10 +218,10 @@ impl Session {
     }
 
     /// The key queue of `key`, which is made if there is none.
-    pub(crate) fn queue(self: &Arc<Self>, key: QueueKey) -> Arc<KeyQueue> {
+    pub(crate) fn queue(self: &Arc<Self>, key: QueueId) -> Arc<KeyQueue> {
         let new = || {
             let queue = KeyQueue::new(Arc::downgrade(self), key.clone());
-            if let QueueKey::Reader(part) = &key {
+            if let QueueId::Reader(part) = &key {
                 self.readers.entry(part.record.clone()).or_default().push(queue.clone());
             }
             queue
@@ -230,14 +230,14 @@ impl Session {
     }
 
     /// The key queue of `key`, if it has work or a hold.
-    pub(crate) fn existing_queue(&self, key: &QueueKey) -> Option<Arc<KeyQueue>> {
+    pub(crate) fn existing_queue(&self, key: &QueueId) -> Option<Arc<KeyQueue>> {
         self.queues.get(key).map(|queue| queue.clone())
     }
 
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
         let removed = self.queues.remove_if(&queue.key, |_, listed| Arc::ptr_eq(listed, queue));
-        if removed.is_some() && matches!(queue.key, QueueKey::Reader(_)) {
+        if removed.is_some() && matches!(queue.key, QueueId::Reader(_)) {
             self.readers.remove_if_mut(queue.record(), |_, readers| {
                 readers.retain(|reader| !Arc::ptr_eq(reader, queue));
                 readers.is_empty()
@@ -245,10 +245,10 @@ impl Session {
         }
     }
 
-    /// The owner ids of other readers of this client that the record of the reader's queue `queue` names, or may name. There are at
-    /// most [`OTHER_READERS`], because each adds a key to a request.
+    /// The owner ids under which other readers of this client may be in the record. There are at most [`OTHER_READERS`], because each adds
+    /// a key to a request.
     pub(crate) fn other_readers(&self, queue: &Arc<KeyQueue>) -> Vec<Arc<str>> {
-        if !matches!(queue.key, QueueKey::Reader(_)) {
+        if !matches!(queue.key, QueueId::Reader(_)) {
             return Vec::new();
         }
         // Copied, because a queue's mutex must not be locked under a lock of the table.
@@ -279,9 +279,8 @@ impl Session {
 
     /// Starts a new generation: from now on no earlier owner id is used for a new hold.
     ///
-    /// Called whenever a request went unanswered or a hold was lost. A dead connection may still deliver a request for an earlier
-    /// id, or the release of that id has not been sent yet, and an expected count does not distinguish an old
-    /// hold from a new one.
+    /// Called whenever a request went unanswered or a hold was lost. A dead connection may still deliver a request for an earlier id. Or
+    /// the release of that id has not been sent yet. An expected count does not distinguish an old hold from a new one.
     pub(crate) fn rotate_owner_ids(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -376,14 +375,14 @@ impl Drop for CloseOnDrop {
 pub(crate) struct KeyQueue {
     pub session: Weak<Session>,
     /// The queue's key in the session's table.
-    pub key: QueueKey,
+    pub key: QueueId,
     pub signal: Arc<Signal>,
     this: Weak<KeyQueue>,
     work: Mutex<Work>,
 }
 
 impl KeyQueue {
-    pub(crate) fn new(session: Weak<Session>, key: QueueKey) -> Arc<Self> {
+    pub(crate) fn new(session: Weak<Session>, key: QueueId) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             session,
             key,

@@ -5,7 +5,6 @@ use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::work::{Current, Finding, Outcome, Release, Waiter, Work};
-use crate::error::Error;
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
 use crate::runtime::clock::Moment;
@@ -22,6 +21,8 @@ pub(crate) enum Step {
     Do(Action),
     /// Wait for a signal, or until this moment.
     Wait(Moment),
+    /// Deliver an outcome to the waiter with this ticket.
+    Tell(u64, Outcome),
     /// The queue has changed: choose again.
     Again,
     Finish,
@@ -140,7 +141,7 @@ impl KeyActor {
         }
         if view.state.is_some_and(|state| !state.is_live()) {
             work.drop_hold();
-            self.busy_info = None;
+            self.busy_reply = None;
         }
         // One may have been queued while the queue was not locked.
         if let Some(release) = work.next_release() {
@@ -149,53 +150,38 @@ impl KeyActor {
         if let Some(dequeue) = self.due_dequeue(view.now) {
             return Step::Do(Action::RetryDequeue(dequeue));
         }
-        if let Some(step) = following(&work, view.now) {
+        if let Some(step) = immediate(&work, view.now) {
             return step;
-        }
-        if let Some((ticket, error)) = deadlock(&work) {
-            drop(work);
-            self.tell(ticket, Outcome::Failed(error));
-            return Step::Again;
-        }
-        if let Some(waiters) = reentries(&work) {
-            return Step::Do(Action::Reenter(waiters));
-        }
-        if let Some(waiter) = wants_reply(&work) {
-            if overtakes(waiter, &work) {
-                let ticket = waiter.ticket;
-                drop(work);
-                self.tell(ticket, Outcome::Busy);
-                return Step::Again;
-            }
-            return Step::Do(Action::Attempt(Attempt::of(waiter, &work)));
         }
         if let Some(kind) = self.refresh_due(&work, view.now) {
             return Step::Do(Action::Refresh(kind));
         }
         self.keep_subscribed |= view.yield_until.is_some() && !work.waiters.is_empty();
         let Some(first) = work.first() else { return self.without_waiters(work, view.yield_until) };
-        let listen_from = view.own_hold(&work).map(|current| current.since + LISTEN_AFTER);
+        self.with_waiters(first, &work, view)
+    }
+
+    /// The step of a queue whose waiters have to wait for their turn.
+    fn with_waiters(&mut self, first: &Waiter, work: &Work, view: &View) -> Step {
+        let listen_from = view.own_hold(work).map(|current| current.since + LISTEN_AFTER);
         let listens = self.has_to_listen(first, listen_from, view);
         if listens {
             self.listen_for(first);
         }
         if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
             // No message would report that the lock is free.
-            let ticket = first.ticket;
-            drop(work);
-            self.tell(ticket, Outcome::Failed(refusal));
-            return Step::Again;
+            return Step::Tell(first.ticket, Outcome::Failed(refusal));
         }
         if let Some(until) = view.yield_until {
             return Step::Wait(until);
         }
-        match view.own_hold(&work) {
+        match view.own_hold(work) {
             Some(current) => {
                 let end = current.hold.deadline();
                 let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
                 self.behind_own_hold(until, view.epoch)
             }
-            None => self.behind_others(first, &work, view),
+            None => self.behind_others(first, work, view),
         }
     }
 
@@ -211,7 +197,7 @@ impl KeyActor {
             // Other clients count a subscription as a waiter.
             self.subscription = None;
         }
-        self.busy_info = None;
+        self.busy_reply = None;
         match yield_until {
             Some(until) => Step::Wait(until),
             None if !self.dequeues.is_empty() => Step::Wait(Moment::FAR),
@@ -224,7 +210,7 @@ impl KeyActor {
     fn has_to_listen(&self, first: &Waiter, listen_from: Option<Moment>, view: &View) -> bool {
         let listens = match listen_from {
             Some(from) => from <= view.now,
-            None => view.yield_until.is_some() || self.busy_info.is_some(),
+            None => view.yield_until.is_some() || self.busy_reply.is_some(),
         };
         first.queued || listens
     }
@@ -249,23 +235,23 @@ impl KeyActor {
 
     /// The step of waiters for a lock that this client does not hold.
     fn behind_others(&self, first: &Waiter, work: &Work, view: &View) -> Step {
-        let busy_info = self.busy_info.as_ref().filter(|busy_info| {
-            busy_info.before.epoch == view.epoch
-                && view.now < busy_info.attempt_at
-                && busy_info.counts_for(first.ticket)
+        let busy_reply = self.busy_reply.as_ref().filter(|busy_reply| {
+            busy_reply.before.epoch == view.epoch
+                && view.now < busy_reply.attempt_at
+                && busy_reply.counts_for(first.ticket)
         });
-        let Some(busy_info) = busy_info else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
-        let probe_at = busy_info.next_probe(work.newest());
+        let Some(busy_reply) = busy_reply else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
+        let probe_at = busy_reply.next_probe(work.newest());
         if view.now >= probe_at {
             return Step::Do(Action::ProbeHolder(first.kind.clone()));
         }
-        Step::Wait(busy_info.attempt_at.min(probe_at))
+        Step::Wait(busy_reply.attempt_at.min(probe_at))
     }
 
     /// Ends the actor. Removes the queue if it has no hold either.
     fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
         self.subscription = None;
-        self.busy_info = None;
+        self.busy_reply = None;
         work.has_actor = false;
         // A finding concerns waiters, and there are none.
         work.finding = None;
@@ -279,6 +265,11 @@ impl KeyActor {
         }
         Step::Finish
     }
+}
+
+/// A step that does not depend on the turns of the waiters.
+fn immediate(work: &Work, now: Moment) -> Option<Step> {
+    following(work, now).or_else(|| reentry(work)).or_else(|| own_attempt(work))
 }
 
 /// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.
@@ -296,24 +287,25 @@ fn waiters_of_holder(work: &Work) -> impl Iterator<Item = &Waiter> {
     work.waiters.iter().filter(move |waiter| Some(&waiter.owner) == owner)
 }
 
-/// A waiter of the holder whose kind cannot be re-entered, with its error.
-fn deadlock(work: &Work) -> Option<(u64, Error)> {
-    let waiter = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant)?;
-    Some((waiter.ticket, would_deadlock(&*waiter.kind)))
-}
-
-/// All waiters of the holder, which get further levels.
-fn reentries(work: &Work) -> Option<Vec<(u64, Lease)>> {
+/// A waiter of the holder gets a further level, or an error if its kind cannot be re-entered.
+fn reentry(work: &Work) -> Option<Step> {
+    if let Some(waiter) = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant) {
+        return Some(Step::Tell(waiter.ticket, Outcome::Failed(would_deadlock(&*waiter.kind))));
+    }
     let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
-    (!waiters.is_empty()).then_some(waiters)
+    (!waiters.is_empty()).then_some(Step::Do(Action::Reenter(waiters)))
 }
 
-/// A waiter that needs a reply of its own from the server, whatever is known of the lock.
-fn wants_reply(work: &Work) -> Option<&Waiter> {
-    work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())
+/// A waiter that needs a reply of its own from the server gets it.
+fn own_attempt(work: &Work) -> Option<Step> {
+    let waiter = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())?;
+    Some(match overtakes(waiter, work) {
+        true => Step::Tell(waiter.ticket, Outcome::Busy),
+        false => Step::Do(Action::Attempt(Attempt::of(waiter, work))),
+    })
 }
 
-/// Whether a shared acquire would pass earlier waiters. Whatever is free belongs to them, even if it is not enough for them yet.
+/// Whether a shared acquire would pass earlier waiters. Free permits are reserved for them, even if they are not enough yet.
 fn overtakes(waiter: &Waiter, work: &Work) -> bool {
     let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
     !first && waiter.kind.traits().access == Access::Shared

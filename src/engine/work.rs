@@ -33,7 +33,7 @@ pub(crate) struct Work {
     pub has_actor: bool,
     /// The request that a caller sends itself, see `direct.rs`.
     pub direct: Option<DirectRequest>,
-    /// What such a request has found out, for the actor.
+    /// The result of a direct request on which the actor has to act.
     pub finding: Option<Finding>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,

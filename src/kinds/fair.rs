@@ -6,7 +6,7 @@
 
 use crate::config::options::millis;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Waiting};
-use crate::protocol::keys::{LockKeys, QueueKeys};
+use crate::protocol::keys::{FairLockKeys, LockKeys};
 use crate::protocol::script::{self, Request};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,13 +25,13 @@ static NON_REENTRANT: KindTraits = KindTraits { name: "non-reentrant fair lock",
 /// The fair lock.
 pub(crate) struct Fair {
     traits: &'static KindTraits,
-    keys: QueueKeys,
+    keys: FairLockKeys,
     allowance_ms: u64,
 }
 
 impl Fair {
     pub(crate) fn new(keys: LockKeys, allowance: Duration) -> Self {
-        Self { traits: &FAIR, keys: QueueKeys::new(keys), allowance_ms: millis(allowance) }
+        Self { traits: &FAIR, keys: FairLockKeys::new(keys), allowance_ms: millis(allowance) }
     }
 
     /// The non-reentrant fair lock, which has the same records.
@@ -71,11 +71,11 @@ impl LockKind for Fair {
     }
 
     fn dequeue(&self, owner_id: &Arc<str>) -> Option<Request> {
-        Some(script::abandon_fair(&self.keys, owner_id, self.allowance_ms))
+        Some(script::leave_fair(&self.keys, owner_id, self.allowance_ms))
     }
 
     fn keep(&self, owner_ids: &[Arc<str>]) -> Option<Request> {
-        Some(script::keep_fair(&self.keys, owner_ids, self.allowance_ms))
+        Some(script::refresh_fair(&self.keys, owner_ids, self.allowance_ms))
     }
 
     fn owned(&self) -> Option<&dyn OwnedKind> {

@@ -55,7 +55,7 @@ impl LockKind for Fenced {
     fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
         let keys = [self.record(), &self.token];
         let terms = [lease_ms, self.retention_ms];
-        Some(script::hand_over_fenced(keys, from, to, terms, self.keys.channel()))
+        Some(script::hand_off_fenced(keys, from, to, terms, self.keys.channel()))
     }
 
     fn owned(&self) -> Option<&dyn OwnedKind> {

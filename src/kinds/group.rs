@@ -5,7 +5,7 @@
 //! end by the server's clock; Redisson uses the clocks of its clients.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueKey};
+use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueId};
 use crate::owner::LocalOwner;
 use crate::protocol::keys::{GroupKeys, HASH};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
@@ -44,8 +44,8 @@ impl LockKind for Group {
     }
 
     /// Each owner has a key queue of its own, because owners of different values do not exclude each other.
-    fn queue(&self, owner: &LocalOwner) -> QueueKey {
-        QueueKey::group(&self.0.record, &owner.owner_id("", 0))
+    fn queue(&self, owner: &LocalOwner) -> QueueId {
+        QueueId::group(&self.0.record, &owner.owner_id("", 0))
     }
 
     fn owner_id(&self, owner: Arc<str>) -> Arc<str> {

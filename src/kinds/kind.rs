@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The parts are compared one by one. A joined string could equal the name of another record, because a name may contain any
 /// character.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QueueKey {
+pub(crate) enum QueueId {
     /// All requests that change the record of this key.
     Record(Arc<str>),
     /// The requests of one owner as a reader of a record.
@@ -23,7 +23,7 @@ pub(crate) enum QueueKey {
     Group(Arc<OwnersPart>),
 }
 
-/// A record and one owner. It is behind a pointer to keep [`QueueKey`] small, because most keys are of a whole record.
+/// A record and one owner. It is behind a pointer to keep [`QueueId`] small, because most keys are of a whole record.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OwnersPart {
     pub record: Arc<str>,
@@ -31,7 +31,7 @@ pub(crate) struct OwnersPart {
     pub owner: Box<str>,
 }
 
-impl QueueKey {
+impl QueueId {
     pub(crate) fn reader(record: &Arc<str>, owner_id: &str) -> Self {
         Self::Reader(OwnersPart::new(record, owner_id))
     }
@@ -63,26 +63,26 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn record(&self) -> &Arc<str>;
     /// The key queue for the requests of `owner`, which are sent one after the other. By default, all requests that change one
     /// record share a queue.
-    fn queue(&self, _owner: &LocalOwner) -> QueueKey {
-        QueueKey::Record(self.record().clone())
+    fn queue(&self, _owner: &LocalOwner) -> QueueId {
+        QueueId::Record(self.record().clone())
     }
-    /// The part of the record that the lock takes, for a kind that does not take all of it.
+    /// The part of the record that the lock guards: the values of a group lock. `None` for the whole record.
     fn part(&self) -> Option<Arc<str>> {
         None
     }
     /// The key queue of an owner id that was found in the record.
-    fn queue_of(&self, _owner_id: &str) -> QueueKey {
-        QueueKey::Record(self.record().clone())
+    fn queue_of(&self, _owner_id: &str) -> QueueId {
+        QueueId::Record(self.record().clone())
     }
     /// The key queue of the counterpart hold: the write hold of a reader, the read hold of a writer.
-    fn counterpart(&self, _owner: &LocalOwner) -> Option<QueueKey> {
+    fn counterpart(&self, _owner: &LocalOwner) -> Option<QueueId> {
         None
     }
-    /// The owner id that the record has for the owner id `owner_id`. Most kinds use it unchanged.
+    /// Maps a client's owner id to the text in the record. Most kinds use it unchanged.
     fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
         owner_id
     }
-    /// The owner id from which [`owner_id`](Self::owner_id) made `owner_id`.
+    /// The inverse of [`owner_id`](Self::owner_id).
     fn owner<'a>(&self, owner_id: &'a str) -> &'a str {
         owner_id
     }
@@ -253,7 +253,7 @@ pub(crate) enum Access {
     /// One owner. Its hold is the current one of the key queue, and may have further levels.
     Exclusive,
     /// One waiter, whose hold is one of several shared holds. The engine keeps no order among the holds, and no hold has further
-    /// levels. The record does not name the holders, so the waiters take turns, and a request that may have taken effect is
+    /// levels. The record may not show which request made a hold, so the waiters take turns, and a request that may have taken effect is
     /// undone by its number.
     Shared,
     /// Every waiter that was queued when the request was sent. Nothing is held or released.

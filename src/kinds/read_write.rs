@@ -8,7 +8,7 @@
 //! its own lease, so fixed leases of readers are renewed, too.
 
 use crate::error::Holder;
-use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueKey};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueId};
 use crate::owner::{LocalOwner, WRITER};
 use crate::protocol::keys::{LockKeys, ReadWriteKeys};
 use crate::protocol::script::{self, Renewal, Reply, Request, Side, Undecodable};
@@ -46,11 +46,11 @@ impl LockKind for Write {
         &self.0.record
     }
 
-    fn queue_of(&self, owner_id: &str) -> QueueKey {
+    fn queue_of(&self, owner_id: &str) -> QueueId {
         queue_of(&self.0, owner_id)
     }
 
-    fn counterpart(&self, owner: &LocalOwner) -> Option<QueueKey> {
+    fn counterpart(&self, owner: &LocalOwner) -> Option<QueueId> {
         Some(readers_queue(&self.0, &owner.owner_id("", 0)))
     }
 
@@ -128,16 +128,16 @@ impl LockKind for Read {
         &self.0.record
     }
 
-    fn queue(&self, owner: &LocalOwner) -> QueueKey {
+    fn queue(&self, owner: &LocalOwner) -> QueueId {
         readers_queue(&self.0, &owner.owner_id("", 0))
     }
 
-    fn queue_of(&self, owner_id: &str) -> QueueKey {
+    fn queue_of(&self, owner_id: &str) -> QueueId {
         queue_of(&self.0, owner_id)
     }
 
-    fn counterpart(&self, _: &LocalOwner) -> Option<QueueKey> {
-        Some(QueueKey::Record(self.0.record.clone()))
+    fn counterpart(&self, _: &LocalOwner) -> Option<QueueId> {
+        Some(QueueId::Record(self.0.record.clone()))
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
@@ -226,13 +226,13 @@ fn writer_id(owner_id: &str) -> Arc<str> {
     format!("{owner_id}{WRITER}").into()
 }
 
-fn queue_of(keys: &ReadWriteKeys, owner_id: &str) -> QueueKey {
+fn queue_of(keys: &ReadWriteKeys, owner_id: &str) -> QueueId {
     if owner_id.ends_with(WRITER) {
-        return QueueKey::Record(keys.record.clone());
+        return QueueId::Record(keys.record.clone());
     }
     readers_queue(keys, owner_id)
 }
 
-fn readers_queue(keys: &ReadWriteKeys, owner_id: &str) -> QueueKey {
-    QueueKey::reader(&keys.record, owner_id)
+fn readers_queue(keys: &ReadWriteKeys, owner_id: &str) -> QueueId {
+    QueueId::reader(&keys.record, owner_id)
 }

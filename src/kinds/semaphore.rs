@@ -2,7 +2,7 @@
 //! latch.
 
 use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, Probed};
-use crate::protocol::keys::PermitKeys;
+use crate::protocol::keys::CounterKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -15,13 +15,13 @@ static PERMITS: KindTraits = KindTraits {
     ..KindTraits::REENTRANT
 };
 /// Its busy replies contain the end of the next lease.
-static LEASED: KindTraits =
+static EXPIRABLE_PERMITS: KindTraits =
     KindTraits { name: "expirable-permit semaphore", renewal: Renewal::Permit, ..PERMITS };
 static LATCH: KindTraits = KindTraits { name: "count-down latch", access: Access::Gate, ..PERMITS };
 
 /// A number of permits of a semaphore, without an owner. The owner id of a hold is the number of the request that took them.
 pub(crate) struct Permits {
-    pub keys: Arc<PermitKeys>,
+    pub keys: Arc<CounterKeys>,
     pub permits: u32,
 }
 
@@ -64,17 +64,17 @@ impl LockKind for Permits {
 }
 
 /// A number of permits with ids. The owner id of a hold is the concatenated ids, [`ID`] characters each.
-pub(crate) struct Leased {
-    pub keys: Arc<PermitKeys>,
+pub(crate) struct ExpirablePermits {
+    pub keys: Arc<CounterKeys>,
     pub permits: u32,
 }
 
 /// The length of a permit's id.
 pub(crate) const ID: usize = 16;
 
-impl LockKind for Leased {
+impl LockKind for ExpirablePermits {
     fn traits(&self) -> &'static KindTraits {
-        &LEASED
+        &EXPIRABLE_PERMITS
     }
 
     fn record(&self) -> &Arc<str> {
@@ -113,7 +113,7 @@ impl LockKind for Leased {
 }
 
 /// The latch. An acquire passes through the open latch, a release counts it down by one.
-pub(crate) struct Latch(pub Arc<PermitKeys>);
+pub(crate) struct Latch(pub Arc<CounterKeys>);
 
 impl LockKind for Latch {
     fn traits(&self) -> &'static KindTraits {

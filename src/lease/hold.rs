@@ -26,9 +26,9 @@ pub enum HoldState {
     Held,
     /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
     Suspect,
-    /// The lock is no longer held, or it is unknown whether it is. Final.
+    /// The hold ended, or may have ended. This state is final.
     Lost(LossReason),
-    /// The lock was released. Final.
+    /// The lock was released. This state is final.
     Released,
 }
 

@@ -242,7 +242,7 @@ impl Watchdog {
         let error = match answer {
             Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {
                 Ok(outcomes) => return self.apply(&holds, &terms, outcomes, &answer),
-                Err(_) => connection.strange(Phase::Renew),
+                Err(_) => connection.protocol_error(Phase::Renew),
             },
             Err(failure) => connection.error(failure, Phase::Renew),
         };

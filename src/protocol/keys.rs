@@ -78,7 +78,7 @@ impl LockKeys {
 
 /// The names of a fair lock.
 #[derive(Debug)]
-pub(crate) struct QueueKeys {
+pub(crate) struct FairLockKeys {
     pub lock: LockKeys,
     /// The list of the waiters' owner ids.
     pub queue: Arc<str>,
@@ -86,7 +86,7 @@ pub(crate) struct QueueKeys {
     pub timeouts: Arc<str>,
 }
 
-impl QueueKeys {
+impl FairLockKeys {
     pub(crate) fn new(lock: LockKeys) -> Self {
         let [queue, timeouts] = [QUEUE, TIMEOUTS].map(|key| prefix(key, &lock.record).into());
         Self { lock, queue, timeouts }
@@ -123,7 +123,7 @@ impl ReadWriteKeys {
 
 /// The names of a semaphore or a latch.
 #[derive(Debug)]
-pub(crate) struct PermitKeys {
+pub(crate) struct CounterKeys {
     pub record: Arc<str>,
     pub channel: Arc<str>,
     /// The sorted set of permit ids and the ends of their leases.
@@ -132,7 +132,7 @@ pub(crate) struct PermitKeys {
     pub last_request: Arc<str>,
 }
 
-impl PermitKeys {
+impl CounterKeys {
     /// The names of a semaphore, used by the client with the unique id `client`.
     pub(crate) fn semaphore(LockKeys { record, .. }: LockKeys, client: Uuid) -> Self {
         Self::with_channel(prefix(SEMAPHORE, &record), record, client)
@@ -272,7 +272,7 @@ mod tests {
     fn names_whose_keys_are_in_several_slots_are_refused_in_a_cluster() {
         let latch = |name: &str| {
             let keys = LockKeys::new(name.into()).and_then(LockKeys::in_cluster)?;
-            PermitKeys::latch(keys, Uuid::nil())
+            CounterKeys::latch(keys, Uuid::nil())
         };
         for good in ["orders", "two words", "a{b}c", "{x}", "schloß", "{a}{"] {
             assert!(LockKeys::new(good.into()).unwrap().in_cluster().is_ok(), "{good}");

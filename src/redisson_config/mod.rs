@@ -199,11 +199,11 @@ impl RedissonConfig {
 
     /// Sends the master's user and password to each sentinel that requires a password. Default: off.
     ///
-    /// Redisson itself sends the master's password to such sentinels if the file has no `sentinelPassword`. Here this needs an explicit
-    /// request, because any process that answers at a sentinel's address can then learn the password. The request has no effect if the
-    /// file has a `sentinelPassword`. With a `sentinelUsername` and no `sentinelPassword`, that user goes with the master's password.
+    /// Redisson does so if the file has no `sentinelPassword`. It is off by default, because any process that answers at a sentinel's
+    /// address can then learn the password. It has no effect if the file has a `sentinelPassword`. With a `sentinelUsername` and no
+    /// `sentinelPassword`, that user goes with the master's password.
     ///
-    /// Without this request and a `sentinelPassword`, a sentinel that requires a password fails with
+    /// With neither this setting nor a `sentinelPassword`, a sentinel that requires a password fails with
     /// [`Error::Refused`](crate::Error::Refused) and the code `NOAUTH`.
     pub fn share_credentials_with_sentinels(self) -> Self {
         Self { shares_credentials: true, ..self }

@@ -1,4 +1,5 @@
-//! The seam to the runtime: mutexes, timers and tasks of std and tokio, or those of `tests/shuttle`; the clock; wake-ups.
+//! An abstraction of std and tokio that tests can replace: mutexes, timers and tasks of std and tokio, or those of `tests/shuttle`; the
+//! clock; wake-ups.
 
 pub mod clock;
 pub mod mutex;

@@ -1,7 +1,7 @@
 //! Wakes the actor of a key queue: on a message, a confirmed subscription, or new work. No I/O.
 //!
-//! Invariant: no wake-up is lost. Each wake-up leaves a permit, so an actor that was busy sees it before it waits. By the epoch the
-//! actor knows whether an earlier reply may be out of date.
+//! Invariant: no wake-up is lost. Each wake-up leaves a permit, so an actor that was busy sees it before it waits. The epoch shows whether
+//! an earlier reply may be out of date.
 
 use crate::runtime::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;

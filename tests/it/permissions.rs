@@ -18,7 +18,7 @@ const COMMON: &str = "+eval +evalsha +ping +subscribe +unsubscribe";
 const USED: [(&str, &[&str], &str); 9] = [
     (
         "lock",
-        &["lock_acquire", "lock_force", "lock_move", "lock_recount", "lock_release", "lock_renew"],
+        &["lock_acquire", "lock_force", "lock_hand_off", "lock_recount", "lock_release", "lock_renew"],
         "exists hget hscan pttl",
     ),
     ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
@@ -27,7 +27,7 @@ const USED: [(&str, &[&str], &str); 9] = [
         &["fenced_", "lock_force", "lock_recount", "lock_release", "lock_renew"],
         "exists hget hscan pttl",
     ),
-    ("read_write_lock", &["read_", "write_", "rw_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
+    ("read_write_lock", &["read_", "write_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
     ("value_lock", &["value_"], "exists get pttl"),
     ("group_lock", &["group_"], ""),
     ("semaphore", &["semaphore_"], "get"),

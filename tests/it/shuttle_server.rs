@@ -41,7 +41,7 @@ const SCRIPTS: [(&str, &str, &[&str]); 5] = [
     ("lock_acquire", ACQUIRE, &["1", "again 1", "BUSY", "STALE"]),
     ("lock_recount", RECOUNT, &["1", "again 1", "GONE", "OTHER", "MISMATCH"]),
     ("lock_release", RELEASE, &["0", "2", "GONE", "OTHER"]),
-    ("lock_move", MOVE, &["0", "2", "again 2", "GONE", "OTHER", "MISMATCH"]),
+    ("lock_hand_off", MOVE, &["0", "2", "again 2", "GONE", "OTHER", "MISMATCH"]),
     ("lock_renew", RENEW, &["1", "a list"]),
 ];
 
@@ -292,9 +292,9 @@ impl Pair {
                 ("lock_release", command)
             }
             &Request::Move { key, from, to, lease } => {
-                let mut command = script("lock_move", &[KEYS[key]]);
+                let mut command = script("lock_hand_off", &[KEYS[key]]);
                 command.arg(OWNERS[from]).arg(OWNERS[to]).arg(lease).arg(CHANNELS[key]).arg(flag);
-                ("lock_move", command)
+                ("lock_hand_off", command)
             }
             Request::Renew(batch) => {
                 let keys: Vec<_> = batch.iter().map(|&(key, ..)| KEYS[key]).collect();

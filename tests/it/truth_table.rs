@@ -176,8 +176,8 @@ fn a_late_repeat_shortens_no_lease_of_any_kind() {
         ("write_acquire", &["k"], vec![MINE, &lease, OTHER]),
         ("read_acquire", &["k", "string"], vec![MINE, &lease, OTHER]),
         ("value_acquire", &["k"], vec![MINE, &lease]),
-        ("lock_move", &["k"], vec![MINE, NEXT, &lease, CHANNEL]),
-        ("fenced_move", &["k", "token"], vec![MINE, NEXT, &lease, "0", CHANNEL]),
+        ("lock_hand_off", &["k"], vec![MINE, NEXT, &lease, CHANNEL]),
+        ("fenced_hand_off", &["k", "token"], vec![MINE, NEXT, &lease, "0", CHANNEL]),
     ];
     for (script, keys, args) in cases {
         redis::cmd("FLUSHALL").exec(&mut cli).unwrap();

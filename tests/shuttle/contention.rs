@@ -13,7 +13,7 @@ use crate::engine;
 use crate::engine::session::Session;
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::Reentrant;
-use crate::kinds::kind::QueueKey;
+use crate::kinds::kind::QueueId;
 use crate::lease::hold::HoldState;
 use crate::owner::Owner;
 use std::pin::pin;
@@ -143,7 +143,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
     time::sleep(Duration::from_millis(50)).await;
     assert_eq!((server().records(), server().subscriptions()), (0, 0), "records and subscriptions are left");
     assert!(
-        sessions.iter().all(|session| session.existing_queue(&QueueKey::Record("lock".into())).is_none()),
+        sessions.iter().all(|session| session.existing_queue(&QueueId::Record("lock".into())).is_none()),
         "a key queue is left"
     );
     assert!(!server().found_by_looking(), "a client missed the message of a release");

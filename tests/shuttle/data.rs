@@ -174,7 +174,7 @@ impl Data {
                 number(1)
             }
             ("lock_acquire", _, Some(_)) => status("STALE", Some(left)),
-            ("lock_move", [_, to, lease, channel, _], _)
+            ("lock_hand_off", [_, to, lease, channel, _], _)
                 if count == Some(1) || count.is_none() && again && record.counts.get(*to) == Some(&1) =>
             {
                 record.counts = BTreeMap::from([((*to).to_owned(), 1)]);
@@ -185,7 +185,7 @@ impl Data {
                 let all = self.listeners.values().filter(subscribed).count();
                 number(all as u64)
             }
-            ("lock_move", _, Some(_)) => status("MISMATCH", None),
+            ("lock_hand_off", _, Some(_)) => status("MISMATCH", None),
             ("lock_recount", [owner, from, to, lease, _], Some(n)) => {
                 let (from, to): (u64, u64) = (from.parse().expect("n"), to.parse().expect("n"));
                 if n == from || n == to && again {
@@ -202,7 +202,7 @@ impl Data {
                 self.freed.insert(key.to_owned(), now);
                 number(receivers)
             }
-            ("lock_move" | "lock_recount" | "lock_release", _, None) => {
+            ("lock_hand_off" | "lock_recount" | "lock_release", _, None) => {
                 status(if absent { "GONE" } else { "OTHER" }, None)
             }
             (name, ..) => panic!("{name} with {args:?}"),

@@ -149,7 +149,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     skip_unsupported(unsupported, &mut words);
     println!("test: cargo {}", words.join(" "));
     skip(&left_out, needs.keys(), &mut words)?;
-    let status = tests(&environment, &words).status().map_err(|error| format!("cargo: {error}"))?;
+    let status = tests(&environment, &words, 3).status().map_err(|error| format!("cargo: {error}"))?;
     // Nothing runs again for a selection.
     let code = match !status.success() || part {
         true => exit_code(status),
@@ -297,7 +297,7 @@ fn names_in(modules: &[&str], left_out: &[&String]) -> Result<Vec<String>, Strin
 
 /// Runs the tests with these full names.
 fn selected(environment: &Environment, names: &[String]) -> Command {
-    let mut tests = tests(environment, &["test", "--all-features", "--test", "it", "--", "--exact"]);
+    let mut tests = tests(environment, &["test", "--all-features", "--test", "it", "--", "--exact"], 2);
     tests.args(names);
     tests
 }
@@ -313,11 +313,16 @@ fn skip_unsupported(unsupported: Unsupported, words: &mut Vec<String>) {
     }
 }
 
-fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S]) -> Command {
+/// Runs tests, `at_once` for each processor, because they mostly wait. The environment may set another number.
+fn tests<S: AsRef<OsStr>>(environment: &Environment, words: &[S], at_once: usize) -> Command {
     let mut tests = cargo();
     environment.apply_to(tests.args(words));
     tests.env("REDISSON_LOCK_NEEDS", needs_file());
-    set_test_threads(&mut tests);
+    const SETTING: &str = "RUST_TEST_THREADS";
+    if env::var_os(SETTING).is_none() {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        tests.env(SETTING, (at_once * processors).to_string());
+    }
     tests
 }
 
@@ -327,15 +332,6 @@ pub fn schedules(cargo: &mut Command) -> &mut Command {
         .args(["test", "--all-features", "--lib", "--target-dir", "target/shuttle"])
         .env("RUSTFLAGS", format!("{} --cfg shuttle", env::var("RUSTFLAGS").unwrap_or_default()))
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-}
-
-/// The tests mostly wait, so twice as many as there are processors run at once, unless the environment says otherwise.
-fn set_test_threads(tests: &mut Command) {
-    const SETTING: &str = "RUST_TEST_THREADS";
-    if env::var_os(SETTING).is_none() {
-        let processors = thread::available_parallelism().map_or(1, NonZero::get);
-        tests.env(SETTING, (2 * processors).to_string());
-    }
 }
 
 fn cargo() -> Command {

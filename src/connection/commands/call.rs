@@ -8,7 +8,7 @@ use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
 use crate::connection::node::Live;
 use crate::connection::nodes::Target;
 use crate::connection::redirects::Redirect;
-use crate::connection::{Backoff, Meaning, meaning};
+use crate::connection::{ErrorClass, RetryDelay, classify};
 use crate::protocol::script::{Reply, Request, Verb};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};
@@ -24,9 +24,9 @@ pub(super) struct Call<'a> {
     started: Moment,
     /// The deadline of the call.
     until: Moment,
-    /// The deadline of waits for a connection or a server that refuses for now.
+    /// The deadline for waiting until the server is ready.
     patience: Moment,
-    backoff: Backoff,
+    backoff: RetryDelay,
     /// Send the script's source instead of its digest.
     by_source: bool,
     /// The epoch of a connection that has failed under this call.
@@ -51,7 +51,7 @@ impl<'a> Call<'a> {
             until,
             patience: if request.may_wait() { until } else { started },
             request,
-            backoff: Backoff::new(Duration::from_millis(2), Duration::from_millis(100)),
+            backoff: RetryDelay::new(Duration::from_millis(2), Duration::from_millis(100)),
             by_source: false,
             dead: NONE,
             asked: None,
@@ -90,7 +90,7 @@ impl<'a> Call<'a> {
     }
 
     /// Sends the request once. `None` if its fast path did nothing.
-    pub(super) async fn send(&mut self, live: &Live, asking: bool) -> Result<Option<Reply>, Meaning> {
+    pub(super) async fn send(&mut self, live: &Live, asking: bool) -> Result<Option<Reply>, ErrorClass> {
         let exchange = live.link.clone().exchange(self.request, self.by_source, asking);
         let answer = async {
             select! {
@@ -106,13 +106,13 @@ impl<'a> Call<'a> {
                 if error.is_unrecoverable_error() {
                     self.dead = live.epoch;
                 }
-                Err(meaning(&error))
+                Err(classify(&error))
             }
             Ok(None) => {
                 self.dead = live.epoch;
-                Err(Meaning::Unknown { reason: "the connection dropped".into() })
+                Err(ErrorClass::Unknown { reason: "the connection dropped".into() })
             }
-            Err(_) => Err(Meaning::Unknown { reason: "no answer".into() }),
+            Err(_) => Err(ErrorClass::Unknown { reason: "no answer".into() }),
         }
     }
 
@@ -120,30 +120,30 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// If the request must not be sent again.
-    pub(super) async fn recover(&mut self, meaning: Meaning, live: &Live) -> Result<(), Failure> {
-        if !matches!(meaning, Meaning::NoScript) {
+    pub(super) async fn recover(&mut self, class: ErrorClass, live: &Live) -> Result<(), Failure> {
+        if !matches!(class, ErrorClass::NoScript) {
             self.asked = None;
         }
-        match meaning {
-            Meaning::NoScript => {
+        match class {
+            ErrorClass::NoScript => {
                 if let Verb::Script(script) = self.request.verb() {
                     debug!(script = script.name, "the server does not know the script: sending its source");
                 }
                 self.by_source = true;
                 Ok(())
             }
-            Meaning::Elsewhere(redirect) => self.follow(redirect, live).await,
-            Meaning::Refused { code, message } if !self.request.outlasts(&code) => {
+            ErrorClass::Elsewhere(redirect) => self.follow(redirect, live).await,
+            ErrorClass::Refused { code, message } if !self.request.outlasts(&code) => {
                 if code == CROSSED && !self.connection.many_slots.swap(true, Ordering::Relaxed) {
                     let node = &live.node;
                     info!(%node, "the server has slots: requests for several locks are split by slot from now on");
                 }
                 Err(self.failure(live, Cause::Refused { code, message }))
             }
-            Meaning::Refused { code, message } | Meaning::NotNow { code, message } => {
+            ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message } => {
                 self.wait_until_ready(code, message, live).await
             }
-            Meaning::Unknown { reason } => self.repeat(reason, live),
+            ErrorClass::Unknown { reason } => self.repeat(reason, live),
         }
     }
 

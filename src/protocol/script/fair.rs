@@ -1,49 +1,49 @@
 //! Requests of the fair lock. Their replies are decoded as those of the reentrant lock.
 
 use super::{
-    Arg, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_KEEP, FAIR_RELEASE, FIRST, Repeat, Request,
+    Arg, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_LEAVE, FAIR_REFRESH, FAIR_RELEASE, FIRST, Repeat, Request,
     Script,
 };
-use crate::protocol::keys::QueueKeys;
+use crate::protocol::keys::FairLockKeys;
 use std::sync::Arc;
 
 /// Acquires the first hold of `owner`. `numbers` are the lease in ms, the allowance in ms, and the state of the waiter in the
 /// queue (`ARGV[4]` of the script).
-pub(crate) fn acquire_fair(keys: &QueueKeys, owner: &Arc<str>, numbers: [u64; 3]) -> Request {
+pub(crate) fn acquire_fair(keys: &FairLockKeys, owner: &Arc<str>, numbers: [u64; 3]) -> Request {
     let numbers = numbers.into_iter().map(Arg::Number);
     let args = [Arg::Text(owner.clone())].into_iter().chain(numbers).chain([FIRST]).collect();
-    with_queue_keys(keys, &FAIR_ACQUIRE, args, Repeat::Flagged)
+    with_fair_keys(keys, &FAIR_ACQUIRE, args, Repeat::Flagged)
 }
 
 /// Releases the last level of `owner`.
-pub(crate) fn release_fair(keys: &QueueKeys, owner: &Arc<str>) -> Request {
+pub(crate) fn release_fair(keys: &FairLockKeys, owner: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(keys.lock.channel().clone())];
-    with_queue_keys(keys, &FAIR_RELEASE, args, Repeat::Free)
+    with_fair_keys(keys, &FAIR_RELEASE, args, Repeat::Free)
 }
 
 /// Removes `owner`, which no longer waits, from the queue.
-pub(crate) fn abandon_fair(keys: &QueueKeys, owner: &Arc<str>, allowance_ms: u64) -> Request {
+pub(crate) fn leave_fair(keys: &FairLockKeys, owner: &Arc<str>, allowance_ms: u64) -> Request {
     let channel = Arg::Text(keys.lock.channel().clone());
     let args = vec![Arg::Text(owner.clone()), Arg::Number(allowance_ms), channel];
-    with_queue_keys(keys, &FAIR_ABANDON, args, Repeat::Free)
+    with_fair_keys(keys, &FAIR_LEAVE, args, Repeat::Free)
 }
 
 /// Refreshes the scores of the waiters `owners`. The request does not wait for a connection, because the next refresh
 /// follows soon.
-pub(crate) fn keep_fair(keys: &QueueKeys, owners: &[Arc<str>], allowance_ms: u64) -> Request {
+pub(crate) fn refresh_fair(keys: &FairLockKeys, owners: &[Arc<str>], allowance_ms: u64) -> Request {
     let owners = owners.iter().cloned().map(Arg::Text);
     let args = [Arg::Number(allowance_ms)].into_iter().chain(owners).collect();
-    with_queue_keys(keys, &FAIR_KEEP, args, Repeat::Afresh)
+    with_fair_keys(keys, &FAIR_REFRESH, args, Repeat::Afresh)
 }
 
 /// Deletes the record, whoever holds the lock. Must not be sent twice.
-pub(crate) fn force_unlock_fair(keys: &QueueKeys) -> Request {
+pub(crate) fn force_unlock_fair(keys: &FairLockKeys) -> Request {
     let (record, queue) = (keys.lock.record().clone(), keys.queue.clone());
     let args = vec![Arg::Text(keys.lock.channel().clone())];
     Request::with_keys(&FAIR_FORCE_UNLOCK, vec![record, queue], args, Repeat::Never)
 }
 
-fn with_queue_keys(keys: &QueueKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {
+fn with_fair_keys(keys: &FairLockKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {
     let keys = vec![keys.lock.record().clone(), keys.queue.clone(), keys.timeouts.clone()];
     Request::with_keys(script, keys, args, repeat)
 }

@@ -5,8 +5,8 @@ use super::{
     Script, Status, Undecodable, VALUE_RENEW, Verb, ttl,
 };
 use super::{
-    FENCED_ACQUIRE, FENCED_MOVE, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_MOVE, LOCK_RECOUNT, LOCK_RELEASE,
-    LOCK_RENEW,
+    FENCED_ACQUIRE, FENCED_HAND_OFF, LOCK_ACQUIRE, LOCK_FORCE_UNLOCK, LOCK_HAND_OFF, LOCK_RECOUNT,
+    LOCK_RELEASE, LOCK_RENEW,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,8 @@ pub(crate) enum Acquired {
     Taken(u64),
     /// Another owner holds the lock, for at most this time. `None` if the record never expires.
     Busy(Option<Duration>),
-    /// The record has this owner id from a hold that the client does not know.
+    /// The record names this owner id, but this client has no such hold. For requests with numbers: a later request has taken effect, or
+    /// the hold of this one has ended.
     Stale(Option<Duration>),
     /// The owner holds the lock as a reader and requests it as a writer.
     Own(Option<Duration>),
@@ -135,7 +136,7 @@ pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
 
 /// Outcome of [`hand_off`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HandedOver {
+pub(crate) enum HandedOff {
     Moved {
         /// The number of subscriptions of the channel. `None` if it is unknown.
         subscriptions: Option<u64>,
@@ -165,12 +166,12 @@ pub(crate) fn hand_off(
         Arg::Text(channel.clone()),
         FIRST,
     ];
-    Request::script(&LOCK_MOVE, record, args, Repeat::Flagged)
+    Request::script(&LOCK_HAND_OFF, record, args, Repeat::Flagged)
 }
 
 /// Moves the single hold of `from` on a fenced lock to `to`. `keys` are the record and the token, `terms` the lease and the
 /// token's retention in ms.
-pub(crate) fn hand_over_fenced(
+pub(crate) fn hand_off_fenced(
     keys: [&Arc<str>; 2],
     from: &Arc<str>,
     to: &Arc<str>,
@@ -180,11 +181,11 @@ pub(crate) fn hand_over_fenced(
     let owners = [from, to].into_iter().cloned().map(Arg::Text);
     let channel = Arg::Text(channel.clone());
     let args = owners.chain(terms.map(Arg::Number)).chain([channel, FIRST]).collect();
-    Request::with_keys(&FENCED_MOVE, keys.map(Arc::clone).to_vec(), args, Repeat::Flagged)
+    Request::with_keys(&FENCED_HAND_OFF, keys.map(Arc::clone).to_vec(), args, Repeat::Flagged)
 }
 
-pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
-    let moved = |n: i64, token| Ok(HandedOver::Moved { subscriptions: u64::try_from(n).ok(), token });
+pub(crate) fn handed_off(reply: &Reply) -> Result<HandedOff, Undecodable> {
+    let moved = |n: i64, token| Ok(HandedOff::Moved { subscriptions: u64::try_from(n).ok(), token });
     if let Reply::List(numbers) = reply
         && let [Reply::Int(n @ -1..), Reply::Int(token @ 1..)] = numbers.as_slice()
     {
@@ -192,9 +193,9 @@ pub(crate) fn handed_over(reply: &Reply) -> Result<HandedOver, Undecodable> {
     }
     match reply.status()? {
         Status::Done(n @ -1..) => moved(n, None),
-        Status::Not(b"GONE", None) => Ok(HandedOver::Gone),
-        Status::Not(b"OTHER", None) => Ok(HandedOver::Other),
-        Status::Not(b"MISMATCH", None) => Ok(HandedOver::Mismatch),
+        Status::Not(b"GONE", None) => Ok(HandedOff::Gone),
+        Status::Not(b"OTHER", None) => Ok(HandedOff::Other),
+        Status::Not(b"MISMATCH", None) => Ok(HandedOff::Mismatch),
         _ => Err(Undecodable),
     }
 }

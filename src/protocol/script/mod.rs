@@ -1,7 +1,7 @@
 //! The table of scripts, a constructor for each request to Redis, and the decoding of the replies.
 //!
-//! The arguments of a [`Request`] say what it expects to find in the record, so sending it twice is harmless. A request
-//! that must not be sent twice, such as [`force_unlock`], refuses [`Request::repeat`].
+//! Most requests contain what they expect to find in the record, so they may be sent twice. A few, such as [`force_unlock`], must not be
+//! sent twice, and refuse [`Request::repeat`].
 
 mod fair;
 mod group;
@@ -68,15 +68,15 @@ scripts! {
     LOCK_ACQUIRE = "lock_acquire";
     LOCK_RECOUNT = "lock_recount";
     LOCK_RELEASE = "lock_release" channel;
-    LOCK_MOVE = "lock_move" channel;
+    LOCK_HAND_OFF = "lock_hand_off" channel;
     LOCK_RENEW = "lock_renew";
     LOCK_FORCE_UNLOCK = "lock_force_unlock" channel;
     FENCED_ACQUIRE = "fenced_acquire";
-    FENCED_MOVE = "fenced_move" channel;
+    FENCED_HAND_OFF = "fenced_hand_off" channel;
     FAIR_ACQUIRE = "fair_acquire";
     FAIR_RELEASE = "fair_release" channel;
-    FAIR_ABANDON = "fair_abandon" channel;
-    FAIR_KEEP = "fair_keep";
+    FAIR_LEAVE = "fair_leave" channel;
+    FAIR_REFRESH = "fair_refresh";
     FAIR_FORCE_UNLOCK = "fair_force_unlock" channel;
     WRITE_ACQUIRE = "write_acquire";
     WRITE_RELEASE = "write_release" channel;
@@ -84,7 +84,7 @@ scripts! {
     READ_EXTEND = "read_extend";
     READ_RELEASE = "read_release" channel;
     READ_RENEW = "read_renew";
-    RW_FORCE_UNLOCK = "rw_force_unlock" channel;
+    READ_WRITE_FORCE_UNLOCK = "read_write_force_unlock" channel;
     SEMAPHORE_ACQUIRE = "semaphore_acquire";
     SEMAPHORE_RELEASE = "semaphore_release" channel;
     SEMAPHORE_SET = "semaphore_set" channel;
@@ -315,7 +315,7 @@ pub(crate) enum Reply {
     Text(Vec<u8>),
     List(Vec<Reply>),
     /// A type of value that no script or command of this library returns.
-    Strange,
+    Unsupported,
 }
 
 /// A reply that does not fit its request, such as that of a foreign script or a proxy.
@@ -374,7 +374,7 @@ pub(crate) fn deleted(subscribers: i64) -> Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::keys::{GroupKeys, LockKeys, PermitKeys, QueueKeys, ReadWriteKeys};
+    use crate::protocol::keys::{CounterKeys, FairLockKeys, GroupKeys, LockKeys, ReadWriteKeys};
     use std::collections::BTreeSet;
 
     /// The indexes n of `what[n]` in `text`.
@@ -405,9 +405,9 @@ mod tests {
     #[test]
     fn each_request_has_as_many_arguments_as_its_script_uses() {
         let (k, o): (Arc<str>, Arc<str>) = ("k".into(), "o".into());
-        let queue = QueueKeys::new(LockKeys::new("k".into()).unwrap());
+        let queue = FairLockKeys::new(LockKeys::new("k".into()).unwrap());
         let group = GroupKeys::new(LockKeys::new("k".into()).unwrap(), String::new(), uuid::Uuid::nil());
-        let permits = PermitKeys::semaphore(LockKeys::new("k".into()).unwrap(), uuid::Uuid::nil());
+        let permits = CounterKeys::semaphore(LockKeys::new("k".into()).unwrap(), uuid::Uuid::nil());
         let rw = ReadWriteKeys::new(LockKeys::new("k".into()).unwrap());
         for request in [
             acquire(&k, &o, 1),
@@ -418,9 +418,9 @@ mod tests {
             release_silently(&k, &o, &k),
             release_fair(&queue, &o),
             hand_off(&k, &o, &o, 1, &k),
-            hand_over_fenced([&k, &k], &o, &o, [1, 1], &k),
-            abandon_fair(&queue, &o, 1),
-            keep_fair(&queue, &[o.clone(), o.clone()], 1),
+            hand_off_fenced([&k, &k], &o, &o, [1, 1], &k),
+            leave_fair(&queue, &o, 1),
+            refresh_fair(&queue, &[o.clone(), o.clone()], 1),
             force_unlock(&k, &k),
             force_unlock_fair(&queue),
             acquire_write(&rw, &o, 1, &o),
@@ -471,7 +471,7 @@ mod tests {
                 acquired(reply).is_ok()
                     || recounted(reply).is_ok()
                     || released(reply).is_ok()
-                    || handed_over(reply).is_ok()
+                    || handed_off(reply).is_ok()
             });
             assert!(decoded, "{word}");
         }
@@ -487,14 +487,14 @@ mod tests {
             Reply::List(vec![Reply::Text(b"BUSY".to_vec())]),
             Reply::List(vec![Reply::Text(b"".to_vec()), Reply::Int(1)]),
             Reply::List(vec![Reply::Text(b"FREED".to_vec()), Reply::Int(1)]),
-            Reply::List(vec![Reply::Nil, Reply::Strange]),
-            Reply::Strange,
+            Reply::List(vec![Reply::Nil, Reply::Unsupported]),
+            Reply::Unsupported,
         ];
         for reply in &strange {
             assert_eq!(acquired(reply), Err(Undecodable));
             assert_eq!(recounted(reply), Err(Undecodable));
             assert_eq!(released(reply), Err(Undecodable));
-            assert_eq!(handed_over(reply), Err(Undecodable));
+            assert_eq!(handed_off(reply), Err(Undecodable));
             assert_eq!(renewed(Renewal::Lock, reply, 1), Err(Undecodable));
         }
     }

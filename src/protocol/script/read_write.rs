@@ -2,7 +2,7 @@
 
 use super::inspect::{fields, some_fields};
 use super::{
-    Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, RW_FORCE_UNLOCK, Repeat, Reply, Request,
+    Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_WRITE_FORCE_UNLOCK, Repeat, Reply, Request,
     Undecodable, WRITE_ACQUIRE, WRITE_RELEASE,
 };
 use crate::error::Holder;
@@ -60,7 +60,7 @@ pub(crate) fn force_unlock_read_write(keys: &ReadWriteKeys, side: Side) -> Reque
         Side::Write => ("write", "1"),
     };
     let args = vec![Arg::Literal(mode), Arg::Text(keys.channel.clone()), Arg::Literal(message)];
-    Request::script(&RW_FORCE_UNLOCK, &keys.record, args, Repeat::Never)
+    Request::script(&READ_WRITE_FORCE_UNLOCK, &keys.record, args, Repeat::Never)
 }
 
 fn reader_keys(keys: &ReadWriteKeys, reader: &str) -> Vec<Arc<str>> {

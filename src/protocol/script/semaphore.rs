@@ -6,7 +6,7 @@ use super::{
     Repeat, Reply, Request, SEMAPHORE_ACQUIRE, SEMAPHORE_ADD, SEMAPHORE_DRAIN, SEMAPHORE_RELEASE,
     SEMAPHORE_SET, Script, Undecodable,
 };
-use crate::protocol::keys::PermitKeys;
+use crate::protocol::keys::CounterKeys;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,13 +21,13 @@ pub(crate) fn next_number() -> u64 {
 }
 
 /// Takes permits, by the request `number`.
-pub(crate) fn take_permits(keys: &PermitKeys, number: &Arc<str>, permits: u32) -> Request {
+pub(crate) fn take_permits(keys: &CounterKeys, number: &Arc<str>, permits: u32) -> Request {
     let args = vec![Arg::Text(number.clone()), Arg::Number(permits.into()), MARK_KEPT];
     marked(keys, &SEMAPHORE_ACQUIRE, args)
 }
 
 /// Returns permits. `taken_by` is the number of the request that took them, if that request may have failed.
-pub(crate) fn give_permits(keys: &PermitKeys, permits: u32, taken_by: Option<&Arc<str>>) -> Request {
+pub(crate) fn give_permits(keys: &CounterKeys, permits: u32, taken_by: Option<&Arc<str>>) -> Request {
     let taken_by = taken_by.map_or(Arg::Literal("0"), |number| Arg::Text(number.clone()));
     let channel = Arg::Text(keys.channel.clone());
     let args = vec![Arg::Number(next_number()), Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
@@ -35,23 +35,23 @@ pub(crate) fn give_permits(keys: &PermitKeys, permits: u32, taken_by: Option<&Ar
 }
 
 /// Creates a semaphore that expires after `lives_ms`, or never if that is 0.
-pub(crate) fn set_permits(keys: &PermitKeys, permits: u32, lives_ms: u64) -> Request {
+pub(crate) fn set_permits(keys: &CounterKeys, permits: u32, lives_ms: u64) -> Request {
     let channel = Arg::Text(keys.channel.clone());
     unrepeatable(keys, &SEMAPHORE_SET, vec![Arg::Number(permits.into()), Arg::Number(lives_ms), channel])
 }
 
 /// Adds permits, or removes them. For permits with ids, Redisson publishes the number added, otherwise the number free.
-pub(crate) fn add_permits(keys: &PermitKeys, permits: i32, with_ids: bool) -> Request {
+pub(crate) fn add_permits(keys: &CounterKeys, permits: i32, with_ids: bool) -> Request {
     let (permits, channel) = (Arg::Text(permits.to_string().into()), Arg::Text(keys.channel.clone()));
     unrepeatable(keys, &SEMAPHORE_ADD, vec![permits, channel, Arg::Literal(if with_ids { "1" } else { "0" })])
 }
 
-pub(crate) fn drain_permits(keys: &PermitKeys) -> Request {
+pub(crate) fn drain_permits(keys: &CounterKeys) -> Request {
     unrepeatable(keys, &SEMAPHORE_DRAIN, Vec::new())
 }
 
 /// Reads the number in a semaphore or a latch.
-pub(crate) fn value(keys: &PermitKeys) -> Request {
+pub(crate) fn value(keys: &CounterKeys) -> Request {
     Request::read("GET", &keys.record, Vec::new())
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn number(reply: &Reply) -> Result<i64, Undecodable> {
 }
 
 /// Takes a permit for each of the concatenated `ids`. `u64::MAX` is a lease that never ends.
-pub(crate) fn take_ids(keys: &PermitKeys, ids: &Arc<str>, lease_ms: u64) -> Request {
+pub(crate) fn take_ids(keys: &CounterKeys, ids: &Arc<str>, lease_ms: u64) -> Request {
     let lease = if lease_ms == u64::MAX { Arg::Literal("0") } else { Arg::Number(lease_ms) };
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
     let args = vec![Arg::Number(next_number()), MARK_KEPT, lease, channel, ids];
@@ -72,45 +72,45 @@ pub(crate) fn take_ids(keys: &PermitKeys, ids: &Arc<str>, lease_ms: u64) -> Requ
 }
 
 /// Returns the permits `ids`.
-pub(crate) fn give_ids(keys: &PermitKeys, ids: &Arc<str>) -> Request {
+pub(crate) fn give_ids(keys: &CounterKeys, ids: &Arc<str>) -> Request {
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
     let args = vec![Arg::Number(next_number()), MARK_KEPT, channel, ids];
     Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free).kept()
 }
 
 /// Returns the number of free permits. Permits whose lease has ended become free first.
-pub(crate) fn free_permits(keys: &PermitKeys) -> Request {
+pub(crate) fn free_permits(keys: &CounterKeys) -> Request {
     let args = vec![Arg::Text(keys.channel.clone())];
     Request::with_keys(&PERMIT_FREE, with_timeouts(keys, false), args, Repeat::Free)
 }
 
 /// Checks whether a latch is open.
-pub(crate) fn look(keys: &PermitKeys) -> Request {
+pub(crate) fn look(keys: &CounterKeys) -> Request {
     Request::script(&LATCH_LOOK, &keys.record, Vec::new(), Repeat::Free)
 }
 
-pub(crate) fn count_down(keys: &PermitKeys) -> Request {
+pub(crate) fn count_down(keys: &CounterKeys) -> Request {
     let args = vec![Arg::Number(next_number()), MARK_KEPT, Arg::Text(keys.channel.clone())];
     marked(keys, &LATCH_COUNT_DOWN, args).kept()
 }
 
-pub(crate) fn set_count(keys: &PermitKeys, count: u32) -> Request {
+pub(crate) fn set_count(keys: &CounterKeys, count: u32) -> Request {
     unrepeatable(keys, &LATCH_SET, vec![Arg::Number(count.into()), Arg::Text(keys.channel.clone())])
 }
 
-pub(crate) fn delete_latch(keys: &PermitKeys) -> Request {
+pub(crate) fn delete_latch(keys: &CounterKeys) -> Request {
     unrepeatable(keys, &LATCH_DELETE, vec![Arg::Text(keys.channel.clone())])
 }
 
-fn marked(keys: &PermitKeys, script: &'static Script, args: Vec<Arg>) -> Request {
+fn marked(keys: &CounterKeys, script: &'static Script, args: Vec<Arg>) -> Request {
     Request::with_keys(script, vec![keys.record.clone(), keys.last_request.clone()], args, Repeat::Free)
 }
 
-fn unrepeatable(keys: &PermitKeys, script: &'static Script, args: Vec<Arg>) -> Request {
+fn unrepeatable(keys: &CounterKeys, script: &'static Script, args: Vec<Arg>) -> Request {
     Request::script(script, &keys.record, args, Repeat::Never)
 }
 
-fn with_timeouts(keys: &PermitKeys, marked: bool) -> Vec<Arc<str>> {
+fn with_timeouts(keys: &CounterKeys, marked: bool) -> Vec<Arc<str>> {
     let mut all = vec![keys.record.clone(), keys.timeouts.clone()];
     all.extend(marked.then(|| keys.last_request.clone()));
     all

@@ -3,7 +3,7 @@
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
 -- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
--- ARGV[1]  allowance in ms: how much later than its predecessor a waiter is evicted
+-- ARGV[1]  allowance in ms: for how long a head may leave a free lock untaken before it is evicted
 -- ARGV[2]  owner id of the first waiter; the owner ids of further waiters follow
 -- Reply    1  done
 --

@@ -9,7 +9,7 @@
 -- ARGV[4]  ms for which the token key is kept, 0 for ever
 -- ARGV[5]  channel
 -- ARGV[6]  '1' if an earlier send of this request was not answered, else '0'
--- ARGV[7]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[7]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    {n, token}    moved; the channel has n subscriptions, -1 if that is unknown
 --          {'GONE'}      no record exists
 --          {'OTHER'}     other owners hold the lock

@@ -4,7 +4,7 @@
 -- ARGV[1]  mode: read or write
 -- ARGV[2]  channel
 -- ARGV[3]  message
--- ARGV[4]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  freed
 --          0  the lock is not held in that mode
 --

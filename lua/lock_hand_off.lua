@@ -2,11 +2,11 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- ARGV[1]  owner id that releases
--- ARGV[2]  owner id that takes over; the same one if the holds in between were never written to the record
+-- ARGV[2]  owner id that takes over; may be the same one (pipelined hand-off)
 -- ARGV[3]  lease of the new owner in ms
 -- ARGV[4]  channel
 -- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
--- ARGV[6]  'spublish' if messages go only to the nodes of the channel's slot, else absent
+-- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n             moved; the channel has n subscriptions, -1 if that is unknown
 --          {'GONE'}      no record exists
 --          {'OTHER'}     other owners hold the lock
