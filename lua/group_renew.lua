@@ -2,7 +2,8 @@
 --
 -- KEYS[i]       record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
 --               value:owner id:lock_count -> hold count)
--- ARGV[2i - 1]  values of hold i, 22 bytes each, a line feed, the owner id, a line feed, and anything
+-- ARGV[2i - 1]  values of hold i, 22 bytes each, a line feed, the owner id, a line feed, and the rest of the hold's id
+--               (ignored)
 -- ARGV[2i]      minimum time in ms that the hold must have left, 0 to check the hold only
 -- Reply         list  one number per hold:
 --               1     the owner holds all of the values
@@ -23,6 +24,8 @@ local function renew(key, values, owner, lease)
             return redis.call('exists', key) == 1 and -3 or 0
         end
         if lease > 0 and ends <= now + lease then
+            -- HDEL comes first: a server out of memory accepts it, and after it the other writes of the script.
+            redis.call('hdel', key, '')
             -- 1 is added because 'now' was rounded down.
             redis.call('hset', key, field, string.format('%.0f', now + 1 + lease))
         end

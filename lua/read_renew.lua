@@ -32,7 +32,11 @@ for i = 1, #KEYS, 2 do
         local timeout, record = redis.pcall('pttl', KEYS[i + 1]), redis.pcall('pttl', KEYS[i])
         held = math.min(left(timeout), left(record))
         if lease > 0 and type(timeout) == 'number' and timeout < lease then
-            timeout = redis.pcall('set', KEYS[i + 1], '1', 'px', lease)
+            -- PEXPIRE comes first: a server out of memory accepts it, and after it the other writes of the script.
+            timeout = redis.pcall('pexpire', KEYS[i + 1], lease)
+            if timeout == 0 then
+                timeout = redis.pcall('set', KEYS[i + 1], '1', 'px', lease)
+            end
         end
         if lease > 0 and type(record) == 'number' and record < lease then
             record = redis.pcall('pexpire', KEYS[i], lease)

@@ -294,6 +294,26 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     eventually(|| queue.owners().is_empty()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_out_of_memory_keeps_the_waiters() {
+    let mut queue = Queue::start();
+    let holder = Client::connect(queue.server.url()).await.unwrap();
+    let guard = holder.fair_lock(NAME).lock().await.unwrap();
+    let client = Client::builder().fair_lock_wait_timeout(SHORT).connect(queue.server.url()).await.unwrap();
+    let waiting = spawn_waiter(&client.fair_lock(NAME));
+    queue.wait_for_waiters(1).await;
+    let owner = queue.owners().remove(0);
+    let score = format!("ZSCORE {TIMEOUTS} {owner}");
+    // Without a lease of the holder, the score depends on the time of the last refresh alone.
+    queue.run::<()>(&format!("PERSIST {NAME}"));
+    queue.run::<()>(&format!("ZADD {TIMEOUTS} 1 {owner}"));
+    queue.server.configure("maxmemory", "1");
+    eventually(|| queue.run::<f64>(&score) > 1.0).await;
+    queue.server.configure("maxmemory", "0");
+    guard.unlock().await.unwrap();
+    in_time("the waiter", waiting).await.unwrap().unlock().await.unwrap();
+}
+
 /// A grant consumes the owner's entry. The other waiters of that owner enter the queue again, behind all others.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_nobody_receives_costs_its_owner_the_turn() {

@@ -55,6 +55,26 @@ async fn the_next_renewal_reports_a_deleted_record() {
     .await;
 }
 
+/// Renewals and releases need no memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_out_of_memory_ends_no_hold_of_any_kind() {
+    each(Kind::ALL.into_iter().filter(|kind| kind.has_lease()), |kind| async move {
+        let server = kind.server(NAME);
+        let client = watched(kind, &server).await;
+        let guard = kind.of(&client, NAME).lock().await.unwrap();
+        let deadline = guard.deadline();
+        server.configure("maxmemory", "1");
+        tokio::select! {
+            state = guard.lost() => panic!("{kind}: {state:?}"),
+            () = eventually(|| guard.deadline() > deadline + LEASE) => {}
+        }
+        guard.unlock().await.unwrap();
+        server.configure("maxmemory", "0");
+        only_read_timeouts_are_left(kind, &server, &client).await;
+    })
+    .await;
+}
+
 /// No reply that arrives after the loss revives a hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_frozen_past_the_lease_revives_no_hold_of_any_kind() {
