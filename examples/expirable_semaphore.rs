@@ -12,7 +12,7 @@ async fn main() -> Result<()> {
     let seats = client.expirable_semaphore("seats");
     seats.try_set_permits(1).await?;
 
-    // Simulates a dead process: the permit is neither renewed nor given back.
+    // Simulates a dead process: the permit is neither renewed nor released.
     seats.with_lease(Duration::from_millis(100)).acquire().await?.forget();
     println!("free seats: {}", seats.available_permits().await?);
     let seat = seats.acquire().await?;

@@ -73,7 +73,7 @@ impl LockGuard {
         entered()?;
         let Self { mut level, .. } = self;
         let until = time::Instant::now() + level.session.options.response_timeout;
-        let outcome = give_back(&mut level).await;
+        let outcome = release(&mut level).await;
         // Rarely needed and large, so boxed.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
@@ -85,7 +85,7 @@ impl LockGuard {
 }
 
 /// Releases a level and waits for the outcome, for at most the response timeout.
-pub(crate) async fn give_back(level: &mut Level) -> Result<()> {
+pub(crate) async fn release(level: &mut Level) -> Result<()> {
     if level.hold.is_over() {
         level.session.check_process()?;
         return Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None });

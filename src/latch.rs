@@ -6,7 +6,7 @@ use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
-use crate::guard::give_back;
+use crate::guard::release;
 use crate::kinds::Latch;
 use crate::kinds::kind::LockKind;
 use crate::owner::{LocalOwner, entered};
@@ -61,7 +61,7 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<()> {
         let kind = self.kind()?;
         entered()?;
-        give_back(&mut Level::outstanding(&self.session, &kind)?).await
+        release(&mut Level::outstanding(&self.session, &kind)?).await
     }
 
     /// Returns the remaining count, which is 0 for an open latch.

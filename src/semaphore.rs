@@ -6,7 +6,7 @@ use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
-use crate::guard::{Holding, give_back};
+use crate::guard::{Holding, release};
 use crate::kinds::kind::LockKind;
 use crate::kinds::{ExpirablePermits, ID, Permits};
 use crate::owner::{LocalOwner, entered};
@@ -118,7 +118,7 @@ impl Semaphore {
     pub async fn release(&self, permits: u32) -> Result<()> {
         let kind = self.permits(permits)?;
         entered()?;
-        give_back(&mut Level::outstanding(&self.session, &kind)?).await
+        release(&mut Level::outstanding(&self.session, &kind)?).await
     }
 
     /// Returns how many permits are free.
@@ -203,8 +203,8 @@ impl Semaphore {
 
 /// Permits of a [`Semaphore`].
 ///
-/// Dropped permits are given back in the background, while the client's runtime runs.
-#[must_use = "the permits are given back as soon as this is dropped"]
+/// Dropped permits are released in the background, while the client's runtime runs.
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct SemaphorePermit {
     level: Level,
     permits: u32,
@@ -216,11 +216,11 @@ impl SemaphorePermit {
         self.permits
     }
 
-    /// Gives the permits back.
+    /// Releases the permits.
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the server did not take the permits within the response timeout, because no answer came or its disk
-    ///   fails. The client continues to give them back in the background.
+    ///   fails. The client continues to release them in the background.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
     ///   permits.
     /// - [`Error::Misuse`] outside a tokio runtime; the release continues in the background. Also in a forked child process.
@@ -229,10 +229,10 @@ impl SemaphorePermit {
     /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
-        give_back(&mut self.level).await
+        release(&mut self.level).await
     }
 
-    /// Keeps the permits taken: only [`Semaphore::release`] can give them back.
+    /// Keeps the permits taken: only [`Semaphore::release`] can release them.
     pub fn forget(self) {
         self.level.forget();
     }
@@ -376,9 +376,9 @@ impl ExpirableSemaphore {
 
 /// Permits of an [`ExpirableSemaphore`].
 ///
-/// Dropped permits are given back in the background, while the client's runtime runs. The permits deref to [`Holding`], which reports
-/// their state: they are lost if a lease expired, or if another program gave them back by their ids.
-#[must_use = "the permits are given back as soon as this is dropped"]
+/// Dropped permits are released in the background, while the client's runtime runs. The permits deref to [`Holding`], which reports
+/// their state: they are lost if a lease expired, or if another program released them by their ids.
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,
     holding: Holding,
@@ -391,7 +391,7 @@ impl ExpirablePermit {
         ids.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
     }
 
-    /// Gives the permits back.
+    /// Releases the permits.
     ///
     /// # Errors
     /// [`Error::NotHeld`] if the permits were already known to be lost, [`Error::Lost`] if the release found one of them lost. Other
@@ -401,7 +401,7 @@ impl ExpirablePermit {
     /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
-        give_back(&mut self.level).await
+        release(&mut self.level).await
     }
 
     /// Keeps the permits taken. They are no longer renewed, and end with their lease if they have one.

@@ -126,9 +126,9 @@ impl Semaphore {
 
 /// Permits of a [`Semaphore`], for threads. See [`crate::SemaphorePermit`].
 ///
-/// Dropped permits are given back in the background.
+/// Dropped permits are released in the background.
 #[derive(Debug)]
-#[must_use = "the permits are given back as soon as this is dropped"]
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct SemaphorePermit {
     // Fields drop in this order, so the runtime gets the release before it can end.
     permit: crate::SemaphorePermit,
@@ -141,7 +141,7 @@ impl SemaphorePermit {
         self.permit.permits()
     }
 
-    /// Gives the permits back.
+    /// Releases the permits.
     ///
     /// # Errors
     /// As for [`crate::SemaphorePermit::release`].
@@ -152,7 +152,7 @@ impl SemaphorePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// Keeps the permits taken: only [`Semaphore::release`] can give them back. See [`crate::SemaphorePermit::forget`].
+    /// Keeps the permits taken: only [`Semaphore::release`] can release them. See [`crate::SemaphorePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();
     }
@@ -252,9 +252,9 @@ impl ExpirableSemaphore {
 
 /// Permits of an [`ExpirableSemaphore`], for threads. See [`crate::ExpirablePermit`].
 ///
-/// Dropped permits are given back in the background.
+/// Dropped permits are released in the background.
 #[derive(Debug)]
-#[must_use = "the permits are given back as soon as this is dropped"]
+#[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     // Fields drop in this order, so the runtime gets the release before it can end.
     permit: crate::ExpirablePermit,
@@ -268,7 +268,7 @@ impl ExpirablePermit {
         self.permit.ids()
     }
 
-    /// Gives the permits back.
+    /// Releases the permits.
     ///
     /// # Errors
     /// As for [`crate::ExpirablePermit::release`].

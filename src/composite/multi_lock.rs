@@ -7,7 +7,7 @@
 //!   precede that lock in the order. So of several clients that collide, the one that follows the order always makes progress.
 
 use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
-use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, give_back};
+use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
@@ -99,7 +99,7 @@ impl MultiLock {
     /// As for [`Lock::lock`], for any of the locks.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queues and gives back every lock that was acquired.
+    /// Cancel safe: dropping the future leaves the queues and releases every lock that was acquired.
     pub async fn lock(&self) -> Result<MultiLockGuard> {
         acquire_unlimited(self.round()?).await
     }
@@ -195,7 +195,7 @@ impl Round for InOrder {
                 Err(error) => Err(error),
             };
             self.first = at;
-            self.give_back(guards, over).await;
+            self.release_all(guards, over).await;
             return missed.map(Outcome::Missed);
         }
         let guards = guards.into_iter().map(|guard| Member { guard, counts: true });
@@ -204,7 +204,7 @@ impl Round for InOrder {
             // One lock was lost meanwhile, or its connection has just dropped.
             Err(guards) => guards,
         };
-        self.give_back(guards, over).await;
+        self.release_all(guards, over).await;
         let node = self.members.locks()[self.first].session().connection.node().to_owned();
         let waited = Moment::now().since(started);
         Ok(Outcome::Missed(Some(Error::TimedOut { phase: Phase::Acquire, node, waited })))
@@ -248,8 +248,8 @@ impl InOrder {
         (since.since(self.began) / PART).clamp(PATIENCE, LONGEST).saturating_mul(others)
     }
 
-    async fn give_back(&self, guards: impl IntoIterator<Item = LockGuard>, over: Option<Moment>) {
+    async fn release_all(&self, guards: impl IntoIterator<Item = LockGuard>, over: Option<Moment>) {
         let limit = self.members.response_timeout();
-        give_back(guards, over.map_or(limit, |over| over.remaining().min(limit))).await;
+        release_all(guards, over.map_or(limit, |over| over.remaining().min(limit))).await;
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::composite::gather::gather;
 use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
-use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, give_back};
+use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
@@ -138,7 +138,7 @@ impl RedLock {
     ///   as for [`Lock::lock`].
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future gives back every lock that was acquired or is on its way.
+    /// Cancel safe: dropping the future releases every lock that was acquired or is on its way.
     pub async fn lock(&self) -> Result<MultiLockGuard> {
         acquire_unlimited(self.round()?).await
     }
@@ -242,7 +242,7 @@ impl Round for AllAtOnce {
         };
         let over =
             left.map_or(members.response_timeout(), |left| left.saturating_sub(Moment::now().since(started)));
-        give_back(guards, over.min(*node_timeout)).await;
+        release_all(guards, over.min(*node_timeout)).await;
         if refusals > locks.len() - needed {
             return Err(errors.swap_remove(0));
         }

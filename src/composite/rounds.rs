@@ -160,6 +160,6 @@ pub(crate) async fn acquire_within(
 }
 
 /// Releases the locks, and waits for that for at most `limit`. The releases continue in the background.
-pub(crate) async fn give_back(guards: impl IntoIterator<Item = LockGuard>, limit: Duration) {
+pub(crate) async fn release_all(guards: impl IntoIterator<Item = LockGuard>, limit: Duration) {
     let _ = time::timeout(limit, gather(guards.into_iter().map(LockGuard::unlock), |_| false)).await;
 }

@@ -166,7 +166,7 @@ pub(crate) enum Lease {
     Watchdog,
     /// This long, never renewed.
     Fixed(Duration),
-    /// Until it is given back.
+    /// Until it is released.
     Endless,
 }
 

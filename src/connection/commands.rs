@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::warn;
 
-/// The epoch of no connection.
+/// The id of no connection.
 const NONE: u64 = 0;
 /// The error code for keys of several slots in one request.
 const CROSSED: &str = "CROSSSLOT";
@@ -70,7 +70,7 @@ pub(crate) struct Answer {
     /// The data epoch of the server that replied.
     pub data_epoch: u64,
     /// The number of the connection.
-    pub epoch: u64,
+    pub connection_id: u64,
 }
 
 /// Why a request has no reply.
@@ -140,8 +140,8 @@ pub(crate) struct Route(Arc<Live>);
 
 impl Route {
     /// The number of the connection.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.0.epoch
+    pub(crate) fn connection_id(&self) -> u64 {
+        self.0.id
     }
 
     /// Sends `request` once, without a timer: the heartbeat ends a connection that does not reply. A fast path that does nothing is
@@ -172,7 +172,7 @@ impl Route {
 
 impl Answer {
     fn of(reply: Reply, sent: Moment, live: &Live) -> Self {
-        Self { reply, sent, data_epoch: live.data_epoch, epoch: live.epoch }
+        Self { reply, sent, data_epoch: live.data_epoch, connection_id: live.id }
     }
 }
 
@@ -346,7 +346,7 @@ impl Connection {
         }
     }
 
-    /// Waits for a connection to `target`, other than the one of epoch `dead`.
+    /// Waits for a connection to `target`, other than the one with the id `dead`.
     async fn up(&self, target: Target<'_>, dead: u64, until: Moment) -> Result<Arc<Live>, Absent> {
         let mut changes = self.changes.clone();
         loop {

@@ -86,12 +86,12 @@ impl SubscriptionEndpoints {
         }
     }
 
-    /// The epoch of the connection to the node that sends the messages of `channel`, if that may be another node than the
-    /// subscribed one. If the epoch changes, messages may have been lost on the way.
+    /// The id of the connection to the node that sends the messages of `channel`, if that may be another node than the
+    /// subscribed one. If the id changes, messages may have been lost on the way.
     pub(crate) fn sender(&self, channel: &str) -> Option<u64> {
         let Self::Anywhere(_, Some(senders)) = self else { return None };
         let layout = senders.cluster.layout.borrow();
-        Some(layout.master_of(keys::slot(channel))?.usable(0).ok()?.epoch)
+        Some(layout.master_of(keys::slot(channel))?.usable(0).ok()?.id)
     }
 }
 

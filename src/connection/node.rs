@@ -30,7 +30,7 @@ pub(super) struct Node {
     #[cfg_attr(all(test, shuttle), allow(dead_code))]
     pub discovery: Arc<Discovery>,
     status: watch::Receiver<Status>,
-    /// The epoch of the connection whose server may no longer be the master.
+    /// The id of the connection whose server may no longer be the master.
     doubted: watch::Sender<u64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Status {
 #[derive(Debug)]
 pub(super) struct Live {
     /// The number of this connection. Each socket has its own.
-    pub epoch: u64,
+    pub id: u64,
     /// The data epoch. It changes when another server answers, or the same one after a restart.
     pub data_epoch: u64,
     /// The server has lost no write since then. It may have lost earlier ones.
@@ -161,18 +161,18 @@ impl Node {
         (node, task::spawn(keeping))
     }
 
-    /// The connection, unless it is the one of epoch `dead`; or why there is none.
+    /// The connection, unless it is the one with the id `dead`; or why there is none.
     pub(super) fn usable(&self, dead: u64) -> Result<Arc<Live>, Arc<str>> {
         match &*self.status.borrow() {
-            Status::Up(live) if live.epoch != dead => Ok(live.clone()),
+            Status::Up(live) if live.id != dead => Ok(live.clone()),
             Status::Up(_) => Err("the connection dropped".into()),
             Status::Down { reason } => Err(reason.clone()),
         }
     }
 
-    /// Reports that the server behind the connection of `epoch` refuses writes, so another may be the master.
-    pub(super) fn doubt(&self, epoch: u64) {
-        self.doubted.send_replace(epoch);
+    /// Reports that the server behind the connection with the id `id` refuses writes, so another may be the master.
+    pub(super) fn doubt(&self, id: u64) {
+        self.doubted.send_replace(id);
     }
 }
 
@@ -287,7 +287,7 @@ impl Supervisor {
             // A server that was just promoted may need a moment before it takes writes.
             time::sleep(self.options.reconnect_max).await;
             let mut doubted = self.doubted.subscribe();
-            let _ = doubted.wait_for(|epoch| *epoch == live.epoch).await;
+            let _ = doubted.wait_for(|id| *id == live.id).await;
         };
         select! {
             _ = driver => {
@@ -305,8 +305,8 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
-                    let Live { node, epoch, data_epoch, .. } = &*up.live;
-                    info!(%node, epoch, data_epoch, "reconnected");
+                    let Live { node, id, data_epoch, .. } = &*up.live;
+                    info!(%node, id, data_epoch, "reconnected");
                     self.publish(Status::Up(up.live.clone()));
                     return up;
                 }
@@ -380,9 +380,9 @@ impl Supervisor {
         if known || self.handshake.is_none() {
             self.handshake = Some((server, data_epoch));
         }
-        let (since, epoch) = (self.since, self.shared.next_number());
+        let (since, id) = (self.since, self.shared.next_number());
         let live = Arc::new(Live {
-            epoch,
+            id,
             data_epoch,
             since,
             node: address.node().into(),

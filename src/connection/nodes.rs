@@ -57,7 +57,7 @@ impl Nodes {
         }
     }
 
-    /// The connection to `target`, unless it is the one of epoch `dead`.
+    /// The connection to `target`, unless it is the one with the id `dead`.
     pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
         fn at(node: &Node, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
             node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
@@ -110,10 +110,10 @@ impl Nodes {
         others.iter().step_by(others.len().div_ceil(OTHER_SLOTS).max(1)).copied().collect()
     }
 
-    /// Reports that the server behind the connection of `epoch` may no longer be the master.
-    pub(super) fn doubt(&self, epoch: u64) {
+    /// Reports that the server behind the connection with the id `id` may no longer be the master.
+    pub(super) fn doubt(&self, id: u64) {
         match self {
-            Self::One(node) => node.doubt(epoch),
+            Self::One(node) => node.doubt(id),
             Self::Cluster(cluster) => cluster.redirects.doubt(),
         }
     }

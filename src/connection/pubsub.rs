@@ -45,7 +45,7 @@ struct Channel {
     refusal: Option<Error>,
     /// The node at which the channel is subscribed, or about to be.
     at: Option<Arc<str>>,
-    /// The epoch of the connection to the node that sends the channel's messages, once known.
+    /// The id of the connection to the node that sends the channel's messages, once known.
     sender: Option<u64>,
 }
 

@@ -165,7 +165,7 @@ impl RunningActor {
         if !self.done
             && let Some(session) = self.queue.session.upgrade()
         {
-            session.run(self);
+            session.spawn(self);
         }
     }
 }

@@ -52,7 +52,7 @@ impl Background {
         backlog.tasks += 1;
         drop(backlogs);
         let (this, session_of_task) = (self.clone(), session.clone());
-        session.run(async move {
+        session.spawn(async move {
             loop {
                 release(&session_of_task, &queue).await;
                 match this.next(&server) {

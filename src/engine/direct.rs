@@ -106,7 +106,7 @@ impl DirectAcquire {
         }
         let ticket = next_ticket();
         let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
-        let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.epoch());
+        let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.connection_id());
         let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
         let replication = session.options.replication();
         let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };

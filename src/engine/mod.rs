@@ -29,6 +29,6 @@ use std::sync::Arc;
 /// Connects a client, and starts its tasks on the current runtime.
 pub(crate) async fn connect(servers: Servers, options: Options) -> Result<Arc<Session>> {
     let (session, unserved) = Session::connect(servers, options).await?;
-    session.spawn(background::serve(unserved));
+    session.spawn_essential(background::serve(unserved));
     Ok(session)
 }

@@ -272,7 +272,7 @@ impl KeyActor {
         request.go_by_script();
         let answer = self.session.connection.call_within(&mut request, Limit::Until(*until)).await;
         self.rotate_if_repeated(&request);
-        let same = |sent_on: u64| answer.as_ref().is_ok_and(|answer| answer.epoch == sent_on);
+        let same = |sent_on: u64| answer.as_ref().is_ok_and(|answer| answer.connection_id == sent_on);
         if sent_on.is_some_and(|sent_on| !same(sent_on)) {
             // A dead connection may still deliver the acquire.
             self.session.rotate_owner_ids();
@@ -352,7 +352,7 @@ pub(crate) fn freed(
     match script::released(&answer.reply) {
         Ok(Released::Freed(receivers)) => {
             if let Some(report) = session.connection.report_replicas(queue.record(), answer.data_epoch) {
-                session.run(report);
+                session.spawn(report);
             }
             queue.work().note_freed();
             Ok(Freed { sent: answer.sent, receivers })

@@ -89,12 +89,12 @@ impl Session {
             options,
             unserved: sender,
         });
-        session.spawn(
+        session.spawn_essential(
             session.pubsub.clone().serve(session.connection.endpoints(&servers), session.options.clone()),
         );
         let renewing = session.watchdog.clone().serve(session.connection.clone());
         // Without the supervisor no request would get a reply, and waiters would retry for ever. So its end closes the session.
-        session.spawn(async move {
+        session.spawn_essential(async move {
             select! {
                 () = renewing => {}
                 _ = supervisor => {}
@@ -103,8 +103,8 @@ impl Session {
         Ok((session, unserved))
     }
 
-    /// Runs a task that closes the session when it ends.
-    pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns a task without which the client cannot work: the session closes when it ends.
+    pub(crate) fn spawn_essential(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         let closing = CloseOnDrop(Arc::downgrade(self));
         let task = self.runtime.spawn(async move {
             let _closing = closing;
@@ -156,8 +156,8 @@ impl Session {
         }
     }
 
-    /// Runs `task` on the client's runtime.
-    pub(crate) fn run(&self, task: impl Future<Output = ()> + Send + 'static) {
+    /// Spawns a task on the client's runtime.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(task);
     }
 

@@ -24,7 +24,7 @@ pub trait Status: Sync {
 pub trait Grant: Send {
     type Status: Status;
     fn status(&self) -> &Self::Status;
-    fn give_back(self) -> impl Future<Output = Result<(), Error>> + Send;
+    fn release(self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 impl Status for Holding {
@@ -85,7 +85,7 @@ impl Grant for LockGuard {
         self
     }
 
-    async fn give_back(self) -> Result<(), Error> {
+    async fn release(self) -> Result<(), Error> {
         self.unlock().await
     }
 }
@@ -97,7 +97,7 @@ impl Grant for MultiLockGuard {
         self
     }
 
-    async fn give_back(self) -> Result<(), Error> {
+    async fn release(self) -> Result<(), Error> {
         self.unlock().await
     }
 }
@@ -109,7 +109,7 @@ impl Grant for ExpirablePermit {
         self
     }
 
-    async fn give_back(self) -> Result<(), Error> {
+    async fn release(self) -> Result<(), Error> {
         self.release().await
     }
 }
@@ -121,7 +121,7 @@ impl Grant for SemaphorePermit {
         self
     }
 
-    async fn give_back(self) -> Result<(), Error> {
+    async fn release(self) -> Result<(), Error> {
         self.release().await
     }
 }

@@ -363,12 +363,12 @@ impl Work {
         self.begin(grant.status(), &mut entry);
         self.stay(grant.status(), &mut entry, stay).await;
         self.finish(grant.status(), &mut entry);
-        self.give_back(grant, entry).await;
+        self.release(grant, entry).await;
     }
 
-    async fn give_back(&self, grant: impl Grant, entry: HoldEntry) {
+    async fn release(&self, grant: impl Grant, entry: HoldEntry) {
         let began = now();
-        let (outcome, delayed) = measured(grant.give_back()).await;
+        let (outcome, delayed) = measured(grant.release()).await;
         self.timed("unlock", began, delayed, RESPONSE, &outcome);
         self.log_hold(&entry, &outcome);
     }

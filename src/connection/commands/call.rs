@@ -29,7 +29,7 @@ pub(super) struct Call<'a> {
     backoff: RetryDelay,
     /// Send the script's source instead of its digest.
     by_source: bool,
-    /// The epoch of a connection that has failed under this call.
+    /// The id of a connection that has failed under this call.
     dead: u64,
     /// The redirect to follow.
     asked: Option<Redirect>,
@@ -104,12 +104,12 @@ impl<'a> Call<'a> {
             Ok(Some(Ok(reply))) => Ok(reply),
             Ok(Some(Err(error))) => {
                 if error.is_unrecoverable_error() {
-                    self.dead = live.epoch;
+                    self.dead = live.id;
                 }
                 Err(classify(&error))
             }
             Ok(None) => {
-                self.dead = live.epoch;
+                self.dead = live.id;
                 Err(ErrorClass::Unknown { reason: "the connection dropped".into() })
             }
             Err(_) => Err(ErrorClass::Unknown { reason: "no answer".into() }),
@@ -169,14 +169,14 @@ impl<'a> Call<'a> {
     async fn wait_until_ready(&mut self, code: String, message: String, live: &Live) -> Result<(), Failure> {
         live.note_refusal(&code, &message);
         if code == "READONLY" || code == "CLUSTERDOWN" {
-            self.connection.nodes.doubt(live.epoch);
+            self.connection.nodes.doubt(live.id);
         }
         self.back_off_after(Cause::NotNow { code, message }, live).await
     }
 
     /// Marks the request as repeated after a send whose outcome is unknown.
     fn repeat(&mut self, reason: String, live: &Live) -> Result<(), Failure> {
-        let cause = if self.dead == live.epoch {
+        let cause = if self.dead == live.id {
             Cause::Unreachable { reason }
         } else {
             let waited = Moment::now().since(self.started);

@@ -102,7 +102,7 @@ impl Work {
         self.finish(writer.status(), &mut entry);
         let after = HoldEntry::new(&reading, "downgraded", Duration::ZERO);
         let reader = self.call("downgrade", RESPONSE, self.lock(&reading).try_lock()).await.flatten();
-        self.give_back(writer, entry).await;
+        self.release(writer, entry).await;
         if let Some(reader) = reader {
             self.hold(reader, after, stay).await;
         }
