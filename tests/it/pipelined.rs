@@ -10,7 +10,7 @@ use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Own
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::proxy::{Direction, Proxy};
-use crate::support::{Java, Server, Stopwatch, eventually, versions};
+use crate::support::{Java, Server, Stopwatch, eventually, subscribers, versions};
 
 struct Bench {
     server: Server,
@@ -186,6 +186,8 @@ async fn a_deleted_or_taken_record_ends_the_hold_ahead_of_it() {
     let other = Client::connect(bench.server.url()).await.unwrap().lock("n");
     let [a, b] = bench.owners();
     for taken in [false, true] {
+        // An earlier waiter's subscription would serve the next waiter, without a check of the hold.
+        eventually(|| subscribers(&bench.server, "redisson_lock__channel:{n}") == 0).await;
         let first = a.lock().await.unwrap();
         bench.server.commandstats_reset();
         let second = bench.wait(&b).await;
