@@ -2,23 +2,23 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
 -- ARGV[1]  owner id
 -- ARGV[2]  lease in ms
--- ARGV[3]  allowance in ms: for how long a head may leave a free lock untaken before it is evicted
+-- ARGV[3]  allowance in ms: for how long a head may leave a free lock untaken before it is removed
 -- ARGV[4]  '0' for a single attempt, '1' for a new waiter, '2' for a waiter that was queued before
 -- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    1                     acquired
 --          {'BUSY', ttl, other}  `other` holds the lock, or is the head of the queue
 --          {'STALE', ttl}        the record names this owner id, but this client has no such hold
---          ttl: ms until the lease ends or the head is evicted, -1 if the record never expires
+--          ttl: ms until the lease ends or the head is removed, -1 if the record never expires
 --
 -- Times are the server's.
 local time = redis.call('time')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local allowance = tonumber(ARGV[3])
 
--- An owner is queued only if it is in the list: the server may evict the list and keep the timeouts.
+-- An owner is queued only if it is in the list: short of memory, the server may delete only the list.
 local score = ARGV[4] ~= '0' and tonumber(redis.call('zscore', KEYS[3], ARGV[1]))
 local queued = score and redis.call('lindex', KEYS[2], 0) == ARGV[1]
 if score and not queued then
@@ -27,7 +27,7 @@ if score and not queued then
     end
 end
 if ARGV[4] == '2' and not queued and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
-    -- This waiter was evicted as the head. Put it back before the head is read; otherwise its successor would be the head.
+    -- This waiter was removed as the head. Put it back before the head is read; otherwise its successor would be the head.
     redis.call('lrem', KEYS[2], 0, ARGV[1])
     redis.call('lpush', KEYS[2], ARGV[1])
     queued = true
@@ -54,14 +54,14 @@ if ttl == -2 and (not head or head == ARGV[1]) then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would stay held for ever.
+        -- Without an expiry the lock would stay held forever.
         redis.call('del', KEYS[1])
         return expires
     end
     if head then
         redis.call('lpop', KEYS[2])
         redis.call('zrem', KEYS[3], head)
-        -- All waiters move up by one place. A live waiter must not be evicted before it was ever the head.
+        -- All waiters move up by one place. A live waiter must not be removed before it was ever the head.
         local others = redis.call('zrange', KEYS[3], 0, -1, 'withscores')
         for i = 1, #others, 2 do
             local score = math.max(others[i + 1] - allowance, math.min(others[i + 1], now + allowance))
@@ -86,7 +86,7 @@ if held then
 end
 
 if ARGV[4] ~= '0' then
-    -- The time at which the holder's lease ends, or the predecessor is evicted.
+    -- The time at which the holder's lease ends, or the predecessor is removed.
     local before = now + math.max(ttl, 0)
     if not queued then
         -- The latest of all waiters, not only that of the last one: clients may use different allowances.

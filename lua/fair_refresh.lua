@@ -1,9 +1,9 @@
--- Refreshes the scores of a client's waiters, so that no other client evicts them.
+-- Refreshes the scores of a client's waiters, so that no other client removes them.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
--- ARGV[1]  allowance in ms: for how long a head may leave a free lock untaken before it is evicted
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
+-- ARGV[1]  allowance in ms: for how long a head may leave a free lock untaken before it is removed
 -- ARGV[2]  owner id of the first waiter; the owner ids of further waiters follow
 -- Reply    1  done
 --
@@ -19,7 +19,7 @@ local all = redis.call('zrange', KEYS[3], 0, -1, 'withscores')
 for i = 1, #all, 2 do
     scores[all[i]] = tonumber(all[i + 1])
 end
--- The time at which the holder's lease ends, or the predecessor is evicted.
+-- The time at which the holder's lease ends, or the predecessor is removed.
 local before = now + math.max(redis.call('pttl', KEYS[1]), 0)
 for _, owner in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do
     local due = scores[owner] or 0

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is evicted)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
 -- ARGV[1]  owner id
 -- ARGV[2]  channel prefix; the channel of a waiter is prefix:owner id
 -- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot

@@ -4,7 +4,7 @@
 -- KEYS[2]  token (integer: the last token that was issued)
 -- ARGV[1]  owner id
 -- ARGV[2]  lease in ms
--- ARGV[3]  ms for which the token key is kept, 0 for ever
+-- ARGV[3]  ms for which the token key is kept, 0 forever
 -- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    n               acquired; n is the token of the hold
 --          {'BUSY', ttl}   another owner holds the lock
@@ -22,7 +22,7 @@ if ttl == -2 then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would stay held for ever.
+        -- Without an expiry the lock would stay held forever.
         redis.call('del', KEYS[1])
         return expires
     end

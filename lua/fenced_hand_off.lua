@@ -6,7 +6,7 @@
 -- ARGV[1]  owner id that releases
 -- ARGV[2]  owner id that takes over, never the same one
 -- ARGV[3]  lease of the new owner in ms
--- ARGV[4]  ms for which the token key is kept, 0 for ever
+-- ARGV[4]  ms for which the token key is kept, 0 forever
 -- ARGV[5]  channel
 -- ARGV[6]  '1' if an earlier send of this request was not answered, else '0'
 -- ARGV[7]  optional: 'spublish' if messages go only to the nodes of the channel's slot

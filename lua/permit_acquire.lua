@@ -5,7 +5,7 @@
 -- KEYS[3]  mark (integer: number of this client's last request that took effect)
 -- ARGV[1]  number of this request
 -- ARGV[2]  ms for which the mark is kept
--- ARGV[3]  lease in ms, 0 for ever
+-- ARGV[3]  lease in ms, 0 forever
 -- ARGV[4]  channel
 -- ARGV[5]  permit ids, 16 bytes each
 -- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot

@@ -1,4 +1,4 @@
--- Returns permits by their ids, also those whose lease has ended.
+-- Returns permits by their ids, including permits whose lease has ended.
 --
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)

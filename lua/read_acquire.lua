@@ -11,7 +11,7 @@
 --          {'STALE', ttl}  the record names this owner id, but this client has no such hold
 --          ttl: ms that the record has left, -1 if it never expires
 --
--- It confirms what an earlier send of this request wrote.
+-- A repeat confirms what an earlier send of this request wrote.
 local ttl = redis.call('pttl', KEYS[1])
 local held
 if ttl ~= -2 then
@@ -36,7 +36,7 @@ end
 if ttl < tonumber(ARGV[2]) then
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would stay held for ever.
+        -- Without an expiry the lock would stay held forever.
         redis.call('hdel', KEYS[1], ARGV[1])
         redis.call('del', KEYS[2])
         if ttl == -2 then

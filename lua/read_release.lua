@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)
--- Further KEYS are the timeouts of other readers that the client knows. Some servers require that they are declared.
+-- Further KEYS are the timeouts of other readers that the client knows, because some servers require declared keys.
 -- ARGV[1]  owner id as a reader
 -- ARGV[2]  channel
 -- ARGV[3]  part of a timeout's name before the owner id

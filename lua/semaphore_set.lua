@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (integer: free permits)
 -- ARGV[1]  number of permits
--- ARGV[2]  TTL of the record in ms, 0 for ever
+-- ARGV[2]  TTL of the record in ms, 0 forever
 -- ARGV[3]  channel
 -- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  created

@@ -17,7 +17,7 @@ if ttl == -2 then
     redis.call('hset', KEYS[1], 'mode', 'write', ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])
     if expires ~= 1 then
-        -- Without an expiry the lock would stay held for ever.
+        -- Without an expiry the lock would stay held forever.
         redis.call('del', KEYS[1])
     end
     return expires

@@ -127,9 +127,8 @@ impl Client {
 
     /// Returns the spin lock `name`, which sends no messages.
     ///
-    /// A waiter retries after a [`BackOff`], so a release costs less and a wait takes longer. The record is that of
-    /// [`lock`](Self::lock), so locks of both kinds with one name exclude each other. A release of a spin lock sends no message, so it
-    /// wakes no waiter of another client.
+    /// A release costs less than that of [`lock`](Self::lock), but wakes no waiter of another client. A waiter polls with a [`BackOff`],
+    /// so a wait takes longer. The record is that of [`lock`](Self::lock), so locks of both kinds with one name exclude each other.
     ///
     /// Mirrors `RedissonClient.getSpinLock`.
     pub fn spin_lock(&self, name: impl AsRef<str>, back_off: BackOff) -> Lock {
@@ -142,7 +141,7 @@ impl Client {
     ///
     /// Mirrors `RedissonClient.getNonReentrantLock`.
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.make(name, |keys| Ok(Reentrant::not(keys)))
+        self.make(name, |keys| Ok(Reentrant::non_reentrant(keys)))
     }
 
     /// Returns the non-reentrant fair lock `name`: a [`fair_lock`](Self::fair_lock) that its owner cannot acquire twice.
@@ -152,7 +151,7 @@ impl Client {
     /// Mirrors `RedissonClient.getNonReentrantFairLock`.
     pub fn non_reentrant_fair_lock(&self, name: impl AsRef<str>) -> Lock {
         let allowance = self.session.options.fair_wait_timeout;
-        self.make(name, |keys| Ok(Fair::not_reentrant(keys, allowance)))
+        self.make(name, |keys| Ok(Fair::non_reentrant(keys, allowance)))
     }
 
     /// Returns the read/write lock `name`: any number of readers, or one writer.
@@ -170,9 +169,9 @@ impl Client {
 
     /// Returns the value lock `name`: the classic Redis lock, a string that `SET name token NX PX lease` creates.
     ///
-    /// It excludes the holders of every library that uses this pattern, in any language. The record holds a random token and no owner. A
-    /// task that already holds the lock and acquires it again gets [`Error::WouldDeadlock`](crate::Error::WouldDeadlock). Redisson has no
-    /// such lock.
+    /// It excludes the holders of every library that uses this pattern, in any language. The record is a random token, which
+    /// begins with this client's UUID. A task that already holds the lock and acquires it again gets
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock). Redisson has no such lock.
     pub fn value_lock(&self, name: impl AsRef<str>) -> Lock {
         self.make(name, |keys| Ok(Value::new(keys)))
     }
@@ -181,7 +180,7 @@ impl Client {
     ///
     /// Mirrors `RedissonClient.getSemaphore`.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(self.session.clone(), name.as_ref())
+        Semaphore::new(self.session.clone(), self.keys(name))
     }
 
     /// Returns the expirable semaphore `name`, whose permits have ids and leases.
@@ -190,14 +189,14 @@ impl Client {
     ///
     /// Mirrors `RedissonClient.getPermitExpirableSemaphore`.
     pub fn expirable_semaphore(&self, name: impl AsRef<str>) -> ExpirableSemaphore {
-        ExpirableSemaphore::new(self.session.clone(), name.as_ref())
+        ExpirableSemaphore::new(self.session.clone(), self.keys(name))
     }
 
     /// Returns the count-down latch `name`. Create it once with [`CountDownLatch::try_set_count`].
     ///
     /// Mirrors `RedissonClient.getCountDownLatch`.
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
-        CountDownLatch::new(self.session.clone(), name.as_ref())
+        CountDownLatch::new(self.session.clone(), self.keys(name))
     }
 
     /// Returns a lock on `values` of a group: it acquires all of them or none.
@@ -224,7 +223,19 @@ impl Client {
     }
 
     fn make<K: OwnedKind>(&self, name: impl AsRef<str>, kind: impl FnOnce(LockKeys) -> Result<K>) -> Lock {
-        Lock::new(self.session.clone(), name.as_ref(), kind)
+        Lock::new(self.session.clone(), self.keys(name).and_then(kind))
+    }
+
+    /// The keys of the lock, semaphore or latch that users know as `name`.
+    fn keys(&self, name: impl AsRef<str>) -> Result<LockKeys> {
+        let keys = LockKeys::new(self.mapped(name.as_ref()))?;
+        if self.session.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
+    }
+
+    /// The name in Redis of the object that users know as `name`.
+    pub(crate) fn mapped(&self, name: &str) -> String {
+        let mapper = &self.session.options.name_mapper;
+        mapper.as_ref().map_or_else(|| name.to_owned(), |mapper| (mapper.0)(name))
     }
 
     /// Returns the UUID that identifies this client in owner ids.
@@ -244,7 +255,7 @@ impl Client {
     pub async fn close(&self) {
         if entered().is_ok() {
             self.session.wait_for_releases().await;
-            if self.session.evict_queued_waiters() {
+            if self.session.remove_queued_waiters() {
                 // The waiters are gone from the queue, so the client must close even if this future is dropped.
                 let _closing = self.session.closing();
                 self.session.wait_for_releases().await;

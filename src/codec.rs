@@ -11,17 +11,17 @@ pub trait Codec {
     fn encode(&self, value: &str) -> Vec<u8>;
 }
 
-/// Encodes strings as `Kryo5Codec`, Redisson's default codec since 3.19.
+/// Encodes strings as `Kryo5Codec` does, Redisson's default codec since 3.19.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kryo5;
 
-/// Encodes strings as `StringCodec`, Redisson's codec for plain UTF-8.
+/// Encodes strings as `StringCodec` does, Redisson's codec for plain UTF-8.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utf8;
 
 impl Codec for Kryo5 {
-    /// Writes the class id of strings, and then the string in the format of Kryo 5's `Output.writeString`. Up to 32 ASCII characters
-    /// are written with the last one marked. Other strings are the number of UTF-16 units, and each unit encoded like UTF-8.
+    /// Writes the class id of strings, and then the string in the format of Kryo 5's `Output.writeString`. Of 2 to 32 ASCII characters, the
+    /// last one has its high bit set. Any other string is its number of UTF-16 units plus one, and then each unit encoded as in UTF-8.
     fn encode(&self, value: &str) -> Vec<u8> {
         const STRING: u8 = 3;
         const MARK: u8 = 0x80;

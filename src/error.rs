@@ -14,13 +14,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Phase {
     /// Connecting, authenticating, or checking the server.
     Connect,
-    /// Acquiring or re-entering a lock.
+    /// Acquiring or re-entering a lock, taking permits, or waiting for a latch.
     Acquire,
     /// Releasing a lock or permits, or counting down a latch.
     Release,
     /// Renewing a lease.
     Renew,
-    /// Reading the state of a lock.
+    /// Reading the state of a lock, a semaphore or a latch.
     Inspect,
     /// Releasing a lock regardless of its holder.
     ForceUnlock,
@@ -46,7 +46,7 @@ impl fmt::Display for Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Another owner has the lock, which was force-unlocked or expired before.
+    /// The lock was force-unlocked or expired, and then another owner acquired it.
     Taken,
     /// The record disappeared before its lease ended: it was force-unlocked, deleted, or evicted.
     Gone,
@@ -265,7 +265,7 @@ impl fmt::Display for Error {
             Self::NotReplicated { node, acknowledged, needed, waited } => write!(
                 f,
                 "acquire: only {acknowledged} of {needed} replicas of {node} confirmed the lock within {waited:?}, so it is \
-                 released: check the replicas, or lower `ClientBuilder::replication`"
+                 released: check the replicas, or require fewer with `ClientBuilder::replication`"
             ),
             Self::Lost { name, reason, holder } => {
                 write!(f, "the hold on `{}` is lost: {reason}", name.escape_debug())?;

@@ -51,7 +51,7 @@ impl LockGuard {
         self.level.session.watchdog.watch(&self.level.hold);
     }
 
-    /// Releases this guard's acquire, and with the last one the lock.
+    /// Releases this guard's level, and with the last level the lock.
     ///
     /// After a [pipelined](crate::HandOff::pipelined) hand-off, success does not confirm that the record named this owner.
     ///
@@ -64,7 +64,7 @@ impl LockGuard {
     /// - [`Error::Ambiguous`] if no answer came within the response timeout. The client continues to release in the background until
     ///   the release is confirmed or the lease has ended.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
-    /// - [`Error::Misuse`] outside a tokio runtime; the release continues in the background. Also in a forked child process, where
+    /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process, where
     ///   nothing is released, because the hold belongs to the parent.
     ///
     /// # Cancel safety
@@ -135,7 +135,7 @@ impl Holding {
     /// The client's runtime drives the stream; [`lost`](Self::lost) works without that runtime.
     pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
         self.0.state();
-        States { changes: WatchStream::new(self.0.follow()), reported: None }
+        States { changes: WatchStream::new(self.0.watch_state()), reported: None }
     }
 
     /// Waits until the hold ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
@@ -145,7 +145,7 @@ impl Holding {
     /// # Cancel safety
     /// Cancel safe: the call only observes.
     pub async fn lost(&self) -> HoldState {
-        let mut states = self.0.follow();
+        let mut states = self.0.watch_state();
         loop {
             let state = self.0.state();
             if !state.is_live() {
@@ -158,8 +158,9 @@ impl Holding {
         }
     }
 
-    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`, followed by `~<n>`
-    /// in later generations of the client's ids, and by `:write` for a writer. For a value lock it is the token, and for permits their ids.
+    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`. New owner ids
+    /// end in `~<n>` after a request went unanswered or a hold was lost, and those of writers in `:write`. For a value lock the text is
+    /// the token, and for permits their ids.
     pub fn owner(&self) -> &str {
         self.0.kind.owner(&self.0.owner_id)
     }
@@ -228,6 +229,6 @@ pub(crate) async fn ask_holder(
     until: time::Instant,
 ) -> Option<crate::error::Holder> {
     let kind = kind.owned()?;
-    let asked = session.connection.ask(kind.probe(), |reply| kind.held_by(reply), Phase::Inspect);
+    let asked = session.connection.ask(kind.holder_probe(), |reply| kind.held_by(reply), Phase::Inspect);
     time::timeout_at(until, asked).await.ok()?.ok().flatten()
 }

@@ -10,7 +10,7 @@ use crate::guard::release;
 use crate::kinds::Latch;
 use crate::kinds::kind::LockKind;
 use crate::owner::{LocalOwner, entered};
-use crate::protocol::keys::CounterKeys;
+use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script;
 use std::fmt;
 use std::sync::Arc;
@@ -26,8 +26,7 @@ pub struct CountDownLatch {
 }
 
 impl CountDownLatch {
-    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = session.keys(name);
+    pub(crate) fn new(session: Arc<Session>, keys: Result<LockKeys>) -> Self {
         let keys = keys.and_then(|keys| CounterKeys::latch(keys, session.instance)).map(Arc::new);
         Self { session, keys }
     }
@@ -101,7 +100,8 @@ impl CountDownLatch {
 
     /// Deletes the latch, which opens it for all waiters.
     ///
-    /// Returns `true` if the latch existed. This call wakes all waiters, including those of Redisson. Redisson's own `delete` wakes none.
+    /// Returns `true` if the latch existed. This call wakes all waiters, including those of Redisson. After Redisson's own `delete`,
+    /// Redisson's waiters continue to wait.
     ///
     /// # Errors
     /// As for [`try_set_count`](Self::try_set_count).

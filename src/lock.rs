@@ -2,15 +2,14 @@
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
-use crate::engine::pending::UnderWay;
-use crate::engine::session::Session;
+use crate::engine::pending::PendingAcquire;
+use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::kind::{LockKind, OwnedKind};
 use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
-use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, TimeToLive};
 use crate::runtime::sync::select;
 use std::fmt;
@@ -41,9 +40,8 @@ use std::time::Duration;
 ///
 /// # Pending acquires
 ///
-/// A future of `lock` or `try_lock_for` that has been polled keeps its place in the queue, and any grant, until it is polled
-/// again or dropped. If the lock is granted to such a future, the watchdog does not renew it, and the hold ends after one lease. So poll
-/// the future, or drop it.
+/// A future of `lock` or `try_lock_for` that is no longer polled keeps its place in the queue until it is dropped. If the lock is granted
+/// to such a future, the watchdog does not renew it, and the hold ends after one lease. So poll the future, or drop it.
 #[derive(Clone)]
 pub struct Lock {
     session: Arc<Session>,
@@ -58,7 +56,7 @@ pub struct Lock {
 /// The owner of an acquire, registered as pending until the claim is dropped.
 pub(crate) struct Claim {
     owner: LocalOwner,
-    _under_way: Option<UnderWay>,
+    _pending: Option<PendingAcquire>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -72,13 +70,8 @@ enum OwnerMode {
 }
 
 impl Lock {
-    /// Creates the handle of the kind that `kind` builds from the keys of `name`.
-    pub(crate) fn new<K: OwnedKind>(
-        session: Arc<Session>,
-        name: &str,
-        kind: impl FnOnce(LockKeys) -> Result<K>,
-    ) -> Self {
-        let kind = session.keys(name).and_then(kind);
+    /// Creates the handle of a lock. With an error in place of the kind, each call returns the error.
+    pub(crate) fn new<K: OwnedKind>(session: Arc<Session>, kind: Result<K>) -> Self {
         let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn OwnedKind>);
         Self { session, kind, lease: Lease::Watchdog, owner: OwnerMode::Current, pipelined: None }
     }
@@ -127,13 +120,13 @@ impl Lock {
 
     /// Acquires the lock, waiting without a limit.
     ///
-    /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. The message of a release wakes
-    /// them. Some holders send no message, so the client also probes the holder of a busy lock after 10 ms, 20 ms, 40 ms and so on, with
-    /// one read for all its waiters (not for fair and group locks).
+    /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. A release publishes a message,
+    /// which wakes them. Some holders publish no message, so the client also probes the holder of a busy lock after 10 ms, 20 ms, 40 ms
+    /// and so on, with one read for all its waiters (not for fair and group locks).
     ///
     /// # Errors
-    /// - [`Error::Misuse`] for an invalid argument, outside a tokio runtime, or if another branch of the task is acquiring the lock, before
-    ///   anything is sent. A re-entry may also find that another client has this client's UUID.
+    /// - [`Error::Misuse`], before anything is sent: for an invalid argument, outside a tokio runtime, or if another branch of the task is
+    ///   acquiring the lock. The same error reports a reply that shows that another client has this client's UUID.
     /// - [`Error::WouldDeadlock`] if the owner would wait for itself.
     /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
     /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
@@ -181,8 +174,8 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock) while waiting. After that:
-    /// - [`Error::Lost`] if the hold was lost before the body and the release were done. The body was dropped where it stood, or had just
-    ///   ended. Treat its work as unprotected.
+    /// - [`Error::Lost`] if the hold was lost before the body and the release were done. The body was dropped at its current await, or had
+    ///   just ended. Treat its work as unprotected.
     /// - [`Error::Unavailable`] if the client was closed meanwhile.
     ///
     /// Unlike [`LockGuard::unlock`], a release that could not be confirmed is not an error here, because the hold lasted until the body
@@ -252,7 +245,7 @@ impl Lock {
             return Err(misuse(&**kind, message));
         }
         let owner = self.owner()?;
-        let own = self.session.existing_queue(&kind.queue(&owner)).and_then(|queue| {
+        let own = self.session.existing_queue(&QueueId::of(&**kind, &owner)).and_then(|queue| {
             let work = queue.work();
             let levels = work.current.as_ref().map_or(0, |current| current.levels);
             work.owner_id_of(&owner).map(|id| (id, levels))
@@ -286,7 +279,7 @@ impl Lock {
     /// As for [`is_locked`](Self::is_locked); also [`Error::Refused`] with the code `WRONGTYPE` if the key stores a value of another type.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
-        self.session.inspect(kind.probe(), |reply| kind.held_by(reply)).await
+        self.session.inspect(kind.holder_probe(), |reply| kind.held_by(reply)).await
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.
@@ -313,8 +306,8 @@ impl Lock {
     /// Begins an acquire. A composite lock holds the claims of all its members.
     pub(crate) fn claim(&self) -> Result<Claim> {
         let (kind, owner) = (self.kind()?, self.owner()?);
-        let under_way = self.session.pending.begin(&**kind, &owner)?;
-        Ok(Claim { owner, _under_way: under_way })
+        let pending = self.session.pending.begin(&**kind, &owner)?;
+        Ok(Claim { owner, _pending: pending })
     }
 
     pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
@@ -329,8 +322,8 @@ impl Lock {
     }
 
     /// Returns how long a hold of this lock lasts unless it is renewed.
-    pub(crate) fn length(&self) -> Duration {
-        self.session.length(self.lease)
+    pub(crate) fn lease_duration(&self) -> Duration {
+        self.session.lease_duration(self.lease)
     }
 
     pub(crate) fn session(&self) -> &Arc<Session> {

@@ -21,7 +21,7 @@ impl Client {
     ///
     /// Pass the key as the bytes that the codec of the Java side produces: see [`Codec`](crate::Codec).
     pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
-        let (map, hash) = (self.session.options.map(map.as_ref()), keys::hash(key.as_ref()));
+        let (map, hash) = (self.mapped(map.as_ref()), keys::hash(key.as_ref()));
         MapEntry { client: self.clone(), map, hash }
     }
 }

@@ -10,7 +10,7 @@ use crate::guard::{Holding, release};
 use crate::kinds::kind::LockKind;
 use crate::kinds::{ExpirablePermits, ID, Permits};
 use crate::owner::{LocalOwner, entered};
-use crate::protocol::keys::CounterKeys;
+use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script;
 use std::fmt;
 use std::ops::Deref;
@@ -33,8 +33,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = session.keys(name);
+    pub(crate) fn new(session: Arc<Session>, keys: Result<LockKeys>) -> Self {
         let keys = keys.map(|keys| Arc::new(CounterKeys::semaphore(keys, session.instance)));
         Self { session, keys }
     }
@@ -223,7 +222,7 @@ impl SemaphorePermit {
     ///   fails. The client continues to release them in the background.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
     ///   permits.
-    /// - [`Error::Misuse`] outside a tokio runtime; the release continues in the background. Also in a forked child process.
+    /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process.
     ///
     /// # Cancel safety
     /// Dropping the future does not undo the release, which continues in the background.
@@ -253,8 +252,7 @@ pub struct ExpirableSemaphore {
 }
 
 impl ExpirableSemaphore {
-    pub(crate) fn new(session: Arc<Session>, name: &str) -> Self {
-        let keys = session.keys(name);
+    pub(crate) fn new(session: Arc<Session>, keys: Result<LockKeys>) -> Self {
         let keys = keys.map(|keys| Arc::new(CounterKeys::semaphore(keys, session.instance)));
         Self { session, keys, lease: Lease::Watchdog }
     }
@@ -361,7 +359,9 @@ impl ExpirableSemaphore {
     async fn take(&self, permits: u32, wait: Wait) -> Result<Option<ExpirablePermit>> {
         at_least_one(permits)?;
         if permits > 1000 {
-            return Err(Error::misuse("an expirable semaphore grants at most 1,000 permits at once"));
+            return Err(Error::misuse(
+                "an expirable semaphore grants at most 1,000 permits at once: acquire them in several calls",
+            ));
         }
         self.lease.check()?;
         let kind: Arc<dyn LockKind> = Arc::new(ExpirablePermits { keys: self.keys()?.clone(), permits });

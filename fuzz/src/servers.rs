@@ -192,7 +192,7 @@ pub fn info(input: &[u8]) {
                 u64::from(uptime.saturating_sub(1)),
                 "never longer than the server reported"
             );
-            assert_eq!(info.logs_ends, major >= 7);
+            assert_eq!(info.logs_absolute_expiry, major >= 7);
         }
     }
 }

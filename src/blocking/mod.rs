@@ -62,7 +62,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// The errors of `connecting`.
+    /// The error that the future `connecting` returns.
     ///
     /// # Panics
     /// If called from inside async code.

@@ -153,7 +153,7 @@ impl RedLock {
 
     /// Acquires the lock, waiting for at most `wait`.
     ///
-    /// Returns the outcome of the last attempt if none succeeded. A `wait` of zero means [`try_lock`](Self::try_lock).
+    /// If no attempt succeeded, returns `None` or the error of the last attempt. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`crate::RedLock::try_lock_for`].

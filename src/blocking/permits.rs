@@ -107,7 +107,7 @@ impl Semaphore {
         self.block_on(self.semaphore.add_permits(permits))
     }
 
-    /// Removes all free permits for good, and returns how many these were.
+    /// Removes all free permits permanently, and returns their number.
     ///
     /// # Errors
     /// As for [`crate::Semaphore::drain_permits`].

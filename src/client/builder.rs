@@ -29,7 +29,8 @@ impl ClientBuilder {
 
     /// Sets the lease of holds that the watchdog renews. Default 30 s.
     ///
-    /// The watchdog renews a hold every third of its lease. Fractions of a millisecond are cut off. Redisson's `lockWatchdogTimeout`.
+    /// The watchdog renews a hold every third of its lease. Fractions of a millisecond are cut off. Mirrors Redisson's
+    /// `lockWatchdogTimeout`.
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
         self.options.lease = whole_millis(lease);
         self
@@ -44,7 +45,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long the client may take to connect, at first and after a lost connection. Default 5 s.
+    /// Sets how long the client may take to find its server and to connect, at first and after a lost connection. Default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
@@ -77,9 +78,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long the first waiter of a fair lock may leave a free lock untaken before it is evicted. Default 300 s.
+    /// Sets for how long the first waiter of a fair lock may leave a free lock untaken before it is removed. Default 300 s.
     ///
-    /// Redisson's `fairLockWaitTimeout`. Use the same value on both sides.
+    /// Mirrors Redisson's `fairLockWaitTimeout`. Use the same value on both sides.
     pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
         self.options.fair_wait_timeout = allowance;
         self
@@ -96,7 +97,7 @@ impl ClientBuilder {
 
     /// Sets the function that maps the name of each lock to its key. Default: unchanged.
     ///
-    /// The mapping is applied before any other key or channel is derived from the name. Redisson's `NameMapper`.
+    /// The mapping is applied before any other key or channel is derived from the name. Mirrors Redisson's `NameMapper`.
     pub fn name_mapper(mut self, map: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         self.options.name_mapper = Some(NameMapper(Arc::new(map)));
         self
@@ -149,8 +150,8 @@ impl ClientBuilder {
     /// Any process that answers at a sentinel's address can then learn the password. Prefer
     /// [`sentinel_credentials`](Self::sentinel_credentials) if the sentinels have a password of their own.
     ///
-    /// Connecting fails with [`Error::Misuse`](crate::Error::Misuse) if a sentinel's transport is weaker than the master's: no TLS
-    /// against TLS, or unverified TLS against verified TLS.
+    /// Connecting fails with [`Error::Misuse`](crate::Error::Misuse) if a sentinel's transport is weaker than the master's: without TLS
+    /// although the master uses TLS, or unverified although the master is verified.
     pub fn share_credentials_with_sentinels(mut self) -> Self {
         self.options.share_credentials = true;
         self
@@ -167,10 +168,10 @@ impl ClientBuilder {
     /// Sets whether the messages of a cluster are sharded.
     ///
     /// Sharded messages are sent with `SPUBLISH` to the nodes of the lock's slot, and not with `PUBLISH` to every node. All clients of
-    /// a cluster must use the same mode, or they miss each other's releases. Redisson's `shardedSubscriptionMode`.
+    /// a cluster must use the same mode, or they miss each other's releases. Mirrors Redisson's `shardedSubscriptionMode`.
     ///
-    /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson does the same since 3.22, and has the
-    /// setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
+    /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson has done the same since 3.22, and has had
+    /// the setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
     /// connecting fails with [`Error::Refused`](crate::Error::Refused) and the code `VERSION`.
     pub fn sharded_messages(mut self, on: bool) -> Self {
         self.options.sharded = Some(on);
@@ -269,7 +270,7 @@ impl ClientBuilder {
     async fn connect_by(self, servers: Servers) -> Result<Client> {
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
-        if servers.fail_over() {
+        if servers.can_fail_over() {
             options.replication.get_or_insert(Replication::any());
         }
         options.check()?;
@@ -280,9 +281,10 @@ impl ClientBuilder {
         }
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
         let session = engine::connect(servers, options).await?;
-        if let Ok(keys) = session.keys(&keys::probe_key()) {
-            permissions::check(&session.connection, &keys, limit.min(until.remaining())).await?;
+        let client = Client { session };
+        if let Ok(keys) = client.keys(keys::probe_key()) {
+            permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
         }
-        Ok(Client { session })
+        Ok(client)
     }
 }

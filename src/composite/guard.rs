@@ -288,7 +288,7 @@ impl MultiHolding {
     }
 
     fn changes(&self) -> Changes {
-        let members = self.0.members.iter().map(|Holding(member)| WatchStream::new(member.follow()));
+        let members = self.0.members.iter().map(|Holding(member)| WatchStream::new(member.watch_state()));
         Changes { members: members.collect(), end: WatchStream::new(self.0.ended.subscribe()) }
     }
 }

@@ -30,18 +30,18 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// The locks may be of any kinds and of several clients, on as many servers. A handle is cheap to create and to clone, and does no
 /// I/O.
 ///
-/// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. It excludes
-/// clients that acquire the lock alone or in another multi lock, in Rust or in Java. One owner holds all the locks: the current
-/// task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is held by the guard. A multi
-/// lock of mutexes alone is itself a mutex.
+/// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. So a
+/// multi lock excludes clients that acquire one of its locks alone or in another multi lock, in Rust or in Java. One owner holds all the
+/// locks: the current task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is held by the
+/// guard. A multi lock of mutexes alone is itself a mutex.
 ///
 /// An acquire takes all locks or none. It takes them one after the other, ordered by server (as the URL names it) and by name.
 /// While the client waits for one of them, it holds the earlier ones for a limited time, and at most for a quarter of the lease:
 /// - while a distant server has not answered: for the response timeout;
 /// - while a lock is busy: for 10 ms for each of the other locks, and after a long wait for up to half a second for each.
 ///
-/// After that time the client releases them, pauses for a random time of 2 to 64 ms, and begins again with the lock that was missing. So overlapping
-/// multi locks do not block each other forever, whatever order Redisson uses.
+/// After that time the client releases the earlier locks, pauses for a random time of 2 to 64 ms, and begins again with the missing lock.
+/// So overlapping multi locks do not block each other forever, whatever order Redisson uses.
 ///
 /// A multi lock never changes the lease of a lock that its owner does not hold. Redisson's multi lock with a lease first acquires
 /// its locks with another lease, and then sets the expiry of every record, whoever holds it by then.
@@ -77,8 +77,8 @@ impl MultiLock {
 
     /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     ///
-    /// The multi lock ends with the first of its leases. About three quarters of the lease, or more, are left when the guard is returned;
-    /// its [`deadline`](MultiHolding::deadline) is exact.
+    /// The multi lock ends with the first of its leases. When the guard is returned, at least about three quarters of the lease are left;
+    /// [`deadline`](MultiHolding::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }
     }
@@ -225,7 +225,7 @@ impl InOrder {
         since: Moment,
         over: Option<Moment>,
     ) -> Result<Option<LockGuard>> {
-        let quarter = self.members.length() / 4;
+        let quarter = self.members.lease_duration() / 4;
         let left = |most: Duration| {
             let end = since + most;
             over.map_or(end, |over| over.min(end)).remaining()

@@ -52,7 +52,7 @@ fn drift(lease: Duration) -> Duration {
 /// lock or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout) (30 s by default), whichever is longer.
 ///
 /// A changed run id reveals a restart, and at the first connection the uptime does. If the user may not run `INFO`, every new
-/// connection counts as a restart. All users of a red lock must agree on the longer of the two.
+/// connection counts as a restart. All users of a red lock must use the same value for the longer of its lease and the watchdog timeout.
 ///
 /// # Limitations
 /// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect
@@ -64,9 +64,9 @@ fn drift(lease: Duration) -> Duration {
 /// - a pause of a virtual machine that also stops its clock.
 ///
 /// See Martin Kleppmann, "How to do distributed locking" (2016), and Sanfilippo's answer, "Is Redlock safe?". A red lock makes two
-/// holders at a time unlikely, which is enough for efficiency. Where two holders would do harm, let the resource refuse late
-/// writes with the token of a [fenced lock](crate::Client::fenced_lock). Each server counts its own tokens, so choose one server
-/// whose tokens count.
+/// holders at a time unlikely, which is enough if it only avoids duplicate work. Where two holders would do harm, let the resource refuse
+/// late writes with the token of a [fenced lock](crate::Client::fenced_lock). Each server counts its own tokens, so use the tokens of one
+/// server only.
 ///
 /// ```no_run
 /// # async fn report(clients: [redisson_lock::Client; 3]) -> redisson_lock::Result<()> {
@@ -189,7 +189,7 @@ impl RedLock {
         if self.node_timeout.is_zero() {
             return Err(Error::misuse("a red lock's node timeout must be greater than 0"));
         }
-        let lease = self.members.length();
+        let lease = self.members.lease_duration();
         if lease <= self.least.saturating_add(drift(lease)) {
             return Err(Error::misuse(
                 "a red lock's lease must be longer than its minimum validity plus the clock drift of 2 ms and 1 %",
@@ -218,7 +218,7 @@ impl Round for AllAtOnce {
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
             match answer {
                 Ok(Some(guard)) => {
-                    guard.end_early(drift(guard.lease().max(lock.length())));
+                    guard.end_early(drift(guard.lease().max(lock.lease_duration())));
                     let counts = counts(lock, &guard);
                     if !counts {
                         errors.push(too_young(lock));
@@ -267,7 +267,7 @@ async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockG
 
 /// Returns whether the server has lost no data for as long as its earlier grants may have been relied on.
 fn counts(lock: &Lock, guard: &LockGuard) -> bool {
-    let longest = lock.length().max(lock.session().options.lease);
+    let longest = lock.lease_duration().max(lock.session().options.lease);
     let since = lock.session().connection.unbroken_since(guard.data_epoch());
     since.is_some_and(|since| (since + longest).passed())
 }

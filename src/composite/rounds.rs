@@ -77,8 +77,8 @@ impl Members {
     }
 
     /// Returns the shortest lease of all locks.
-    pub(crate) fn length(&self) -> Duration {
-        self.0.iter().map(Lock::length).min().unwrap_or_default()
+    pub(crate) fn lease_duration(&self) -> Duration {
+        self.0.iter().map(Lock::lease_duration).min().unwrap_or_default()
     }
 
     /// Returns how long to wait for the reply to a single request.

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// When a hold ends and another task of the same client waits, the lock passes from owner to owner without being released. These bounds
 /// keep the hand-off fair to other clients. When one of them is reached, the client releases the lock with a message and opens a yield
 /// window: it does not try to acquire the lock for [`pause`](Self::pause). Each message of another client extends the window by `pause`.
-/// The window ends when every client that received the release had a turn, or when none came. `try_lock` does not wait for its end.
+/// The window ends when every client that received the release has had a turn, or when none has come. `try_lock` does not wait for its end.
 ///
 /// ```
 /// let mut bounds = redisson_lock::HandOff::default();
@@ -46,7 +46,7 @@ pub struct HandOff {
     ///   trip it names an earlier owner, which [`Lock::holder`](crate::Lock::holder) shows.
     /// - `unlock` returns before Redis confirms, and a hold shorter than one round trip is never confirmed individually. If the
     ///   record is taken or deleted meanwhile (by a force-unlock or a loss of data), that hold does not notice. The hold that is
-    ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the lease as last confirmed.
+    ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the last confirmed lease.
     /// - A re-entry waits until the record names the holder. It fails if the server refuses to update the record, for example because it is
     ///   out of memory.
     ///
@@ -67,7 +67,7 @@ impl Default for HandOff {
     }
 }
 
-/// The pauses between two attempts of a waiter that no message wakes. Redisson's `LockOptions.BackOff`.
+/// The pauses between two attempts of a waiter that no message wakes. Mirrors Redisson's `LockOptions.BackOff`.
 ///
 /// The waiter retries after `first`. Each further pause is `factor` times as long, up to `longest`.
 ///
@@ -113,7 +113,7 @@ impl BackOff {
     }
 }
 
-/// The number of replicas that must confirm an acquire before it counts. Redisson's `checkLockSyncedSlaves`.
+/// The number of replicas that must confirm an acquire before it counts. Mirrors Redisson's `checkLockSyncedSlaves`.
 ///
 /// Without this check, a failover to a replica that lacks the record loses the hold, and another owner may acquire the lock.
 ///
@@ -122,7 +122,7 @@ impl BackOff {
 /// at the same time share them. A release does not wait for replicas, because it has already taken effect. The check turns off the
 /// local [`HandOff`], so that each hold is checked.
 ///
-/// If a replica is promoted that did not confirm the acquire, the hold may still be lost. The holder learns of the loss.
+/// If the promoted replica did not confirm the acquire, the hold may still be lost. The holder learns of the loss.
 ///
 /// ```
 /// use redisson_lock::Replication;
@@ -138,8 +138,8 @@ pub struct Replication {
 impl Replication {
     /// Requires one replica, if the master has any.
     ///
-    /// A replica counts if it is connected, or if this client saw it connected within the last watchdog timeout. Such a replica may be
-    /// about to replace the master.
+    /// A replica counts if it is connected. A replica that this client saw connected within the last watchdog timeout counts, too, because
+    /// it may be about to replace the master.
     pub const fn any() -> Self {
         Self { at_least: None, within: Duration::from_secs(1) }
     }
@@ -257,18 +257,15 @@ impl Options {
             ));
         }
         if self.reconnect_max < self.reconnect_min {
-            return Err(Error::misuse("the longest reconnect back-off is shorter than the first one"));
+            return Err(Error::misuse(
+                "the longest reconnect back-off is shorter than the first one: swap them",
+            ));
         }
         Ok(())
     }
 
     pub(crate) fn replication(&self) -> Replication {
         self.replication.unwrap_or(Replication::at_least(0))
-    }
-
-    /// Returns the key of the lock called `name`.
-    pub(crate) fn map(&self, name: &str) -> String {
-        self.name_mapper.as_ref().map_or_else(|| name.to_owned(), |map| (map.0)(name))
     }
 }
 
@@ -305,7 +302,9 @@ pub(crate) fn check_lease(lease: Duration) -> Result<()> {
     match lease.as_millis() {
         0 => Err(Error::misuse("a lease must be at least 1 ms")),
         1..=MAX_LEASE_MS => Ok(()),
-        ms => Err(Error::misuse(format!("a lease of {ms} ms exceeds the maximum of {MAX_LEASE_MS} ms"))),
+        ms => Err(Error::misuse(format!(
+            "a lease of {ms} ms exceeds the maximum of {MAX_LEASE_MS} ms: use a shorter lease"
+        ))),
     }
 }
 

@@ -95,7 +95,7 @@ impl Address {
                     None if tls_params.is_none() => &said,
                     None => {
                         return Err(Error::misuse(
-                            "certificates cannot be read from a `ConnectionInfo`: pass them by `ClientBuilder::tls`",
+                            "certificates cannot be read from a `ConnectionInfo`: pass them with `ClientBuilder::tls`",
                         ));
                     }
                 };
@@ -111,7 +111,8 @@ impl Address {
         let (credentials, named) = (access.credentials.cloned(), info.redis_settings());
         if credentials.is_some() && (named.username().is_some() || named.password().is_some()) {
             return Err(Error::misuse(
-                "credentials both in the address and in the settings: omit one of them, the address's if the credentials change",
+                "credentials are both in the address and in the settings: omit one of them (those in the \
+                 address, if the password may change)",
             ));
         }
         // Every Redis speaks RESP2, and the supervisor notices a drop without RESP3.
@@ -262,7 +263,7 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
     let (known, instead) = match scheme {
         "redis" | "valkey" | "rediss" | "valkeys" => (
             &["protocol"][..],
-            "write the database behind the host as in redis://host:6379/3, and user and password before the host",
+            "write the database after the host, as in redis://host:6379/3, and user and password before the host",
         ),
         "unix" | "redis+unix" | "valkey+unix" => (
             &["protocol", "db", "user", "pass"][..],
@@ -282,12 +283,12 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
             || parsed.query_pairs().any(|(name, _)| !known.contains(&&*name))
         {
             return Err(Error::misuse(format!(
-                "bad URL: {instead}; no other parameter is allowed behind a `?` {ENCODED}"
+                "bad URL: {instead}; no other parameter is allowed after a `?` {ENCODED}"
             )));
         }
         if parsed.fragment().is_some() {
             return Err(Error::misuse(format!(
-                "bad URL: a `#` is not allowed here: name a master by redis-sentinel://, and replace `#insecure` by \
+                "bad URL: a `#` is not allowed here: name a master with redis-sentinel://, and replace `#insecure` with \
                  `Tls::danger_accept_any_certificate` {ENCODED}"
             )));
         }

@@ -444,7 +444,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The IP address of a master that lacks the preferred kind of name. It is in the list of names and values behind the id.
+/// The IP address of a master that lacks the preferred kind of name. It is in the list of names and values after the id.
 fn by_ip(master: &[Value]) -> Option<String> {
     let Some(Value::Array(known)) = master.get(3) else { return None };
     let known: Vec<_> = known.iter().map(text).collect::<Option<_>>()?;

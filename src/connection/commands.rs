@@ -135,7 +135,7 @@ impl Failure {
     }
 }
 
-/// A connection that is up.
+/// A connection that is up, over which a caller sends a request itself.
 pub(crate) struct Route(Arc<Live>);
 
 impl Route {
@@ -193,7 +193,7 @@ impl Connection {
 
     /// The name of the server that has `record`.
     pub(crate) fn node_of(&self, record: &str) -> Arc<str> {
-        match self.nodes.usable(Target::Key(record), NONE) {
+        match self.nodes.usable(self.target(record), NONE) {
             Ok(live) => live.node.clone(),
             Err(absent) => absent.node,
         }
@@ -206,12 +206,12 @@ impl Connection {
 
     /// Whether there is a connection to the server of `record`.
     pub(crate) fn is_up(&self, record: &str) -> bool {
-        self.nodes.usable(Target::Key(record), NONE).is_ok()
+        self.nodes.usable(self.target(record), NONE).is_ok()
     }
 
     /// The reason why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
     pub(crate) fn unavailability(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
-        match self.nodes.usable(Target::Key(record), NONE) {
+        match self.nodes.usable(self.target(record), NONE) {
             Ok(live) => live.refusal(since).map(|TransientRefusal { code, message, .. }| Error::Refused {
                 phase,
                 node: live.node.to_string(),
@@ -226,7 +226,7 @@ impl Connection {
 
     /// The data epoch of the server of `record`; `None` without a connection to it.
     pub(crate) fn data_epoch(&self, record: &str) -> Option<u64> {
-        self.nodes.usable(Target::Key(record), NONE).ok().map(|live| live.data_epoch)
+        self.nodes.usable(self.target(record), NONE).ok().map(|live| live.data_epoch)
     }
 
     /// The endpoints to subscribe at, for messages from the nodes of `servers`.
@@ -235,8 +235,8 @@ impl Connection {
     }
 
     /// Whether the number of subscribers that a node reports includes every subscriber.
-    pub(crate) fn knows_listeners(&self) -> bool {
-        self.nodes.know_listeners()
+    pub(crate) fn counts_every_subscriber(&self) -> bool {
+        self.nodes.counts_every_subscriber()
     }
 
     pub(crate) fn is_cluster(&self) -> bool {
@@ -250,6 +250,11 @@ impl Connection {
             true => keys::slot(record),
             false => 0,
         }
+    }
+
+    /// The destination of a request for `record`.
+    fn target(&self, record: &str) -> Target<'static> {
+        Target::Slot(if self.nodes.is_cluster() { keys::slot(record) } else { 0 })
     }
 
     /// The time since which the server in the data epoch `data_epoch` has lost no write; `None` without a connection to such a server.
@@ -284,7 +289,7 @@ impl Connection {
         if reached == Reached::Elsewhere {
             // The record's slot is migrating, and accepts no new key here. A key of another slot of this master serves as well.
             for slot in self.nodes.other_slots(&live, record) {
-                reached = live.replicas.reached(keys::of_slot(slot)).await;
+                reached = live.replicas.reached(keys::wait_marker_key_in(slot)).await;
                 if reached != Reached::Elsewhere {
                     break;
                 }
@@ -323,7 +328,7 @@ impl Connection {
 
     /// The connection to the server of `record`, if it is up.
     pub(crate) fn route(&self, record: &str) -> Option<Route> {
-        self.nodes.usable(Target::Key(record), NONE).ok().map(Route)
+        self.nodes.usable(self.target(record), NONE).ok().map(Route)
     }
 
     /// [`call_within`](Self::call_within) the response timeout.

@@ -81,7 +81,7 @@ impl Discovery {
     }
 
     /// Waits until `node` is known not to be the master. Never completes for a fixed address.
-    pub(super) async fn moved(&self, node: &str, options: &Options) {
+    pub(super) async fn until_moved(&self, node: &str, options: &Options) {
         if !self.may_move() {
             return std::future::pending().await;
         }
@@ -130,7 +130,7 @@ impl Sentinel {
 }
 
 impl Replicated {
-    /// The nodes that report to be a master, in the order of their replies. During a failover there may be two.
+    /// The nodes that report the role of master, in the order of their replies. During a failover there may be two.
     async fn masters(&self, until: Moment, options: &Options) -> Result<Vec<Address>> {
         let asked = self.nodes.iter().map(|node| is_master(node.clone(), until, options.clone()));
         // The quorum is 1, because the other nodes are usually replicas.
@@ -237,7 +237,7 @@ async fn is_master(node: Address, until: Moment, options: Options) -> Result<Add
     let role = redis::cmd("ROLE");
     let asking = async {
         match time::timeout(limit, connection.send_packed_command(&role)).await.map(into_server_error) {
-            Ok(Ok(role)) if replicas::connected(&role).is_some() => Ok(()),
+            Ok(Ok(role)) if replicas::replica_count(&role).is_some() => Ok(()),
             Ok(Ok(_)) => Err(unavailable(
                 node.node(),
                 "it is a replica, and no other configured node is a master: add the master".into(),

@@ -1,8 +1,8 @@
 //! The endpoints to subscribe at. Without sharded messages, any one node delivers every message. With sharded messages, only
 //! the master of the channel's slot does, so there is an endpoint for each master.
 //!
-//! In a cluster without sharded messages, the node that sends a message may be another than the subscribed one. `Senders`
-//! watches those nodes.
+//! In a cluster without sharded messages, the node that sends a message may not be the subscribed one. `Senders` watches the
+//! sending nodes.
 
 use super::Servers;
 use super::cluster::Cluster;
@@ -97,9 +97,9 @@ impl SubscriptionEndpoints {
 
 impl SubscriptionEndpoint {
     /// Waits until `node` no longer delivers all messages of this endpoint.
-    pub(crate) async fn moved(&self, node: &str, options: &Options) {
+    pub(crate) async fn until_moved(&self, node: &str, options: &Options) {
         match &self.at {
-            At::Anywhere(servers) => servers.moved(node, options).await,
+            At::Anywhere(servers) => servers.until_moved(node, options).await,
             At::Master(_) => std::future::pending().await,
         }
     }

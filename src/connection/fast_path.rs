@@ -5,7 +5,7 @@
 
 use super::{ErrorClass, classify, into_server_error, server_text};
 use crate::protocol::restore_payload;
-use crate::protocol::script::{Delete, FastCommand, FastPath, Reply, deleted, restored};
+use crate::protocol::script::{Delete, FastCommand, FastPath, Reply, created_reply, deleted_reply};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use std::sync::Arc;
@@ -59,9 +59,9 @@ impl DeleteIf {
 }
 
 impl FastPaths {
-    /// Finds out which fast paths are permitted, without an effect:
-    /// - an empty transaction, because a forbidden one would run in part;
-    /// - at `key`, which does not exist: a `RESTORE` with a wrong checksum, and the conditional deletions.
+    /// Finds out which fast paths are permitted. It tries requests that have no effect:
+    /// - a transaction without commands, because a forbidden transaction with commands would run in part;
+    /// - a `RESTORE` with a wrong checksum, and the conditional deletions, of `key`, which does not exist.
     ///
     /// # Errors
     /// If the probe ended the connection.
@@ -124,7 +124,7 @@ impl FastPaths {
                     return Ok(None);
                 };
                 match into_server_error(connection.send_packed_command(command).await) {
-                    Ok(_) => Ok(Some(restored())),
+                    Ok(_) => Ok(Some(created_reply())),
                     Err(error) => self.refused(&self.0.restore, error),
                 }
             }
@@ -133,7 +133,7 @@ impl FastPaths {
                 command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
                 match into_server_error(connection.send_packed_command(&command).await) {
                     Ok(Value::Nil) => Ok(None),
-                    Ok(_) => Ok(Some(restored())),
+                    Ok(_) => Ok(Some(created_reply())),
                     Err(error) => self.refused(&self.0.set, error),
                 }
             }
@@ -169,13 +169,13 @@ impl FastPaths {
     fn transacted(&self, replies: &[Value]) -> Result<Option<Reply>, RedisError> {
         match replies {
             [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
-                [Value::Int(1), Value::Int(subscribers)] => Some(deleted(*subscribers)),
+                [Value::Int(1), Value::Int(subscribers)] => Some(deleted_reply(*subscribers)),
                 _ => None,
             }),
             // The server refused MULTI for now and then became ready, so each command ran by itself.
             [Value::ServerError(_), Value::Int(1), published, _] => {
                 let subscribers = if let Value::Int(subscribers) = published { *subscribers } else { 0 };
-                Ok(Some(deleted(subscribers)))
+                Ok(Some(deleted_reply(subscribers)))
             }
             replies => {
                 let error = replies.iter().find_map(|reply| match reply {

@@ -35,7 +35,7 @@ pub fn reply(value: Value) {
         }
         Err(Undecodable) => {}
     }
-    if let Some(holder) = script::hindrance(reply) {
+    if let Some(holder) = script::blocking_owner_id(reply) {
         assert!(matches!(reply, Reply::List(items) if items[2] == Reply::Text(holder.into())));
     }
     let _ = script::recounted(reply);
@@ -84,7 +84,7 @@ pub fn vote(said: &[(String, u16)], of: usize) -> Option<(String, u16)> {
 
 /// The number of replicas in a reply to `ROLE`, if the server is a master.
 pub fn role(answer: &Value) -> Option<usize> {
-    replicas::connected(answer)
+    replicas::replica_count(answer)
 }
 
 /// The facts that a client reads from `INFO`.
@@ -94,7 +94,7 @@ pub struct Info {
     pub run_id: Option<String>,
     pub master: Option<String>,
     pub uptime: Duration,
-    pub logs_ends: bool,
+    pub logs_absolute_expiry: bool,
 }
 
 /// Parses a reply to `INFO`.
@@ -102,8 +102,8 @@ pub struct Info {
 /// # Errors
 /// If the server is too old.
 pub fn info(text: &str) -> Result<Info, Error> {
-    let Server { run_id, master, uptime, logs_ends } = server::parse_server(text, "node")?;
-    Ok(Info { run_id, master, uptime, logs_ends })
+    let Server { run_id, master, uptime, logs_absolute_expiry } = server::parse_server(text, "node")?;
+    Ok(Info { run_id, master, uptime, logs_absolute_expiry })
 }
 
 /// How a client classifies an error from a server.
@@ -134,7 +134,7 @@ pub fn error(bytes: &[u8]) -> Option<(Meant, Error)> {
 
 /// A server's text as it appears in errors and logs.
 pub fn shown(text: &str) -> String {
-    server_text::plain(text)
+    server_text::sanitized(text)
 }
 
 /// A host that a server named, if it is valid.

@@ -68,7 +68,7 @@ pub(super) async fn open_until(
                 *probing = false;
                 continue;
             };
-            if !server.logs_ends {
+            if !server.logs_absolute_expiry {
                 fast_paths.forbid_restore();
             }
             fast_paths
@@ -80,7 +80,7 @@ pub(super) async fn open_until(
 }
 
 impl Link {
-    /// Sends `request` once, behind `ASKING` if `asking`. `None` if the request's fast path did nothing.
+    /// Sends `request` once, after `ASKING` if `asking`. `None` if the request's fast path did nothing.
     pub(super) async fn exchange(
         mut self,
         request: &Request,

@@ -1,5 +1,5 @@
 //! The connection layer: addresses, supervised command connections, and the subscriber. No file outside this folder may name
-//! the redis crate, except for its re-export.
+//! the redis crate, except `lib.rs`, which re-exports it.
 //!
 //! [`Connection`] sends requests and decides when to send them again. A `Node` keeps one server connected, a `Discovery` finds
 //! that server, and a `Link` is one socket.
@@ -38,9 +38,9 @@ pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;
 pub(crate) use redis::IntoConnectionInfo;
-pub(crate) use server_text::plain;
+pub(crate) use server_text::sanitized;
 pub(crate) use servers::Servers;
-pub(crate) use subscriber::{Messages, Subscriber, Unsubscribed};
+pub(crate) use subscriber::{Messages, SubscribeError, Subscriber};
 
 use crate::error::{Error, Phase};
 use crate::protocol::keys;
@@ -68,7 +68,7 @@ enum ErrorClass {
 fn classify(error: &RedisError) -> ErrorClass {
     const NOT_NOW: [&str; 7] =
         ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
-    // Before Redis 7, an error inside a script has the code ERR, and the real code stands further on in the message.
+    // Before Redis 7, an error inside a script has the code ERR, and the real code comes later in the message.
     const IN_SCRIPT: [&str; 6] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF ", "NOREPLICAS "];
     // A permission that is missing inside a script: the wording up to Redis 7.0, and from 7.2 on.
     const NOT_PERMITTED: [&str; 2] = ["The user executing the script", "ACL failure in script"];
@@ -122,7 +122,7 @@ fn into_server_error(answer: Result<Value, RedisError>) -> Result<Value, RedisEr
 fn connect_error(error: &RedisError, node: &str) -> Error {
     let (phase, node) = (Phase::Connect, node.to_owned());
     match classify(error) {
-        // The crate replaces the server's code if SELECT failed.
+        // The redis crate replaces the server's code if SELECT failed.
         ErrorClass::Refused { message, .. } if message.starts_with("Authentication required") => {
             Error::Refused { phase, node, code: "NOAUTH".into(), message }
         }
@@ -132,7 +132,7 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }
         }
-        // The crate has an error of its own for a refused password, which contains the server's message.
+        // The redis crate has an error of its own for a refused password, which contains the server's message.
         _ if error.kind() == ErrorKind::AuthenticationFailed => Error::Refused {
             phase,
             node,
@@ -141,7 +141,7 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         },
         _ => match io_error(error).and_then(tls::distrust) {
             // The reason may contain names from the certificate, which the server chose.
-            Some(reason) => Error::Untrusted { node, reason: plain(&reason) },
+            Some(reason) => Error::Untrusted { node, reason: sanitized(&reason) },
             None => Error::Unavailable { phase, node, reason: server_text::of_error(error) },
         },
     }

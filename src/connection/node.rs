@@ -296,7 +296,7 @@ impl Supervisor {
             },
             reason = heartbeat => reason,
             () = moved, if self.discovery.may_move() => "the server refuses writes",
-            () = self.discovery.moved(&live.node, &self.options) => "another server is the master now",
+            () = self.discovery.until_moved(&live.node, &self.options) => "another server is the master now",
         }
     }
 
@@ -319,7 +319,7 @@ impl Supervisor {
         }
     }
 
-    /// Connects once: at most the connect timeout to find the master and connect, and once more to check the support for replicas.
+    /// Connects once, within the connect timeout.
     async fn open(&mut self) -> Result<Up> {
         let until = Moment::now() + self.options.connect_timeout;
         let address = self.discovery.find_until(until, &self.options).await?;
@@ -335,7 +335,6 @@ impl Supervisor {
                 message: format!("it is a replica of {master}: name the master"),
             });
         }
-        let until = Moment::now() + self.options.connect_timeout;
         let (connection, warned) = (link.connection.clone(), &self.shared.warned);
         match replicas::check_support(connection, address.node(), &self.options, until, warned).await {
             Ok(supported) => {

@@ -25,10 +25,10 @@ pub(super) enum Nodes {
 /// The destination of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'a> {
-    /// The master of this key.
-    Key(&'a str),
+    /// The master of this slot. Without a cluster, the slot does not count.
+    Slot(u16),
     /// The node that a redirect named.
-    Asked(&'a Redirect),
+    Redirected(&'a Redirect),
 }
 
 /// A missing connection: to which node, and why.
@@ -67,21 +67,16 @@ impl Nodes {
             (Self::Cluster(cluster), target) => {
                 let layout = cluster.layout.borrow();
                 let (node, missing) = match target {
-                    Target::Key(key) => {
-                        let slot = keys::slot(key);
+                    Target::Slot(slot) => {
                         (layout.master_of(slot), format!("no master has slot {slot}, the slot of the key"))
                     }
-                    Target::Asked(Redirect { host, port, .. }) => {
+                    Target::Redirected(Redirect { host, port, .. }) => {
                         (layout.at(host, *port), format!("{host}:{port} is not connected yet"))
                     }
                 };
                 match (node, target) {
-                    (Some(node), Target::Key(key)) => at(node, dead).map_err(|absent| {
-                        let reason = format!(
-                            "{} (it has slot {}, the slot of the key)",
-                            absent.reason,
-                            keys::slot(key)
-                        );
+                    (Some(node), Target::Slot(slot)) => at(node, dead).map_err(|absent| {
+                        let reason = format!("{} (it has slot {slot}, the slot of the key)", absent.reason);
                         Absent { reason: reason.into(), ..absent }
                     }),
                     (Some(node), _) => at(node, dead),
@@ -142,7 +137,7 @@ impl Nodes {
     }
 
     /// Whether the node that sends a message knows every subscriber.
-    pub(super) fn know_listeners(&self) -> bool {
+    pub(super) fn counts_every_subscriber(&self) -> bool {
         match self {
             Self::One(_) => true,
             Self::Cluster(cluster) => cluster.sharded,

@@ -1,19 +1,19 @@
 //! Checks the permissions of a new client's user before a lock needs them. A missing permission is a warning, because it may be
 //! granted for other keys than the one that is tried. A user that may not run scripts at all is an error.
 
-use crate::connection::{Connection, Limit, plain};
+use crate::connection::{Connection, Limit, sanitized};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// Tries the commands of a plain lock on a key that does not exist.
+/// Tries the commands of a sanitized lock on a key that does not exist.
 ///
 /// # Errors
 /// [`Error::Refused`] if the server refuses to run scripts.
 pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Duration) -> Result<()> {
-    let mut request = script::probe(keys.record(), keys.channel());
+    let mut request = script::permission_probe(keys.record(), keys.channel());
     let answer = match connection.call_within(&mut request, Limit::For(limit)).await {
         Ok(answer) => answer,
         Err(failure) if failure.is_refusal() => return Err(connection.error(failure, Phase::Connect)),
@@ -37,7 +37,9 @@ pub(crate) async fn check(connection: &Connection, keys: &LockKeys, limit: Durat
                 let message = "it is a replica: name its master".to_owned();
                 return Err(Error::Refused { phase, node, code, message });
             }
-            e => debug!(node, command = name, error = plain(e), "a command failed in the permission check"),
+            e => {
+                debug!(node, command = name, error = sanitized(e), "a command failed in the permission check")
+            }
         }
     }
     if !commands.is_empty() {

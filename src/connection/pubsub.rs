@@ -8,7 +8,7 @@
 
 use crate::config::options::Options;
 use crate::connection::{
-    Messages, RetryDelay, Subscriber, SubscriptionEndpoint, SubscriptionEndpoints, Unsubscribed,
+    Messages, RetryDelay, SubscribeError, Subscriber, SubscriptionEndpoint, SubscriptionEndpoints,
 };
 use crate::error::{Error, Phase};
 use crate::runtime::clock::Moment;
@@ -54,7 +54,7 @@ enum State {
     /// The subscription is due or in flight.
     Wanted,
     Confirmed,
-    /// The server refuses the channel to this user. It is not tried again on this connection, for the sake of the others.
+    /// The server refuses the channel to this user. It is not tried again on this connection, because each try delays the other channels.
     Refused,
     /// The unsubscription is due or in flight. The state returns to `Wanted` if a listener came meanwhile.
     Leaving,
@@ -166,7 +166,7 @@ impl PubSub {
                     let forgetting = Forget(&self, node.clone());
                     select! {
                         () = self.serve_over(subscriber.clone(), messages) => {}
-                        () = endpoint.moved(&node, &options) => {}
+                        () = endpoint.until_moved(&node, &options) => {}
                     }
                     let moved = subscriber.has_moved();
                     if moved {
@@ -263,9 +263,9 @@ impl PubSub {
         for chunk in wanted.chunks(CHUNK) {
             match subscriber.subscribe(chunk).await {
                 Ok(()) => self.settle(chunk, State::Confirmed),
-                Err(Unsubscribed::Broken) => return Err(Broken),
+                Err(SubscribeError::Broken) => return Err(Broken),
                 // The server refuses one channel of the chunk. Find it by subscribing one at a time.
-                Err(Unsubscribed::Refused { .. } | Unsubscribed::Elsewhere) => {
+                Err(SubscribeError::Refused { .. } | SubscribeError::Elsewhere) => {
                     for channel in chunk {
                         if self.subscribe_one(subscriber, channel).await? == Slots::Moved {
                             slots = Slots::Moved;
@@ -281,12 +281,12 @@ impl PubSub {
         let one = std::slice::from_ref(channel);
         match subscriber.subscribe(one).await {
             Ok(()) => self.settle(one, State::Confirmed),
-            Err(Unsubscribed::Broken) => return Err(Broken),
-            Err(Unsubscribed::Elsewhere) => {
+            Err(SubscribeError::Broken) => return Err(Broken),
+            Err(SubscribeError::Elsewhere) => {
                 self.settle(one, State::Wanted);
                 return Ok(Slots::Moved);
             }
-            Err(Unsubscribed::Refused { code, message }) => {
+            Err(SubscribeError::Refused { code, message }) => {
                 let node = subscriber.node();
                 warn!(%node, ?channel, code, message, "the server refuses the subscription");
                 let message = format!("{message} (to subscribe to {channel:?})");
@@ -410,7 +410,7 @@ impl Drop for Forget<'_> {
 async fn heartbeat(mut subscriber: Subscriber) {
     loop {
         time::sleep(HEARTBEAT).await;
-        if subscriber.ping().await == Err(Unsubscribed::Broken) {
+        if subscriber.ping().await == Err(SubscribeError::Broken) {
             return;
         }
     }
@@ -429,10 +429,10 @@ mod tests {
         let signal = Arc::new(Signal::default());
         let mut subscription = pubsub.subscribe(&other, &signal);
         assert!(!subscription.is_confirmed(), "{:?} is not confirmed", subscription.channel());
-        let before = signal.mark();
+        let before = signal.reading();
         // The assignment drops the old subscription after the new one exists.
         subscription = pubsub.subscribe(&heard, &signal);
         assert!(subscription.is_confirmed(), "{:?} is confirmed", subscription.channel());
-        assert_ne!(signal.mark().epoch, before.epoch, "a confirmation is a look-again");
+        assert_ne!(signal.reading().epoch, before.epoch, "a confirmation is a look-again");
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn check_support(
     let Some((command, code, message)) = refused else { return Ok(true) };
     if let Some(replicas) = options.replication().at_least {
         let message = format!(
-            "{message}: `Replication::at_least({replicas})` needs {command}; allow the command, or turn the check off by \
+            "{message}: `Replication::at_least({replicas})` needs {command}; allow the command, or turn the check off with \
              `Replication::at_least(0)`"
         );
         return Err(Error::Refused { phase: Phase::Connect, node: node.to_owned(), code, message });
@@ -78,7 +78,7 @@ pub(super) async fn check_support(
             command,
             error = message,
             "acquires are not checked with replicas, so a failover may lose locks: the server refuses the command; allow it, or \
-             turn the check off by `ClientBuilder::replication(Replication::at_least(0))`"
+             turn the check off with `ClientBuilder::replication(Replication::at_least(0))`"
         );
     }
     Ok(false)
@@ -257,7 +257,7 @@ impl Replicas {
         let each = 1 + usize::from(in_cluster);
         let asking = connection.send_packed_commands(&asked, 0, callers.len() * each + 1);
         let mut answers = time::timeout(self.options.response_timeout, asking).await.ok()?.ok()?;
-        let connected = u32::try_from(connected(&answers.pop()?)?).unwrap_or(u32::MAX);
+        let connected = u32::try_from(replica_count(&answers.pop()?)?).unwrap_or(u32::MAX);
         let needed =
             self.options.replication().at_least.unwrap_or_else(|| u32::from(self.has_replicas(connected)));
         Some((answers.into_iter().skip(each - 1).step_by(each).collect(), needed))
@@ -300,7 +300,7 @@ fn of_write(reply: &Value, reached: Reached) -> Reached {
 }
 
 /// The number of replicas in the reply to `ROLE`; `None` if the server is no master.
-pub(super) fn connected(role: &Value) -> Option<usize> {
+pub(super) fn replica_count(role: &Value) -> Option<usize> {
     let Value::Array(role) = role else { return None };
     match role.as_slice() {
         // Servers differ in whether an offset precedes the list of replicas, and some omit an empty list.

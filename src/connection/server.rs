@@ -1,7 +1,7 @@
 //! Reads `INFO` on a new connection: the server's version, its run id, its role, and settings that endanger locks. A server that
 //! is too old is an error. A setting that may be intended is a warning.
 
-use super::{ErrorClass, classify, connect_error, into_server_error, plain};
+use super::{ErrorClass, classify, connect_error, into_server_error, sanitized};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
@@ -19,9 +19,9 @@ pub(super) struct Server {
     pub master: Option<String>,
     /// A lower bound of the server's uptime, by its own clock. Zero if unknown.
     pub uptime: Duration,
-    /// The server's files have the absolute expiry of a `RESTORE`: Redis 7.0 and later, and Kvrocks. An earlier Redis writes the
-    /// relative expiry to its append-only file, and so revives locks that expired while it was down. False if the version is unknown.
-    pub logs_ends: bool,
+    /// The server writes the expiry of a `RESTORE` to its append-only file as an absolute time: Redis 7.0 and later, and Kvrocks. An
+    /// earlier Redis writes the relative expiry, and so revives locks that expired while it was down. False if the version is unknown.
+    pub logs_absolute_expiry: bool,
 }
 
 /// Runs `INFO`, before `until`. `limit` is the whole time of the connect, for the error.
@@ -56,7 +56,7 @@ pub(super) async fn handshake(
 pub(super) fn parse_server(text: &str, node: &str) -> Result<Server> {
     let found =
         |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
-    let field = |name: &str| found(name).map(plain);
+    let field = |name: &str| found(name).map(sanitized);
     let version = &*field("redis_version").unwrap_or_default();
     // Kvrocks reports an old version of Redis, and has none of its limits.
     let is_kvrocks = found("kvrocks_version").is_some();
@@ -86,7 +86,7 @@ pub(super) fn parse_server(text: &str, node: &str) -> Result<Server> {
         run_id: field("run_id"),
         master,
         uptime: Duration::from_secs(uptime.saturating_sub(1)),
-        logs_ends: is_kvrocks || number(version).is_some_and(|number| number >= (7, 0)),
+        logs_absolute_expiry: is_kvrocks || number(version).is_some_and(|number| number >= (7, 0)),
     })
 }
 

@@ -5,7 +5,7 @@
 
 use redis::{RedisError, ServerError};
 
-/// Behind this phrase, a server repeats the arguments of an unknown command. The arguments of `AUTH` and `HELLO` contain a
+/// After this phrase, a server repeats the arguments of an unknown command. The arguments of `AUTH` and `HELLO` contain a
 /// password.
 const REPEATED: &str = ", with args beginning with";
 /// The number of bytes of a text that are shown.
@@ -16,40 +16,40 @@ const LONGEST_HOST: usize = 255;
 
 /// Makes a server's text safe for errors and logs: on one line, non-printable characters escaped, without repeated arguments, and
 /// of limited length.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn sanitized(text: &str) -> String {
     let text = text.split(REPEATED).next().unwrap_or_default();
-    let mut plain = String::with_capacity(text.len().min(SHOWN));
+    let mut sanitized = String::with_capacity(text.len().min(SHOWN));
     for sign in text.chars() {
-        if plain.len() >= SHOWN {
-            plain.push_str(" ..");
+        if sanitized.len() >= SHOWN {
+            sanitized.push_str(" ..");
             break;
         }
         match sign {
-            '\'' | '"' | '\\' => plain.push(sign),
-            _ => plain.extend(sign.escape_debug()),
+            '\'' | '"' | '\\' => sanitized.push(sign),
+            _ => sanitized.extend(sign.escape_debug()),
         }
     }
-    plain
+    sanitized
 }
 
 /// The whole error message.
 pub(super) fn of_error(error: &RedisError) -> String {
-    plain(&error.to_string())
+    sanitized(&error.to_string())
 }
 
 /// The server's error code.
 pub(super) fn code(error: &RedisError) -> Option<String> {
-    error.code().map(plain)
+    error.code().map(sanitized)
 }
 
-/// The message behind the code.
+/// The message after the code.
 pub(super) fn detail(error: &RedisError) -> Option<String> {
-    error.detail().map(plain)
+    error.detail().map(sanitized)
 }
 
 /// The message of an error that came as a value.
 pub(super) fn details(error: &ServerError) -> String {
-    error.details().map(plain).unwrap_or_default()
+    error.details().map(sanitized).unwrap_or_default()
 }
 
 /// Validates a host that a server named, because the client resolves it and shows it. A name or an IP address has no spaces,
@@ -74,9 +74,9 @@ mod tests {
             ("unknown command `HELLO`, with args beginning with: `3`, `canary`, ", "unknown command `HELLO`"),
             ("one\ntwo\u{1b}[31m\u{202e}", "one\\ntwo\\u{1b}[31m\\u{202e}"),
         ] {
-            assert_eq!(plain(said), shown);
+            assert_eq!(sanitized(said), shown);
         }
-        assert!(plain(&"x".repeat(1 << 20)).len() < SHOWN + 10);
+        assert!(sanitized(&"x".repeat(1 << 20)).len() < SHOWN + 10);
     }
 
     #[test]

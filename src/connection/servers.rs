@@ -52,7 +52,7 @@ impl SeedNodes {
     }
 }
 
-// The rest of a scheme, behind `redis` or (with TLS) `rediss`.
+// The rest of a scheme, after `redis` or (with TLS) `rediss`.
 const SENTINEL: &str = "-sentinel://";
 const CLUSTER: &str = "-cluster://";
 const REPLICATED: &str = "-replicated://";
@@ -138,8 +138,8 @@ impl Servers {
         Ok(Self::Cluster(Arc::new(SeedNodes { seeds, masters: Mutex::default() })))
     }
 
-    /// The master that `sentinels` monitor under the name `service`. `master` has its credentials, TLS and database; its address
-    /// comes from the sentinels.
+    /// The master that `sentinels` monitor under the name `service`. `master` has the master's credentials, TLS and database; its
+    /// host and port are ignored.
     pub(crate) fn by_sentinels(
         sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
         service: &str,
@@ -166,22 +166,22 @@ impl Servers {
         let verified = master.trust() == Trust::Verified;
         if !verified && weakest < master.trust() {
             return Err(Error::misuse(
-                "the master uses TLS without a verified name, but a sentinel uses none or is verified less: an attacker in between could \
+                "the master uses TLS without a verified name, but a sentinel uses none or is verified less: an attacker on the path could \
                  choose another master, and that server gets the password: use rediss:// for the sentinels, too",
             ));
         }
         if verified && weakest < Trust::Verified && !named {
             return Err(Error::misuse(
-                "the master uses verified TLS, but a sentinel uses none or is not verified: an attacker in between could choose \
+                "the master uses verified TLS, but a sentinel uses none or is not verified: an attacker on the path could choose \
                  the name that the master's certificate is verified for: use rediss:// for the sentinels, too, or set that name \
-                 by `Tls::server_name`",
+                 with `Tls::server_name`",
             ));
         }
         let shares_credentials = options.share_credentials;
         if shares_credentials && weakest < master.trust() {
             return Err(Error::misuse(
                 "`share_credentials_with_sentinels` would send the master's password to a sentinel over a weaker transport than \
-                 the master's: use rediss:// for the sentinels, too, or give them credentials of their own by \
+                 the master's: use rediss:// for the sentinels, too, or give them credentials of their own with \
                  `sentinel_credentials`",
             ));
         }
@@ -196,7 +196,7 @@ impl Servers {
     }
 
     /// Whether another server may replace one of these.
-    pub(crate) fn fail_over(&self) -> bool {
+    pub(crate) fn can_fail_over(&self) -> bool {
         match self {
             Self::One(discovery) => discovery.may_move(),
             Self::Cluster(_) => true,
@@ -211,9 +211,9 @@ impl Servers {
     }
 
     /// Waits until `node` is known to be replaced by another server. Never completes if it cannot be replaced.
-    pub(crate) async fn moved(&self, node: &str, options: &Options) {
+    pub(crate) async fn until_moved(&self, node: &str, options: &Options) {
         match self {
-            Self::One(discovery) => discovery.moved(node, options).await,
+            Self::One(discovery) => discovery.until_moved(node, options).await,
             // A node that has left the cluster receives no more messages.
             Self::Cluster(known) => {
                 while known.is_master(node) {

@@ -36,7 +36,7 @@ enum Stream {
 
 /// Why a subscription failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unsubscribed {
+pub(crate) enum SubscribeError {
     /// The server refuses it, because the user lacks a permission.
     Refused { code: String, message: String },
     /// Another master owns the slot of the channel now.
@@ -94,7 +94,10 @@ impl Subscriber {
     }
 
     /// Subscribes, and waits until the server has confirmed every channel.
-    pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
+    pub(crate) async fn subscribe(
+        &mut self,
+        channels: &[Arc<str>],
+    ) -> std::result::Result<(), SubscribeError> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
         match &mut self.sink {
             Sink::Plain(sink) => within(self.timeout, sink.subscribe(names), None).await,
@@ -108,7 +111,7 @@ impl Subscriber {
     pub(crate) async fn unsubscribe(
         &mut self,
         channels: &[Arc<str>],
-    ) -> std::result::Result<(), Unsubscribed> {
+    ) -> std::result::Result<(), SubscribeError> {
         let names: Vec<&str> = channels.iter().map(|c| &**c).collect();
         match &mut self.sink {
             Sink::Plain(sink) => within(self.timeout, sink.unsubscribe(names), None).await,
@@ -120,7 +123,7 @@ impl Subscriber {
     }
 
     /// Checks the connection. Nothing else detects a half-open one.
-    pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
+    pub(crate) async fn ping(&mut self) -> std::result::Result<(), SubscribeError> {
         match &mut self.sink {
             Sink::Plain(sink) => within(self.timeout, sink.ping::<redis::Value>(), None).await.map(drop),
             Sink::Sharded(sharded) => {
@@ -146,19 +149,19 @@ async fn within<T>(
     limit: Duration,
     asked: impl Future<Output = redis::RedisResult<T>>,
     shard: Option<&Shard>,
-) -> std::result::Result<T, Unsubscribed> {
+) -> std::result::Result<T, SubscribeError> {
     let error = match time::timeout(limit, asked).await {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => error,
-        Err(_) => return Err(Unsubscribed::Broken),
+        Err(_) => return Err(SubscribeError::Broken),
     };
     match (classify(&error), shard) {
-        (ErrorClass::Refused { code, message }, _) => Err(Unsubscribed::Refused { code, message }),
+        (ErrorClass::Refused { code, message }, _) => Err(SubscribeError::Refused { code, message }),
         (ErrorClass::Elsewhere(redirect), Some(shard)) => {
             let (host, _) = shard.node.name.rsplit_once(':').unwrap_or((&shard.node.name, ""));
             shard.cluster.redirects.report(redirect.seen_at(host));
-            Err(Unsubscribed::Elsewhere)
+            Err(SubscribeError::Elsewhere)
         }
-        _ => Err(Unsubscribed::Broken),
+        _ => Err(SubscribeError::Broken),
     }
 }

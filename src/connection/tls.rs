@@ -32,7 +32,9 @@ impl Connector {
         let provider = Arc::new(provider(tls)?);
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions(tls)?)
-            .map_err(|error| bad("the protocols and cipher suites do not fit together", &error))?;
+            .map_err(|error| {
+                bad("no cipher suite belongs to a protocol: change one of the two settings", &error)
+            })?;
         let mut danger = None;
         let config = if tls.unverified {
             danger = Some("the server's certificate is NOT verified: anybody can impersonate the server");
@@ -110,7 +112,7 @@ fn authorities(tls: &Tls) -> Result<RootCertStore> {
     let (taken, _) = roots.add_parsable_certificates(system.certs);
     if taken == 0 {
         let why = system.errors.first().map_or("none found".into(), ToString::to_string);
-        let why = format!("{why}: pass authorities by `Tls::certificate_authorities`");
+        let why = format!("{why}: pass authorities with `Tls::certificate_authorities`");
         return Err(bad("the operating system's certificate authorities", &why));
     }
     debug!(taken, "loaded the operating system's certificate authorities");
@@ -174,11 +176,11 @@ pub(super) fn distrust(error: &io::Error) -> Option<String> {
                 "compare the clocks of server and client"
             }
             Certificate::NotValidForName | Certificate::NotValidForNameContext { .. } => {
-                "connect by a name that the certificate is for, or set that name by `Tls::server_name`"
+                "connect to a name that the certificate is for, or set that name with `Tls::server_name`"
             }
             // BadSignature: the certificate names a trusted issuer, but another key signed it.
             Certificate::UnknownIssuer | Certificate::BadSignature => {
-                "pass the authority that signed the server's certificate by `Tls::certificate_authorities`"
+                "pass the authority that signed the server's certificate with `Tls::certificate_authorities`"
             }
             _ => "give the server another certificate",
         },
@@ -189,7 +191,7 @@ pub(super) fn distrust(error: &io::Error) -> Option<String> {
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnknownCA
             | AlertDescription::HandshakeFailure,
-        ) => "the server requires a client certificate that it trusts: pass one by `Tls::identity`",
+        ) => "the server requires a client certificate that it trusts: pass one with `Tls::identity`",
         rustls::Error::InvalidMessage(_) => "if the server does not speak TLS at this port, use redis://",
         _ => "check that server and client have a TLS version and a cipher suite in common",
     };

@@ -3,7 +3,7 @@
 
 use crate::config::options::check_wait;
 use crate::engine::actor;
-use crate::engine::busy::Busy;
+use crate::engine::busy::LastBusy;
 use crate::engine::direct::{Attempted, DirectAcquire};
 use crate::engine::level::Level;
 use crate::engine::session::{KeyQueue, Session};
@@ -189,7 +189,7 @@ impl WaitTicket<'_> {
             work.leave(self.ticket)?;
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
-            let yielding = work.yield_until.is_some_and(|until| until + Busy::FRESH >= now);
+            let yielding = work.yield_until.is_some_and(|until| until + LastBusy::FRESH >= now);
             (busy || yielding, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
         };
         self.queue.signal.nudge();

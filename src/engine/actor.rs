@@ -30,7 +30,7 @@ pub(crate) fn submit<T>(
     add: impl FnOnce(&mut Work) -> T,
 ) -> Result<(T, Arc<KeyQueue>)> {
     session.check_open()?;
-    submit_to(session, session.queue(kind.queue(owner)), add)
+    submit_to(session, session.queue(&**kind, owner), add)
 }
 
 /// The same for a known queue, or for the queue that has replaced it in the table.
@@ -101,7 +101,7 @@ impl KeyActor {
             Action::ProbeHolder(kind) => self.probe_holder(&kind).await,
             Action::Check => self.check().await,
             Action::Refresh(kind) => self.refresh(&kind).await,
-            Action::Follow => self.follow().await,
+            Action::MoveRecord => self.move_record().await,
         }
         self.queue.work().in_flight = None;
     }

@@ -2,26 +2,27 @@
 //!
 //! Invariants:
 //! 1. A level is granted only after its request was confirmed, and an exclusive lock to one owner at a time. (`pipelined.rs`
-//!    grants earlier, and has an argument of its own.)
+//!    grants earlier, and shows why that is safe.)
 //! 2. An unanswered request is repeated unchanged, or undone. Its owner id is not used for any other hold, except by an owner that
 //!    still has a shared hold under it.
 //! 3. A lock that was acquired for a waiter that has left goes to the next waiter, or is released.
 
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
-use crate::engine::busy::Busy;
+use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::run::Run;
+use crate::engine::session::QueueId;
 use crate::engine::unfinished::Unanswered;
-use crate::engine::work::{Current, Outcome, Returned, Waiter, Work, next_ticket};
+use crate::engine::work::{Current, Outcome, ReleasedLevel, Waiter, Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Recounted, Request};
 use crate::runtime::clock::Moment;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -49,8 +50,8 @@ impl Attempt {
 /// An attempt that was sent.
 struct SentAttempt {
     attempt: Attempt,
-    /// When it was sent.
-    before: Mark,
+    /// The signal's reading before it was sent.
+    before: Reading,
     owner_id: Arc<str>,
     /// The length of the lease.
     length: Duration,
@@ -59,8 +60,8 @@ struct SentAttempt {
 impl KeyActor {
     /// Requests the lock, and acts on the reply. A request without a reply is repeated while its waiter waits.
     pub(crate) async fn attempt(&mut self, attempt: Attempt) {
-        let before = self.queue.signal.mark();
-        let length = self.session.length(attempt.lease);
+        let before = self.queue.signal.reading();
+        let length = self.session.lease_duration(attempt.lease);
         let (mut request, owner_id) = self.prepare(&attempt, length);
         self.note_in_flight(&owner_id);
         if attempt.once || self.busy_reply.is_some() {
@@ -110,7 +111,7 @@ impl KeyActor {
 
     /// Queues the undo of an attempt.
     fn undo_sent(&self, sent: &SentAttempt) {
-        self.queue.work().undo(&sent.attempt.kind, sent.owner_id.clone(), Moment::now() + sent.length);
+        self.queue.work().queue_undo(&sent.attempt.kind, sent.owner_id.clone(), Moment::now() + sent.length);
     }
 
     /// Acts on the answer to an attempt: checks the replicas, if the lock was acquired, and then acts on the reply.
@@ -144,7 +145,7 @@ impl KeyActor {
 
     /// The owner id of the owner's counterpart hold, if it has one.
     fn counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> Option<Arc<str>> {
-        let queue = self.session.existing_queue(&kind.counterpart(owner)?)?;
+        let queue = self.session.existing_queue(&QueueId::of_counterpart(kind, owner)?)?;
         let work = queue.work();
         let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
         held.map(|current| current.hold.owner_id.clone())
@@ -152,7 +153,7 @@ impl KeyActor {
 
     /// Whether the owner has a level of its counterpart hold that is not being released.
     fn has_counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> bool {
-        let queue = kind.counterpart(owner).and_then(|key| self.session.existing_queue(&key));
+        let queue = QueueId::of_counterpart(kind, owner).and_then(|id| self.session.existing_queue(&id));
         let in_hand = queue.and_then(|queue| queue.work().in_hand());
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
@@ -199,7 +200,7 @@ impl KeyActor {
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
             Ok(Acquired::Busy(ttl)) => {
-                if let Some(owner) = script::hindrance(&answer.reply) {
+                if let Some(owner) = script::blocking_owner_id(&answer.reply) {
                     undo_orphan(&self.session, kind, owner);
                 }
                 ttl
@@ -236,13 +237,13 @@ impl KeyActor {
             self.busy(kind, before, ttl, only);
         } else {
             // Only the first waiter's reply counts for the queue. The others have to wait for that waiter in any case.
-            self.queue.work().busy = Busy::at(Moment::now(), None);
+            self.queue.work().busy = LastBusy::at(Moment::now(), None);
         }
         self.tell_busy_once(ticket);
     }
 
-    /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, as its kind
-    /// says.
+    /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, depending on
+    /// the kind.
     fn on_taken(&mut self, sent: SentAttempt, answer: &Answer, number: u64) {
         let SentAttempt { attempt, before, owner_id, length } = sent;
         let Attempt { ticket, kind, owner, newest, .. } = attempt;
@@ -260,9 +261,9 @@ impl KeyActor {
         let access = kind.traits().access;
         let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
         if access == Access::Exclusive {
-            let kept_up = begun.kind.traits().kept_up;
+            let renews_fixed_leases = begun.kind.traits().renews_fixed_leases;
             let hold = self.begin(begun, run);
-            if kept_up {
+            if renews_fixed_leases {
                 hold.found_left(Duration::from_millis(number), lease);
             }
             return self.grant(&hold, &[ticket]);
@@ -285,7 +286,8 @@ impl KeyActor {
     pub(crate) async fn reenter(&mut self, waiters: Vec<(u64, Lease)>) {
         let Some((hold, from)) = self.change_current() else { return };
         let to = from + waiters.len() as u64;
-        let length = waiters.iter().map(|&(_, lease)| self.session.length(lease)).max().unwrap_or_default();
+        let length =
+            waiters.iter().map(|&(_, lease)| self.session.lease_duration(lease)).max().unwrap_or_default();
         let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
         self.with_current(&hold, |current| current.changing = false);
         let failed = match changed {
@@ -371,7 +373,7 @@ impl KeyActor {
         let since = begun.sent;
         let hold = Hold::new(begun, self.queue.observer());
         let mut work = self.queue.work();
-        work.busy = Busy::at(since, Some(hold.owner.clone()));
+        work.busy = LastBusy::at(since, Some(hold.owner.clone()));
         work.current = Some(Current::new(hold.clone(), since, run));
         drop(work);
         hold
@@ -395,7 +397,8 @@ impl KeyActor {
             drop(work);
             if !waiter.is_some_and(|waiter| waiter.receives(hold)) {
                 let (hold, renewing, pipelined) = (hold.clone(), false, false);
-                self.session.return_level(&self.queue, Returned { hold, renewing, pipelined, reply: None });
+                self.session
+                    .return_level(&self.queue, ReleasedLevel { hold, renewing, pipelined, reply: None });
             }
         }
     }
@@ -411,8 +414,8 @@ impl KeyActor {
 /// The error of a hold count that only another client can have written.
 fn shared_uuid(record: &str) -> Error {
     Error::misuse(format!(
-        "the hold count of `{}` is not the one that this client recorded: its uuid is used by another client too, so give each client \
-         its own",
+        "the hold count of `{}` is not the one that this client recorded, so another client uses the same uuid: give each client a \
+         uuid of its own",
         record.escape_debug()
     ))
 }

@@ -1,12 +1,12 @@
 //! The tasks that send the releases of dropped guards and lost holds.
 //!
 //! Invariants:
-//! 1. The number of tasks for a server is bounded. An actor that talks to the server takes 4 KB, and a program may drop 100,000
-//!    guards at once. A task starts without delay until the bound is reached.
+//! 1. The number of tasks for a server is bounded while the server replies. An actor that talks to the server takes 4 KB, and a program
+//!    may drop 100,000 guards at once. A task starts without delay until the bound is reached.
 //! 2. A key queue that waits for a task has no actor. Another caller that needs the queue starts its actor, which sends the
 //!    releases first. So the order of the queue is kept.
-//! 3. Each server has tasks of its own, and a task stays with a queue for at most the response timeout. So a server or slot that
-//!    does not respond delays no other.
+//! 3. Each server has tasks of its own, and a task stays with a queue for at most the response timeout. Then the queue's actor gets a
+//!    task of its own, beyond the bound. So a server or slot that does not respond delays no other.
 
 use crate::engine::actor::RunningActor;
 use crate::engine::session::{KeyQueue, Session, Unserved};

@@ -2,14 +2,14 @@
 
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::time::Duration;
 
 /// The time from a busy reply to the first holder probe. Each further probe comes after twice the time.
 pub(crate) const FIRST_PROBE: Duration = Duration::from_millis(10);
 
 /// When the lock was last known to be held. This decides whether a wait without success ends as busy or with an error.
-pub(crate) struct Busy {
+pub(crate) struct LastBusy {
     at: Moment,
     /// The holder, if it is an owner of this client.
     by: Option<LocalOwner>,
@@ -17,7 +17,7 @@ pub(crate) struct Busy {
     pub still: bool,
 }
 
-impl Busy {
+impl LastBusy {
     /// Knowledge of this age still counts for a new waiter, so that the server is not asked again for each of them.
     pub(crate) const FRESH: Duration = Duration::from_millis(15);
 
@@ -35,8 +35,8 @@ impl Busy {
 /// The last busy reply, and when to look again.
 #[derive(Clone)]
 pub(crate) struct BusyReply {
-    /// The signal's mark before the request, and when the first busy reply at that epoch arrived.
-    pub before: Mark,
+    /// The signal's reading before the request, and when the first busy reply at that epoch arrived.
+    pub before: Reading,
     pub since: Moment,
     /// The holder that the last probe found.
     pub holder: Option<String>,

@@ -5,10 +5,10 @@
 //! changes or disappears without a message.
 
 use crate::config::options::BackOff;
-use crate::engine::busy::{Busy, BusyReply, FIRST_PROBE};
+use crate::engine::busy::{BusyReply, FIRST_PROBE, LastBusy};
 use crate::engine::key_actor::KeyActor;
 use crate::engine::run::Run;
-use crate::engine::session::Session;
+use crate::engine::session::{QueueId, Session};
 use crate::engine::unfinished::Undo;
 use crate::engine::work::{Current, Release, Work};
 use crate::error::LossReason;
@@ -16,7 +16,7 @@ use crate::kinds::kind::{LockKind, Probed};
 use crate::owner;
 use crate::protocol::script;
 use crate::runtime::clock::Moment;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -64,7 +64,7 @@ impl KeyActor {
     pub(crate) fn busy(
         &mut self,
         kind: &Arc<dyn LockKind>,
-        before: Mark,
+        before: Reading,
         ttl: Option<Duration>,
         only: Option<u64>,
     ) {
@@ -84,7 +84,7 @@ impl KeyActor {
         let (since, holder) = earlier.map_or((now, None), |busy_reply| (busy_reply.since, busy_reply.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
         let mut work = self.queue.work();
-        work.busy = Busy::at(now, None);
+        work.busy = LastBusy::at(now, None);
         let newest = work.newest();
         drop(work);
         let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
@@ -95,7 +95,7 @@ impl KeyActor {
     /// Probes the holder of a busy lock, which costs less than an attempt.
     pub(crate) async fn probe_holder(&mut self, kind: &Arc<dyn LockKind>) {
         let Some(mut busy_reply) = self.busy_reply.take() else { return };
-        let mut request = kind.probe();
+        let mut request = kind.holder_probe();
         let answer = self.session.connection.call(&mut request).await;
         let answer = answer.ok();
         let probed = answer.as_ref().and_then(|answer| kind.probed(&answer.reply).ok());
@@ -112,7 +112,7 @@ impl KeyActor {
         let mut work = self.queue.work();
         (busy_reply.at, busy_reply.newest) = (now, work.newest());
         if let Some(Probed::Busy(holder)) = probed {
-            work.busy = Busy::at(now, None);
+            work.busy = LastBusy::at(now, None);
             drop(work);
             let named = answer.as_ref().zip(kind.owned()).map(|(answer, kind)| kind.holders(&answer.reply));
             for holder in named.iter().flatten() {
@@ -156,14 +156,14 @@ impl KeyActor {
             let queued = work.waiters.iter().filter(|waiter| waiter.queued);
             queued.filter_map(|waiter| waiter.owner_id.clone()).collect()
         };
-        let Some(mut request) = kind.keep(&owner_ids) else { return };
+        let Some(mut request) = kind.refresh(&owner_ids) else { return };
         let answer = self.session.connection.call(&mut request).await;
         debug!(lock = ?self.queue.record(), waiters = owner_ids.len(), kept = answer.is_ok(), "refreshed the scores of queued waiters");
     }
 
     /// Asks whether the current hold still exists, because a message came or may have been missed.
     pub(crate) async fn check(&mut self) {
-        self.checked = Some(self.queue.signal.mark().epoch);
+        self.checked = Some(self.queue.signal.reading().epoch);
         // A hold that is ahead of the record is not named there. `follow` moves the record to it.
         let asked = |current: &&Current| current.lagging.is_none();
         let hold = self.queue.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
@@ -172,7 +172,7 @@ impl KeyActor {
             return;
         }
         let Some(kind) = hold.kind.owned() else { return };
-        let mut request = kind.probe();
+        let mut request = kind.holder_probe();
         let answer = self.session.connection.call(&mut request).await;
         let Ok(answer) = answer else { return };
         match kind.held_by(&answer.reply) {
@@ -187,7 +187,7 @@ impl KeyActor {
     /// Notices a previous holder that sent no message: it was found gone, and its message has not arrived since.
     pub(crate) fn detect_silent_release(&self, run: &mut Run) {
         let Some(before) = run.messages_at_probe else { return };
-        let heard = before != self.queue.signal.mark().messages || self.own_subscriptions() == 0;
+        let heard = before != self.queue.signal.reading().messages || self.own_subscriptions() == 0;
         let waited = Moment::now().since(run.since) >= LATEST_MESSAGE;
         if heard || waited {
             run.messages_at_probe = None;
@@ -211,7 +211,7 @@ pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owne
         return;
     }
     let until = Moment::now() + session.options.lease;
-    let queue = session.queue(kind.queue_of(owner_id));
+    let queue = session.queue_with(QueueId::of_owner_id(&**kind, owner_id));
     session.release_later(queue, |work| {
         if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
             return;

@@ -5,15 +5,16 @@
 //! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request until the time limit of
 //!    invariant 3.
 //! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
-//! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout, a release for
-//!    [`RELEASED_WITHIN`]. Then an actor overtakes it, and new holds use another owner id. The actor undoes an overtaken acquire. The
-//!    caller may send another part of it later, so it is undone again when the caller ends or leaves, and its reply counts for nothing.
+//! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout (and the time limit of the check
+//!    of replicas), a release for [`RELEASED_WITHIN`]. Then an actor overtakes it, and new holds use another owner id. The actor undoes an
+//!    overtaken acquire. The caller may send another part of it later, so it is undone again when the caller ends or leaves, and its reply
+//!    counts for nothing.
 //! 4. A request that brings no result goes to an actor, with everything that is known.
 
 use crate::config::options::millis;
 use crate::connection::{Answer, Route, SendError};
 use crate::engine::actor;
-use crate::engine::busy::Busy;
+use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::release::freed;
 use crate::engine::run::Run;
@@ -21,19 +22,19 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
 use crate::engine::work::{Current, Finding, Outcome, Release, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
-use crate::kinds::kind::{Access, AcquireArgs, LockKind, QueueId, Waiting};
+use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold, HoldState};
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{Instrument, debug, debug_span, warn};
 
-/// Others wait this long for the reply to a release. Longer round trips cost other clients turns.
+/// Others wait this long for the reply to a release. If it takes longer, the actor goes on, and other clients lose turns.
 const RELEASED_WITHIN: Duration = Duration::from_millis(50);
 
 /// The part of a caller that sends its request itself. If it is dropped, an actor takes over.
@@ -94,12 +95,12 @@ impl DirectAcquire {
         terms: Terms,
     ) -> Option<Self> {
         let traits = kind.traits();
-        if traits.queued || traits.access != Access::Exclusive || kind.counterpart(owner).is_some() {
+        if traits.queued || traits.access != Access::Exclusive || traits.counterpart.is_some() {
             return None;
         }
         let route = session.connection.route(kind.record())?;
-        let lease = session.length(terms.lease);
-        let queue = session.queue(kind.queue(owner));
+        let lease = session.lease_duration(terms.lease);
+        let queue = session.queue(&**kind, owner);
         let mut work = queue.work();
         if work.removed || !work.is_unused() {
             return None;
@@ -120,7 +121,7 @@ impl DirectAcquire {
     /// Sends the request. `once` wants the outcome of a single attempt.
     pub(crate) async fn send(self, once: bool) -> Attempted {
         let Direct { session, queue, route, .. } = &self.direct;
-        let before = queue.signal.mark();
+        let before = queue.signal.reading();
         let mut request = self.kind.acquire(&AcquireArgs {
             owner_id: &self.owner_id,
             lease_ms: millis(self.lease),
@@ -147,7 +148,7 @@ impl DirectAcquire {
         &self,
         answer: Result<Answer, SendError>,
         mut request: Request,
-        before: Mark,
+        before: Reading,
         once: bool,
     ) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
@@ -182,7 +183,7 @@ impl DirectAcquire {
                 );
             }
         };
-        work.busy = Busy::at(Moment::now(), None);
+        work.busy = LastBusy::at(Moment::now(), None);
         let attempted = match once {
             true => {
                 self.direct.end(work);
@@ -193,13 +194,13 @@ impl DirectAcquire {
                 self.enqueue(work, once, None)
             }
         };
-        if let Some(owner) = script::hindrance(&answer.reply) {
+        if let Some(owner) = script::blocking_owner_id(&answer.reply) {
             undo_orphan(session, &self.kind, owner);
         }
         attempted
     }
 
-    /// Begins the hold. `number` is its token or the time that the record had left, as its kind says.
+    /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let traits = self.kind.traits();
@@ -217,14 +218,14 @@ impl DirectAcquire {
         );
         let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
         current.levels = 1;
-        work.busy = Busy::at(answer.sent, Some(self.owner.clone()));
+        work.busy = LastBusy::at(answer.sent, Some(self.owner.clone()));
         work.current = Some(current);
         self.direct.end(work);
         if session.is_closed() {
             // Nobody renews it, and `close` could not put it in doubt.
             hold.doubt(LossReason::Expired);
         }
-        if traits.kept_up {
+        if traits.renews_fixed_leases {
             hold.found_left(Duration::from_millis(number), self.lease);
         }
         Attempted::Done(queue.clone(), Outcome::Granted(hold, 1))
@@ -260,8 +261,7 @@ impl DirectRelease {
     pub(crate) fn begin(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
-        let exclusive =
-            hold.kind.traits().access == Access::Exclusive && matches!(queue.key, QueueId::Record(_));
+        let exclusive = hold.kind.traits().access == Access::Exclusive && queue.is_whole();
         if !exclusive || hold.state_at(now) != HoldState::Held {
             return None;
         }
@@ -280,7 +280,7 @@ impl DirectRelease {
                 && current.run.messages_at_probe.is_none()
         };
         let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
-        if current.is_none() || !hold.end_before(now) {
+        if current.is_none() || !hold.release_if_held(now) {
             return None;
         }
         let (run, named) = work.end_hold(now)?;
@@ -307,7 +307,7 @@ impl DirectRelease {
 
     async fn run(mut self) -> Result<()> {
         let Direct { session, queue, route, .. } = &self.direct;
-        let before = queue.signal.mark();
+        let before = queue.signal.reading();
         let answer = route.send(&mut self.request).await;
         match self.conclude(answer, before) {
             Ok(outcome) => outcome,
@@ -319,7 +319,7 @@ impl DirectRelease {
     fn conclude(
         &self,
         answer: Result<Answer, SendError>,
-        before: Mark,
+        before: Reading,
     ) -> Result<Result<()>, oneshot::Receiver<Result<()>>> {
         let Direct { session, queue, ticket, .. } = &self.direct;
         let mut work = queue.work();
@@ -339,7 +339,7 @@ impl DirectRelease {
             }
         };
         drop(work);
-        // Once overtaken, its owner id may have been cleared for a waiter.
+        // If the release was overtaken, the actor may have cleared the owner id for a waiter.
         let freed = freed(session, queue, &freeing, &answer, overtaken);
         let yield_window = match &freed {
             Ok(freed) => freed.yield_window(session, queue, &freeing, before.messages, 0),

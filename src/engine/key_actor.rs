@@ -7,7 +7,7 @@ use crate::engine::run::YieldWindow;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Current, Outcome};
 use crate::error::{Error, LossReason, Phase};
-use crate::kinds::kind::{LockKind, QueueId};
+use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
@@ -75,12 +75,13 @@ impl KeyActor {
 
     /// Records the owner id of a request that is about to be sent. Only the requests of other readers name it.
     pub(crate) fn note_in_flight(&self, owner_id: &Arc<str>) {
-        if matches!(self.queue.key, QueueId::Reader(_)) {
+        if self.queue.is_readers() {
             self.queue.work().in_flight = Some(owner_id.clone());
         }
     }
 
-    /// Marks the current hold's count as being changed, and returns both. `None` while the hold is ahead of the record.
+    /// Marks the count of the current hold as being changed. Returns the hold and its count, or `None` while the hold is ahead of the
+    /// record.
     pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
         let mut work = self.queue.work();
         let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
@@ -106,7 +107,7 @@ impl KeyActor {
 
     /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
     pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
-        let known = subscriptions.filter(|_| self.session.connection.knows_listeners());
+        let known = subscriptions.filter(|_| self.session.connection.counts_every_subscriber());
         known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
     }
 

@@ -11,7 +11,7 @@ use crate::engine::actor;
 use crate::engine::direct::DirectRelease;
 use crate::engine::pipelined;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Release, Returned};
+use crate::engine::work::{Release, ReleasedLevel};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -56,7 +56,7 @@ impl Level {
     pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn LockKind>) -> Result<Self> {
         session.check_open()?;
         let owner = LocalOwner::thread();
-        let queue = session.queue(kind.queue(&owner));
+        let queue = session.queue(&**kind, &owner);
         let begun = Begun {
             kind: kind.clone(),
             owner,
@@ -119,10 +119,10 @@ impl Level {
         self.released
     }
 
-    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> Returned {
+    fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> ReleasedLevel {
         self.released = true;
         let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        Returned { hold, renewing, pipelined, reply }
+        ReleasedLevel { hold, renewing, pipelined, reply }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Serves one key at a time: its queue, the actor that works the queue off, attempts, contention, release and hand-off.
+//! Serves one key at a time: its queue, the actor that serves the queue, attempts, contention, release and hand-off.
 //!
 //! ARCHITECTURE.md lists the files.
 
@@ -16,6 +16,7 @@ pub mod pipelined;
 pub mod release;
 pub mod run;
 pub mod session;
+pub mod single;
 pub mod step;
 pub mod unfinished;
 pub mod work;

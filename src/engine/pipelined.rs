@@ -20,11 +20,11 @@
 
 use crate::config::options::millis;
 use crate::connection::Limit;
-use crate::engine::busy::Busy;
+use crate::engine::busy::LastBusy;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::release::successor;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Current, LaggingRecord, Outcome, Returned, Waiter};
+use crate::engine::work::{Current, LaggingRecord, Outcome, ReleasedLevel, Waiter};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState};
 use crate::protocol::script::{self, HandedOff};
@@ -57,7 +57,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     }
     let next = successor(session, &work, hold, hold.deadline(), &current.run, now);
     let Some(ticket) = next.filter(|next| next.pipelined).map(|next| next.ticket) else { return false };
-    if !hold.end_before(now) {
+    if !hold.release_if_held(now) {
         return false;
     }
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
@@ -70,13 +70,13 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
         moving: false,
         retry_at: None,
     });
-    let length = session.length(waiter.lease);
+    let length = session.lease_duration(waiter.lease);
     let deadline = lagging.until.min(now + length);
     // The record may name the next owner already, from an earlier hold. It will still do so if no move is in flight.
     let ahead = lagging.moving || lagging.owner_id != owner_id;
     let owner = waiter.owner.clone();
-    let next = Hold::follows(hold, owner, owner_id, now, length, deadline, ahead);
-    work.busy = Busy::at(now, Some(waiter.owner.clone()));
+    let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
+    work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
     current.run.count += 1;
     work.current =
         Some(Current { hold: next.clone(), since: now, lagging: ahead.then_some(lagging), ..current });
@@ -84,14 +84,15 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     session.watchdog.forget(hold);
     queue.signal.nudge();
     if !waiter.receives(&next) {
-        session.return_level(queue, Returned { hold: next, renewing: false, pipelined: true, reply: None });
+        session
+            .return_level(queue, ReleasedLevel { hold: next, renewing: false, pipelined: true, reply: None });
     }
     true
 }
 
 impl KeyActor {
     /// Moves the record to the current hold.
-    pub(crate) async fn follow(&mut self) {
+    pub(crate) async fn move_record(&mut self) {
         let ahead = self.queue.work().current.as_mut().and_then(|current| {
             let lagging = current.lagging.as_mut()?;
             lagging.moving = true;

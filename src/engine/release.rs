@@ -1,4 +1,4 @@
-//! The steps of the key actor that release: a level, the lock to the next local waiter (the hand-off), or the lock to everyone.
+//! The steps of the key actor that release a level, hand the lock to the next local waiter, or free the lock.
 //!
 //! The bounded hand-off among local waiters is lock cohorting: Dice, Marathe, Shavit, "Lock Cohorting: A General Technique for
 //! Designing NUMA Locks", PPoPP 2012. Here a cohort is a client, and each owner's lease begins anew.
@@ -14,7 +14,7 @@ use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::run::{Run, Turns, YieldWindow};
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{Freeing, Undo};
-use crate::engine::work::{Current, Release, Returned, Waiter, Work};
+use crate::engine::work::{Current, Release, ReleasedLevel, Waiter, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold, HoldState};
@@ -45,7 +45,7 @@ pub(crate) fn successor<'a>(
     let shared = others > 0 || pollers;
     let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
     let left = deadline.since(now);
-    let length = session.length(next.lease);
+    let length = session.lease_duration(next.lease);
     let refused = bounds.max_in_row == 0
         || ran >= bounds.max_time_alone
         || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
@@ -77,7 +77,10 @@ impl KeyActor {
     }
 
     /// Releases one level.
-    pub(crate) async fn release(&mut self, Returned { hold, renewing, pipelined, reply }: Returned) {
+    pub(crate) async fn release(
+        &mut self,
+        ReleasedLevel { hold, renewing, pipelined, reply }: ReleasedLevel,
+    ) {
         if !pipelined {
             self.let_waiters_return(&hold).await;
         }
@@ -92,7 +95,7 @@ impl KeyActor {
         if let Some(reply) = reply {
             let _ = reply.send(outcome);
         }
-        // tokio runs the task that was woken last first. That should be the new holder.
+        // tokio runs the most recently woken task first. That should be the new holder.
         if let Some((hold, ticket)) = handed {
             self.grant(&hold, &[ticket]);
         }
@@ -183,7 +186,7 @@ impl KeyActor {
     ) -> Option<Result<Option<Handed>>> {
         let Successor { ticket, owner, lease } = successor;
         let owner_id = from.kind.owner_id(owner.owner_id(&self.session.id, self.session.generation()));
-        let length = self.session.length(lease);
+        let length = self.session.lease_duration(lease);
         let mut request = from.kind.hand_off(named, &owner_id, millis(length))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
@@ -227,7 +230,7 @@ impl KeyActor {
     /// Frees the record, and begins a yield window if other clients may want the lock. `repeated` says that an earlier request to
     /// do so went unanswered.
     pub(crate) async fn free(&mut self, freeing: &Freeing, repeated: bool) -> Result<()> {
-        let before = self.queue.signal.mark();
+        let before = self.queue.signal.reading();
         let own = self.own_subscriptions();
         self.note_in_flight(&freeing.named);
         let mut request = freeing.hold.kind.release(&freeing.named, &self.other_holds());
@@ -384,7 +387,7 @@ impl Freed {
             return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
         }
         // If the receivers are not counted, another one is assumed after a hand-off.
-        let others = match session.connection.knows_listeners() {
+        let others = match session.connection.counts_every_subscriber() {
             true => self.receivers.saturating_sub(own),
             false => u64::from(run.count > 0),
         };

@@ -24,8 +24,8 @@ impl Run {
 /// A yield window: after a release whose message reached other clients, this client lets them acquire first.
 ///
 /// The client does not contend before `until`. Each other client is owed one turn. While turns are owed, each message extends the window,
-/// because the client that waited longest may be slower than this one. No turn is owed any more when there was a message for each, or when
-/// this client acquires the lock.
+/// because the client that waited longest may be slower than this one. No turn is owed any more when there has been a message for each, or
+/// when this client acquires the lock.
 pub(crate) struct YieldWindow {
     pub until: Moment,
     pub turns: Option<Turns>,

@@ -10,16 +10,14 @@
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
-use crate::engine::pending::Pending;
+use crate::engine::pending::PendingAcquires;
 use crate::engine::unfinished::Undo;
-use crate::engine::work::{Release, Returned, Work};
+use crate::engine::work::{Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, QueueId};
+use crate::kinds::kind::{Access, LockKind, QueueScope};
 use crate::lease::hold::{Hold, Observer};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::entered;
-use crate::protocol::keys::LockKeys;
-use crate::protocol::script::{Reply, Request, Undecodable};
+use crate::owner::{self, LocalOwner};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -45,7 +43,7 @@ pub(crate) struct Session {
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
-    pub pending: Pending,
+    pub pending: PendingAcquires,
     queues: DashMap<QueueId, Arc<KeyQueue>>,
     /// The queues of readers among these, by their record.
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
@@ -64,7 +62,7 @@ pub(crate) struct Session {
 pub(crate) type Unserved = (Arc<Session>, Arc<KeyQueue>);
 
 impl Session {
-    /// Connects, and starts the tasks of the connection on the current runtime. The receiver brings the key queues that have releases
+    /// Connects, and starts the tasks of the connection on the current runtime. The receiver yields the key queues that have releases
     /// and no actor.
     pub(crate) async fn connect(
         servers: Servers,
@@ -77,7 +75,7 @@ impl Session {
             instance: Uuid::new_v4(),
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(options.lease),
-            pending: Pending::default(),
+            pending: PendingAcquires::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),
             generation: AtomicU32::new(0),
@@ -93,7 +91,7 @@ impl Session {
             session.pubsub.clone().serve(session.connection.endpoints(&servers), session.options.clone()),
         );
         let renewing = session.watchdog.clone().serve(session.connection.clone());
-        // Without the supervisor no request would get a reply, and waiters would retry for ever. So its end closes the session.
+        // Without the supervisor no request would get a reply, and waiters would retry forever. So its end closes the session.
         session.spawn_essential(async move {
             select! {
                 () = renewing => {}
@@ -113,47 +111,12 @@ impl Session {
         self.tasks.lock().push(task.abort_handle());
     }
 
-    /// The keys of the object that users know as `name`.
-    pub(crate) fn keys(&self, name: &str) -> Result<LockKeys> {
-        let keys = LockKeys::new(self.options.map(name))?;
-        if self.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
-    }
-
     /// Fails in a forked child, because two processes must not act as one client.
     pub(crate) fn check_process(&self) -> Result<()> {
         if std::process::id() == self.process {
             return Ok(());
         }
         Err(Error::misuse("this client was made before a fork: connect a new client in the child process"))
-    }
-
-    /// Sends a request that is harmless to repeat.
-    pub(crate) async fn inspect<T>(
-        &self,
-        request: Request,
-        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
-    ) -> Result<T> {
-        entered()?;
-        self.check_process()?;
-        self.connection.ask(request, decoded, Phase::Inspect).await
-    }
-
-    /// Sends a request that must not take effect twice. Without a reply, its effect is unknown, and the error says so.
-    pub(crate) async fn ask_once<T>(
-        &self,
-        mut request: Request,
-        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
-        phase: Phase,
-    ) -> Result<T> {
-        entered()?;
-        self.check_process()?;
-        match self.connection.call(&mut request).await {
-            Ok(answer) => decoded(&answer.reply).map_err(|_| self.connection.protocol_error(phase)),
-            Err(failure) if failure.unanswered => {
-                Err(Error::Ambiguous { phase, node: self.connection.node().into() })
-            }
-            Err(failure) => Err(self.connection.error(failure, phase)),
-        }
     }
 
     /// Spawns a task on the client's runtime.
@@ -185,7 +148,7 @@ impl Session {
             drop(work);
             self.remove(&queue);
             self.check_open()?;
-            queue = self.queue(queue.key.clone());
+            queue = self.queue_with(queue.id.clone());
         };
         if self.is_closed() {
             // The session was closed meanwhile, and `close` may have emptied the queue before its work was added.
@@ -210,34 +173,39 @@ impl Session {
     }
 
     /// Releases a level that was granted and that nobody took.
-    pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: Returned) {
+    pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: ReleasedLevel) {
         // A lost hold needs no release here: its observer has queued the release of its owner id. A gate is not held.
         if level.hold.kind.traits().access != Access::Gate && level.hold.state().is_live() {
             self.release_later(queue.clone(), |work| work.releases.push_back(Release::Level(level)));
         }
     }
 
-    /// The key queue of `key`, which is made if there is none.
-    pub(crate) fn queue(self: &Arc<Self>, key: QueueId) -> Arc<KeyQueue> {
+    /// The key queue for the requests of `owner` for `kind`. It is made if there is none.
+    pub(crate) fn queue(self: &Arc<Self>, kind: &dyn LockKind, owner: &LocalOwner) -> Arc<KeyQueue> {
+        self.queue_with(QueueId::of(kind, owner))
+    }
+
+    /// The key queue with this id. It is made if there is none.
+    pub(crate) fn queue_with(self: &Arc<Self>, id: QueueId) -> Arc<KeyQueue> {
         let new = || {
-            let queue = KeyQueue::new(Arc::downgrade(self), key.clone());
-            if let QueueId::Reader(part) = &key {
-                self.readers.entry(part.record.clone()).or_default().push(queue.clone());
+            let queue = KeyQueue::new(Arc::downgrade(self), id.clone());
+            if queue.is_readers() {
+                self.readers.entry(queue.record().clone()).or_default().push(queue.clone());
             }
             queue
         };
-        self.queues.entry(key.clone()).or_insert_with(new).clone()
+        self.queues.entry(id.clone()).or_insert_with(new).clone()
     }
 
-    /// The key queue of `key`, if it has work or a hold.
-    pub(crate) fn existing_queue(&self, key: &QueueId) -> Option<Arc<KeyQueue>> {
-        self.queues.get(key).map(|queue| queue.clone())
+    /// The key queue with this id, if it has work or a hold.
+    pub(crate) fn existing_queue(&self, id: &QueueId) -> Option<Arc<KeyQueue>> {
+        self.queues.get(id).map(|queue| queue.clone())
     }
 
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
-        let removed = self.queues.remove_if(&queue.key, |_, listed| Arc::ptr_eq(listed, queue));
-        if removed.is_some() && matches!(queue.key, QueueId::Reader(_)) {
+        let removed = self.queues.remove_if(&queue.id, |_, listed| Arc::ptr_eq(listed, queue));
+        if removed.is_some() && queue.is_readers() {
             self.readers.remove_if_mut(queue.record(), |_, readers| {
                 readers.retain(|reader| !Arc::ptr_eq(reader, queue));
                 readers.is_empty()
@@ -248,7 +216,7 @@ impl Session {
     /// The owner ids under which other readers of this client may be in the record. There are at most [`OTHER_READERS`], because each adds
     /// a key to a request.
     pub(crate) fn other_readers(&self, queue: &Arc<KeyQueue>) -> Vec<Arc<str>> {
-        if !matches!(queue.key, QueueId::Reader(_)) {
+        if !queue.is_readers() {
             return Vec::new();
         }
         // Copied, because a queue's mutex must not be locked under a lock of the table.
@@ -264,7 +232,7 @@ impl Session {
     }
 
     /// How long a hold with this lease lasts unless it is renewed.
-    pub(crate) fn length(&self, lease: Lease) -> Duration {
+    pub(crate) fn lease_duration(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watchdog => self.options.lease,
             Lease::Fixed(lease) => whole_millis(lease),
@@ -279,8 +247,8 @@ impl Session {
 
     /// Starts a new generation: from now on no earlier owner id is used for a new hold.
     ///
-    /// Called whenever a request went unanswered or a hold was lost. A dead connection may still deliver a request for an earlier id. Or
-    /// the release of that id has not been sent yet. An expected count does not distinguish an old hold from a new one.
+    /// Called whenever a request went unanswered or a hold was lost: a dead connection may still deliver a request for the earlier id, or
+    /// the release of that id may not have been sent yet. The expected count in a request does not tell an old hold from a new one.
     pub(crate) fn rotate_owner_ids(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -298,19 +266,19 @@ impl Session {
     }
 
     /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.
-    pub(crate) fn evict_queued_waiters(&self) -> bool {
+    pub(crate) fn remove_queued_waiters(&self) -> bool {
         let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
         let mut left = false;
         for queue in queues {
             // Dropping the waiters' senders ends their waits. This happens after the mutex is unlocked.
-            let waiters = queue.work().evict_queued();
+            let waiters = queue.work().remove_queued();
             left |= !waiters.is_empty();
             queue.signal.nudge();
         }
         left
     }
 
-    /// Closes the session when it is dropped.
+    /// Returns a guard that closes the session when it is dropped.
     pub(crate) fn closing(self: &Arc<Self>) -> impl Drop + use<> {
         CloseOnDrop(Arc::downgrade(self))
     }
@@ -371,21 +339,86 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// The queue of one key of one client.
+/// Identifies a key queue within a client.
+///
+/// The parts are compared one by one. A joined string could equal the name of another record, because a name may contain any
+/// character.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum QueueId {
+    /// The key queue of a whole record.
+    Record(Arc<str>),
+    /// The key queue of one owner. It is behind a pointer to keep the id small, because most key queues are of a whole record.
+    Owner(Arc<OwnerQueue>),
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct OwnerQueue {
+    scope: QueueScope,
+    record: Arc<str>,
+    /// The part of the owner id that is the same in each generation.
+    owner: Box<str>,
+}
+
+impl QueueId {
+    /// The key queue for the requests of `owner` for `kind`.
+    pub(crate) fn of(kind: &dyn LockKind, owner: &LocalOwner) -> Self {
+        Self::new(kind.traits().scope, kind.record(), || owner.owner_id("", 0))
+    }
+
+    /// The key queue of the counterpart hold of `owner`, for kinds that have one.
+    pub(crate) fn of_counterpart(kind: &dyn LockKind, owner: &LocalOwner) -> Option<Self> {
+        kind.traits().counterpart.map(|scope| Self::new(scope, kind.record(), || owner.owner_id("", 0)))
+    }
+
+    /// The key queue of an owner id that was found in the record.
+    pub(crate) fn of_owner_id(kind: &dyn LockKind, owner_id: &str) -> Self {
+        Self::new(kind.scope_of(owner_id), kind.record(), || owner_id.into())
+    }
+
+    /// `owner_id` is an owner id of any generation.
+    fn new(scope: QueueScope, record: &Arc<str>, owner_id: impl FnOnce() -> Arc<str>) -> Self {
+        match scope {
+            QueueScope::Record => Self::Record(record.clone()),
+            QueueScope::Reader | QueueScope::GroupOwner => {
+                let owner = owner::id(&owner_id()).into();
+                Self::Owner(Arc::new(OwnerQueue { scope, record: record.clone(), owner }))
+            }
+        }
+    }
+
+    /// The key of the record.
+    fn record(&self) -> &Arc<str> {
+        match self {
+            Self::Record(record) => record,
+            Self::Owner(queue) => &queue.record,
+        }
+    }
+
+    fn scope(&self) -> QueueScope {
+        match self {
+            Self::Record(_) => QueueScope::Record,
+            Self::Owner(queue) => queue.scope,
+        }
+    }
+}
+
+/// The requests of one client that are sent one after the other, with their hold.
+///
+/// Usually these are all requests that change one record. Readers of a read/write lock and owners in a group have key queues of their
+/// own, because they do not exclude each other.
 pub(crate) struct KeyQueue {
     pub session: Weak<Session>,
-    /// The queue's key in the session's table.
-    pub key: QueueId,
+    pub id: QueueId,
     pub signal: Arc<Signal>,
     this: Weak<KeyQueue>,
     work: Mutex<Work>,
 }
 
 impl KeyQueue {
-    pub(crate) fn new(session: Weak<Session>, key: QueueId) -> Arc<Self> {
+    pub(crate) fn new(session: Weak<Session>, id: QueueId) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             session,
-            key,
+            id,
             signal: Arc::default(),
             this: this.clone(),
             work: Mutex::default(),
@@ -398,7 +431,17 @@ impl KeyQueue {
 
     /// The key of the record.
     pub(crate) fn record(&self) -> &Arc<str> {
-        self.key.record()
+        self.id.record()
+    }
+
+    /// The queue is of one reader.
+    pub(crate) fn is_readers(&self) -> bool {
+        self.id.scope() == QueueScope::Reader
+    }
+
+    /// The queue is of a whole record.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.id.scope() == QueueScope::Record
     }
 
     pub(crate) fn observer(&self) -> Weak<dyn Observer> {

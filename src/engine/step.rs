@@ -9,7 +9,7 @@ use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) enum Action {
     /// Refresh the scores of the waiters in Redis's queue.
     Refresh(Arc<dyn LockKind>),
     /// Move the record to the hold that is ahead of it.
-    Follow,
+    MoveRecord,
 }
 
 /// The facts behind a decision that are not in the queue, or cannot be learned while it is locked.
@@ -127,7 +127,7 @@ impl KeyActor {
     fn view(&mut self, hold: Option<Arc<Hold>>) -> View {
         let now = Moment::now();
         let state = hold.as_ref().map(Hold::state);
-        let Mark { epoch, messages } = self.queue.signal.mark();
+        let Reading { epoch, messages } = self.queue.signal.reading();
         View { now, hold, state, epoch, yield_until: self.yield_until(messages, now) }
     }
 
@@ -143,7 +143,7 @@ impl KeyActor {
             work.drop_hold();
             self.busy_reply = None;
         }
-        // One may have been queued while the queue was not locked.
+        // A release may have been queued while the queue was not locked.
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
@@ -277,7 +277,7 @@ fn following(work: &Work, now: Moment) -> Option<Step> {
     let lagging = work.current.as_ref()?.lagging.as_ref()?;
     Some(match lagging.retry_at {
         Some(at) if now < at => Step::Wait(at.min(lagging.until)),
-        _ => Step::Do(Action::Follow),
+        _ => Step::Do(Action::MoveRecord),
     })
 }
 

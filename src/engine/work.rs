@@ -1,7 +1,7 @@
 //! The work of one key queue: its waiters, its releases and its holds. Plain data: nothing here sends a request.
 
 use crate::config::options::Lease;
-use crate::engine::busy::Busy;
+use crate::engine::busy::LastBusy;
 use crate::engine::run::{Run, YieldWindow};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
-use crate::runtime::wakeup::Mark;
+use crate::runtime::wakeup::Reading;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,7 +37,7 @@ pub(crate) struct Work {
     pub finding: Option<Finding>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
-    pub busy: Option<Busy>,
+    pub busy: Option<LastBusy>,
     /// The end of the yield window, see `contention.rs`.
     pub yield_until: Option<Moment>,
     /// Until then other clients are assumed to take and release the lock without messages.
@@ -121,15 +121,15 @@ pub(crate) enum Outcome {
 
 /// The result of a caller's request that the actor has to act on.
 pub(crate) enum Finding {
-    /// The lock was busy, for at most `ttl`. `before` is the signal's mark before the request.
-    Busy { kind: Arc<dyn LockKind>, before: Mark, ttl: Option<Duration> },
+    /// The lock was busy, for at most `ttl`. `before` is the signal's reading before the request.
+    Busy { kind: Arc<dyn LockKind>, before: Reading, ttl: Option<Duration> },
     /// The lock was freed, and other clients may want it.
     Freed(YieldWindow),
 }
 
 /// A release that the actor has to send.
 pub(crate) enum Release {
-    Level(Returned),
+    Level(ReleasedLevel),
     /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
     Free(Freeing, bool, Option<oneshot::Sender<Result<()>>>),
     Undo(Undo),
@@ -138,7 +138,7 @@ pub(crate) enum Release {
 }
 
 /// A level that is being released.
-pub(crate) struct Returned {
+pub(crate) struct ReleasedLevel {
     pub hold: Arc<Hold>,
     /// The watchdog renewed the hold for this level.
     pub renewing: bool,
@@ -146,7 +146,7 @@ pub(crate) struct Returned {
     pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
-/// Returns the next number of a sequence: of the callers by arrival, and of the entries in Redis's queues. It must be drawn while the
+/// Returns the next number of the sequence that orders callers by arrival, and entries in Redis's queues. It must be drawn while the
 /// key queue is locked, so that the callers of a queue arrive in the order of their tickets.
 pub(crate) fn next_ticket() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -226,7 +226,7 @@ impl Work {
 
     /// Queues the undo of the acquire that was just sent, before all other releases. A numbered undo has an effect only while its
     /// acquire is the last request of the client that took effect, so no release may come in between.
-    pub(crate) fn undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
+    pub(crate) fn queue_undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
         self.releases.push_front(Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None }));
     }
 
@@ -279,7 +279,7 @@ impl Work {
     /// Removes the current hold, which is being released. Returns its run and the owner id in the record.
     pub(crate) fn end_hold(&mut self, now: Moment) -> Option<(Run, Arc<str>)> {
         let Current { hold, lagging, run, .. } = self.current.take()?;
-        self.busy = Busy::at(now, Some(hold.owner.clone()));
+        self.busy = LastBusy::at(now, Some(hold.owner.clone()));
         Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
 
@@ -310,13 +310,13 @@ impl Work {
         if let Some(Unanswered { owner_id, until, .. }) =
             waiter.unanswered.take().map(|unanswered| *unanswered)
         {
-            self.undo(&waiter.kind, owner_id, until);
+            self.queue_undo(&waiter.kind, owner_id, until);
         }
         Some(waiter)
     }
 
     /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
-    pub(crate) fn evict_queued(&mut self) -> Vec<Waiter> {
+    pub(crate) fn remove_queued(&mut self) -> Vec<Waiter> {
         let (queued, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.owner_id.is_some());
         self.waiters = others.into();

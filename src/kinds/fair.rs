@@ -1,7 +1,7 @@
 //! Redisson's fair lock: the reentrant lock's record, with a queue of waiters in Redis. The first waiter in the queue gets the
 //! free lock, whichever client it belongs to. A release notifies only that waiter, on a channel of its own.
 //!
-//! The first waiter is evicted if it sends nothing within its allowance. Redisson measures the allowance by the clocks of its
+//! The first waiter is removed if it sends nothing within its allowance. Redisson measures the allowance by the clocks of its
 //! clients; this library uses the server's clock, and refreshes the allowance of its live waiters.
 
 use crate::config::options::millis;
@@ -35,7 +35,7 @@ impl Fair {
     }
 
     /// The non-reentrant fair lock, which has the same records.
-    pub(crate) fn not_reentrant(keys: LockKeys, allowance: Duration) -> Self {
+    pub(crate) fn non_reentrant(keys: LockKeys, allowance: Duration) -> Self {
         Self { traits: &NON_REENTRANT, ..Self::new(keys, allowance) }
     }
 }
@@ -74,7 +74,7 @@ impl LockKind for Fair {
         Some(script::leave_fair(&self.keys, owner_id, self.allowance_ms))
     }
 
-    fn keep(&self, owner_ids: &[Arc<str>]) -> Option<Request> {
+    fn refresh(&self, owner_ids: &[Arc<str>]) -> Option<Request> {
         Some(script::refresh_fair(&self.keys, owner_ids, self.allowance_ms))
     }
 

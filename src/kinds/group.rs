@@ -5,14 +5,15 @@
 //! end by the server's clock; Redisson uses the clocks of its clients.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueId};
-use crate::owner::LocalOwner;
+use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueScope};
 use crate::protocol::keys::{GroupKeys, HASH};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::sync::Arc;
 
 static GROUP: KindTraits = KindTraits {
     name: "group lock",
+    // Owners of different values do not exclude each other.
+    scope: QueueScope::GroupOwner,
     access: Access::Shared,
     hands_off: false,
     pipelined: false,
@@ -41,11 +42,6 @@ impl LockKind for Group {
 
     fn part(&self) -> Option<Arc<str>> {
         Some(self.0.values.clone())
-    }
-
-    /// Each owner has a key queue of its own, because owners of different values do not exclude each other.
-    fn queue(&self, owner: &LocalOwner) -> QueueId {
-        QueueId::group(&self.0.record, &owner.owner_id("", 0))
     }
 
     fn owner_id(&self, owner: Arc<str>) -> Arc<str> {
@@ -78,7 +74,7 @@ impl LockKind for Group {
         script::release_values(&self.0, script::next_number(), &owner.into(), &kept)
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::values_holder(&self.0, None)
     }
 
@@ -105,7 +101,7 @@ impl OwnedKind for Group {
     }
 
     fn is_locked(&self) -> Request {
-        self.probe()
+        self.holder_probe()
     }
 
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
@@ -113,7 +109,7 @@ impl OwnedKind for Group {
     }
 
     fn time_to_live(&self) -> Request {
-        self.probe()
+        self.holder_probe()
     }
 
     fn lives(&self, reply: &Reply) -> Result<TimeToLive, Undecodable> {

@@ -4,56 +4,19 @@
 
 use crate::config::options::BackOff;
 use crate::error::{Error, Holder};
-use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
 
-/// Identifies a key queue within a client.
-///
-/// The parts are compared one by one. A joined string could equal the name of another record, because a name may contain any
-/// character.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QueueId {
-    /// All requests that change the record of this key.
-    Record(Arc<str>),
-    /// The requests of one owner as a reader of a record.
-    Reader(Arc<OwnersPart>),
-    /// The requests of one owner for values of a group in a record.
-    Group(Arc<OwnersPart>),
-}
-
-/// A record and one owner. It is behind a pointer to keep [`QueueId`] small, because most keys are of a whole record.
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OwnersPart {
-    pub record: Arc<str>,
-    /// The part of the owner id that is the same in each generation.
-    pub owner: Box<str>,
-}
-
-impl QueueId {
-    pub(crate) fn reader(record: &Arc<str>, owner_id: &str) -> Self {
-        Self::Reader(OwnersPart::new(record, owner_id))
-    }
-
-    pub(crate) fn group(record: &Arc<str>, owner_id: &str) -> Self {
-        Self::Group(OwnersPart::new(record, owner_id))
-    }
-
-    /// The key of the record.
-    pub(crate) fn record(&self) -> &Arc<str> {
-        match self {
-            Self::Record(record) => record,
-            Self::Reader(part) | Self::Group(part) => &part.record,
-        }
-    }
-}
-
-impl OwnersPart {
-    /// `owner_id` is an owner id of any generation.
-    fn new(record: &Arc<str>, owner_id: &str) -> Arc<Self> {
-        Arc::new(Self { record: record.clone(), owner: owner::id(owner_id).into() })
-    }
+/// The requests for one record that are sent one after the other: they share a key queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum QueueScope {
+    /// All requests that change the record, except those of readers.
+    Record,
+    /// The requests of one owner as a reader.
+    Reader,
+    /// The requests of one owner for values of a group.
+    GroupOwner,
 }
 
 /// A kind of lock, with the keys of one lock.
@@ -61,22 +24,13 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn traits(&self) -> &'static KindTraits;
     /// The key of the record.
     fn record(&self) -> &Arc<str>;
-    /// The key queue for the requests of `owner`, which are sent one after the other. By default, all requests that change one
-    /// record share a queue.
-    fn queue(&self, _owner: &LocalOwner) -> QueueId {
-        QueueId::Record(self.record().clone())
-    }
     /// The part of the record that the lock guards: the values of a group lock. `None` for the whole record.
     fn part(&self) -> Option<Arc<str>> {
         None
     }
-    /// The key queue of an owner id that was found in the record.
-    fn queue_of(&self, _owner_id: &str) -> QueueId {
-        QueueId::Record(self.record().clone())
-    }
-    /// The key queue of the counterpart hold: the write hold of a reader, the read hold of a writer.
-    fn counterpart(&self, _owner: &LocalOwner) -> Option<QueueId> {
-        None
+    /// The scope of the key queue of an owner id that was found in the record.
+    fn scope_of(&self, _owner_id: &str) -> QueueScope {
+        self.traits().scope
     }
     /// Maps a client's owner id to the text in the record. Most kinds use it unchanged.
     fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
@@ -110,7 +64,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
         None
     }
     /// Refreshes the scores of these waiters in the queue in Redis. Only for kinds with [`KindTraits::queued`].
-    fn keep(&self, _owner_ids: &[Arc<str>]) -> Option<Request> {
+    fn refresh(&self, _owner_ids: &[Arc<str>]) -> Option<Request> {
         None
     }
     /// Removes every trace of an acquire under this owner id, whatever its outcome was. The owner id may also belong to another
@@ -119,10 +73,10 @@ pub(crate) trait LockKind: Send + Sync + 'static {
         self.release(owner_id, others)
     }
     /// Probes a busy lock: reads the part of the record that shows whether waiters may attempt an acquire.
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::holder(self.record())
     }
-    /// Decodes a reply of [`probe`](Self::probe). A kind whose record does not name its owners must implement this.
+    /// Decodes a reply of [`holder_probe`](Self::holder_probe). A kind whose record does not name its owners must implement this.
     fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
         self.owned().map_or(Err(Undecodable), |kind| kind.held_by(reply).map(Probed::of_holder))
     }
@@ -140,11 +94,11 @@ pub(crate) trait LockKind: Send + Sync + 'static {
 pub(crate) trait OwnedKind: LockKind {
     /// Frees the lock, whoever holds it.
     fn force_unlock(&self) -> Request;
-    /// The holder, by a reply of [`probe`](LockKind::probe).
+    /// The holder, by a reply of [`holder_probe`](LockKind::holder_probe).
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         script::held_by(reply)
     }
-    /// All holders, by a reply of [`probe`](LockKind::probe).
+    /// All holders, by a reply of [`holder_probe`](LockKind::holder_probe).
     fn holders(&self, reply: &Reply) -> Vec<Holder> {
         self.held_by(reply).ok().flatten().into_iter().collect()
     }
@@ -171,7 +125,7 @@ pub(crate) trait OwnedKind: LockKind {
     }
 }
 
-/// The result of [`LockKind::probe`].
+/// The result of [`LockKind::holder_probe`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Probed {
     /// Waiters may attempt an acquire.
@@ -205,7 +159,7 @@ pub(crate) struct AcquireArgs<'a> {
     pub owner_id: &'a Arc<str>,
     pub lease_ms: u64,
     pub waiting: Waiting,
-    /// The owner id of the counterpart hold (see [`LockKind::counterpart`]), if the owner has one.
+    /// The owner id of the counterpart hold (see [`KindTraits::counterpart`]), if the owner has one.
     pub counterpart: Option<Arc<str>>,
 }
 
@@ -225,6 +179,10 @@ pub(crate) enum Waiting {
 pub(crate) struct KindTraits {
     /// The name in errors and logs.
     pub name: &'static str,
+    /// The scope of the kind's key queues.
+    pub scope: QueueScope,
+    /// The scope of the key queue of the counterpart hold: the write hold of a reader, the read hold of a writer.
+    pub counterpart: Option<QueueScope>,
     /// An owner that holds the lock may acquire it again.
     pub reentrant: bool,
     /// A client hands the lock from one of its waiters to the next, see `release`.
@@ -244,7 +202,7 @@ pub(crate) struct KindTraits {
     pub renewal: Renewal,
     /// Other clients may shorten the record's TTL. So fixed leases are renewed, too, and the replies of an acquire and a renewal
     /// contain the time that the record had left.
-    pub kept_up: bool,
+    pub renews_fixed_leases: bool,
 }
 
 /// The waiters that a successful acquire admits.
@@ -264,6 +222,8 @@ impl KindTraits {
     /// Redisson's reentrant lock, from which the others differ.
     pub(crate) const REENTRANT: Self = Self {
         name: "reentrant lock",
+        scope: QueueScope::Record,
+        counterpart: None,
         reentrant: true,
         hands_off: true,
         pipelined: true,
@@ -273,7 +233,7 @@ impl KindTraits {
         fenced: false,
         counts: true,
         renewal: Renewal::Lock,
-        kept_up: false,
+        renews_fixed_leases: false,
     };
 
     /// Compares by value, because a constant may have several addresses.

@@ -1,4 +1,4 @@
-//! The kinds of lock, one file for each: its keys, requests and traits. A kind has no loop and does no I/O.
+//! The kinds of lock, with their keys, requests and traits. Related kinds share a file. A kind has no loop and does no I/O.
 
 mod fair;
 mod fenced;

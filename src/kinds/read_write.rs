@@ -8,16 +8,28 @@
 //! its own lease, so fixed leases of readers are renewed, too.
 
 use crate::error::Holder;
-use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueId};
-use crate::owner::{LocalOwner, WRITER};
+use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueScope};
+use crate::owner::WRITER;
 use crate::protocol::keys::{LockKeys, ReadWriteKeys};
 use crate::protocol::script::{self, Renewal, Reply, Request, Side, Undecodable};
 use std::sync::Arc;
 
-static WRITE: KindTraits =
-    KindTraits { name: "write lock", hands_off: false, pipelined: false, ..KindTraits::REENTRANT };
-static READ: KindTraits =
-    KindTraits { name: "read lock", counts: false, renewal: Renewal::Read, kept_up: true, ..WRITE };
+static WRITE: KindTraits = KindTraits {
+    name: "write lock",
+    counterpart: Some(QueueScope::Reader),
+    hands_off: false,
+    pipelined: false,
+    ..KindTraits::REENTRANT
+};
+static READ: KindTraits = KindTraits {
+    name: "read lock",
+    scope: QueueScope::Reader,
+    counterpart: Some(QueueScope::Record),
+    counts: false,
+    renewal: Renewal::Read,
+    renews_fixed_leases: true,
+    ..WRITE
+};
 
 /// The exclusive side.
 pub(crate) struct Write(ReadWriteKeys);
@@ -46,12 +58,8 @@ impl LockKind for Write {
         &self.0.record
     }
 
-    fn queue_of(&self, owner_id: &str) -> QueueId {
-        queue_of(&self.0, owner_id)
-    }
-
-    fn counterpart(&self, owner: &LocalOwner) -> Option<QueueId> {
-        Some(readers_queue(&self.0, &owner.owner_id("", 0)))
+    fn scope_of(&self, owner_id: &str) -> QueueScope {
+        scope_of(owner_id)
     }
 
     fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
@@ -80,7 +88,7 @@ impl LockKind for Write {
         undo(&self.0, owner_id, others)
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::shares(&self.0)
     }
 
@@ -128,16 +136,8 @@ impl LockKind for Read {
         &self.0.record
     }
 
-    fn queue(&self, owner: &LocalOwner) -> QueueId {
-        readers_queue(&self.0, &owner.owner_id("", 0))
-    }
-
-    fn queue_of(&self, owner_id: &str) -> QueueId {
-        queue_of(&self.0, owner_id)
-    }
-
-    fn counterpart(&self, _: &LocalOwner) -> Option<QueueId> {
-        Some(QueueId::Record(self.0.record.clone()))
+    fn scope_of(&self, owner_id: &str) -> QueueScope {
+        scope_of(owner_id)
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
@@ -162,7 +162,7 @@ impl LockKind for Read {
         undo(&self.0, owner_id, others)
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::shares(&self.0)
     }
 
@@ -226,13 +226,6 @@ fn writer_id(owner_id: &str) -> Arc<str> {
     format!("{owner_id}{WRITER}").into()
 }
 
-fn queue_of(keys: &ReadWriteKeys, owner_id: &str) -> QueueId {
-    if owner_id.ends_with(WRITER) {
-        return QueueId::Record(keys.record.clone());
-    }
-    readers_queue(keys, owner_id)
-}
-
-fn readers_queue(keys: &ReadWriteKeys, owner_id: &str) -> QueueId {
-    QueueId::reader(&keys.record, owner_id)
+fn scope_of(owner_id: &str) -> QueueScope {
+    if owner_id.ends_with(WRITER) { QueueScope::Record } else { QueueScope::Reader }
 }

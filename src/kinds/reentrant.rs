@@ -41,7 +41,7 @@ impl Reentrant {
     }
 
     /// The non-reentrant lock, which has the same record.
-    pub(crate) fn not(keys: LockKeys) -> Self {
+    pub(crate) fn non_reentrant(keys: LockKeys) -> Self {
         Self { traits: &NON_REENTRANT, ..Self::new(keys) }
     }
 

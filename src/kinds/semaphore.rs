@@ -54,7 +54,7 @@ impl LockKind for Permits {
         script::give_permits(&self.keys, self.permits, Some(number))
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::value(&self.keys)
     }
 
@@ -99,7 +99,7 @@ impl LockKind for ExpirablePermits {
         script::give_ids(&self.keys, ids)
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::value(&self.keys)
     }
 
@@ -141,7 +141,7 @@ impl LockKind for Latch {
         script::look(&self.0)
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::value(&self.0)
     }
 

@@ -64,7 +64,7 @@ impl LockKind for Value {
         script::release_value(self.record(), token, self.0.channel())
     }
 
-    fn probe(&self) -> Request {
+    fn holder_probe(&self) -> Request {
         script::token(self.record())
     }
 

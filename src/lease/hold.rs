@@ -33,7 +33,7 @@ pub enum HoldState {
 }
 
 impl HoldState {
-    /// True for [`HoldState::Held`] and [`HoldState::Suspect`].
+    /// Returns `true` for [`HoldState::Held`] and [`HoldState::Suspect`].
     pub fn is_live(self) -> bool {
         matches!(self, Self::Held | Self::Suspect)
     }
@@ -158,7 +158,7 @@ impl Hold {
 
     /// A hold that begins where `before` ended, and that ends at `deadline`. `ahead` says that the record does not name its
     /// owner yet.
-    pub(crate) fn follows(
+    pub(crate) fn passed_on(
         before: &Self,
         owner: LocalOwner,
         owner_id: Arc<str>,
@@ -202,7 +202,7 @@ impl Hold {
     }
 
     /// Releases the hold if it is certain at `now`. Does not call the observer, so the caller may hold the observer's lock.
-    pub(crate) fn end_before(self: &Arc<Self>, now: Moment) -> bool {
+    pub(crate) fn release_if_held(self: &Arc<Self>, now: Moment) -> bool {
         let mut status = self.lock();
         let ends = status.state == HoldState::Held && now < status.deadline;
         if ends {
@@ -328,7 +328,7 @@ impl Hold {
     }
 
     /// Returns a receiver of the current state and all later ones.
-    pub(crate) fn follow(self: &Arc<Self>) -> watch::Receiver<HoldState> {
+    pub(crate) fn watch_state(self: &Arc<Self>) -> watch::Receiver<HoldState> {
         let followers = self.followers.get_or_init(|| watch::Sender::new(HoldState::Held));
         self.notify(followers);
         followers.subscribe()

@@ -64,7 +64,7 @@ impl Term {
     fn of(hold: &Hold) -> Self {
         match hold.is_renewed() {
             true => Self::Lease,
-            false if hold.kind.traits().kept_up => Self::Rest(hold.deadline().remaining()),
+            false if hold.kind.traits().renews_fixed_leases => Self::Rest(hold.deadline().remaining()),
             false => Self::Check,
         }
     }
@@ -110,7 +110,7 @@ impl Watchdog {
 
     /// When `hold` is due next, if it is not in doubt.
     fn next(&self, hold: &Hold, standing: &Standing) -> Moment {
-        if !standing.renewed && !hold.kind.traits().kept_up {
+        if !standing.renewed && !hold.kind.traits().renews_fixed_leases {
             return standing.deadline;
         }
         let third = self.lease(standing) / 3;
@@ -193,7 +193,8 @@ impl Watchdog {
     fn renew(&self, mut due: Vec<Arc<Hold>>, connection: &Connection) {
         // The record of a hold that is not settled still names another owner.
         due.retain(|hold| {
-            let wanted = |now: &Standing| now.renewed || now.suspect || hold.kind.traits().kept_up;
+            let wanted =
+                |now: &Standing| now.renewed || now.suspect || hold.kind.traits().renews_fixed_leases;
             hold.standing().is_some_and(|now| now.settled && wanted(&now))
         });
         for renewal in Renewal::ALL {

@@ -1,4 +1,4 @@
-//! The names of all keys and channels. No other module builds one; scripts only append an owner id.
+//! The names of all keys and channels. No other module builds one; scripts only add an owner id, and the number of a read hold.
 //!
 //! The rules are Redisson's. A lock's name that contains `{` is used unchanged. Any other name is put in braces, so that
 //! all keys of one lock share a cluster slot.
@@ -82,7 +82,7 @@ pub(crate) struct FairLockKeys {
     pub lock: LockKeys,
     /// The list of the waiters' owner ids.
     pub queue: Arc<str>,
-    /// The sorted set of the times at which waiters are evicted.
+    /// The sorted set of the times at which waiters are removed.
     pub timeouts: Arc<str>,
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn wait_marker_key(record: &str) -> Arc<str> {
 }
 
 /// The same kind of key in the slot `wanted`.
-pub(crate) fn of_slot(wanted: u16) -> Arc<str> {
+pub(crate) fn wait_marker_key_in(wanted: u16) -> Arc<str> {
     let key = |n: u32| format!("{OWN_PREFIX}:written:{n}");
     (0..).map(key).find(|key| slot(key) == wanted).unwrap_or_default().into()
 }

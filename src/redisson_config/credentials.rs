@@ -5,7 +5,7 @@ use crate::config::credentials::Credentials;
 use crate::error::Result;
 
 pub(super) const ENCRYPTED: &str = "is encrypted in the format of Redisson PRO, which is not supported: provide \
-                         it with `RedissonConfig::credentials`, and that of sentinels in the clear";
+                         it with `RedissonConfig::credentials`, or write a sentinel password into the file unencrypted";
 
 pub(super) fn is_encrypted(password: &str) -> bool {
     password.starts_with("{aes}")

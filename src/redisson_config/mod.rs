@@ -34,7 +34,7 @@ const MODES: [&str; 6] = [
 ///
 /// The file describes a single server, sentinels, a cluster, replicated servers, or a master with slaves. Its settings for servers,
 /// credentials, timeouts and locks are honoured. `${NAME}` and `${NAME:-default}` are replaced by environment variables. An unset
-/// variable in a value that is used is an error, because Java's system properties are not available.
+/// variable in a value that is used is an error: it may be a system property of Java, which this crate cannot read.
 ///
 /// [`warnings`](Self::warnings) lists the settings that have no effect, such as threads, pools and codecs. Some files need something
 /// that only Java can read, such as a key store or a class. [`connect`](Self::connect) then fails unless you provide a replacement
@@ -199,9 +199,9 @@ impl RedissonConfig {
 
     /// Sends the master's user and password to each sentinel that requires a password. Default: off.
     ///
-    /// Redisson does so if the file has no `sentinelPassword`. It is off by default, because any process that answers at a sentinel's
-    /// address can then learn the password. It has no effect if the file has a `sentinelPassword`. With a `sentinelUsername` and no
-    /// `sentinelPassword`, that user goes with the master's password.
+    /// Redisson does so if the file has no `sentinelPassword`. Here this is off by default, because any process that answers at a
+    /// sentinel's address can then learn the password. The setting has no effect if the file has a `sentinelPassword`. With a
+    /// `sentinelUsername` and no `sentinelPassword`, that user goes with the master's password.
     ///
     /// With neither this setting nor a `sentinelPassword`, a sentinel that requires a password fails with
     /// [`Error::Refused`](crate::Error::Refused) and the code `NOAUTH`.

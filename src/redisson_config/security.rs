@@ -40,7 +40,7 @@ impl RedissonConfig {
         };
         for key in stores {
             let what = section.name(key)
-                + ": Java's stores cannot be read; pass the certificates as PEM with `RedissonConfig::tls`, by \
+                + ": Java's stores cannot be read; pass the certificates as PEM to `RedissonConfig::tls`, with \
                    `Tls::certificate_authorities` or `Tls::identity`"
                 + &also;
             self.needs.push((Need::Tls, what));

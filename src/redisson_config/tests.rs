@@ -313,7 +313,7 @@ fn bad_files_are_misuse() {
         ),
         (
             "sentinelServersConfig: {sentinelAddresses: [a], masterName: m, sentinelPassword: '{aes}canary'}",
-            "in the clear",
+            "unencrypted",
         ),
         ("sentinelServersConfig: {sentinelAddresses: [a], sentinelPassword: canary}", "masterName"),
         (

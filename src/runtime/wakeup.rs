@@ -16,7 +16,7 @@ pub(crate) struct Signal {
 
 /// A reading of a signal's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Mark {
+pub(crate) struct Reading {
     /// Changes whenever the last reply of Redis may be out of date.
     pub epoch: u64,
     /// The number of messages heard.
@@ -24,8 +24,8 @@ pub(crate) struct Mark {
 }
 
 impl Signal {
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { epoch: self.epoch.load(Ordering::Acquire), messages: self.messages.load(Ordering::Acquire) }
+    pub(crate) fn reading(&self) -> Reading {
+        Reading { epoch: self.epoch.load(Ordering::Acquire), messages: self.messages.load(Ordering::Acquire) }
     }
 
     /// Counts a message, and wakes the actor.

@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, Phase};
+use redisson_lock::{Client, ClientBuilder, Error, HoldState, LossReason, Owner, Phase, Replication};
 
 use crate::support::kind::keys;
 use crate::support::worker::Worker;
@@ -302,6 +302,25 @@ async fn the_connect_timeout_covers_all_steps_of_connecting() {
     let (error, took) = connect(Client::builder().connect_timeout(limit), &format!("{}/1", slow.url())).await;
     assert!(matches!(&error, Error::TimedOut { phase: Phase::Connect, .. }), "{error:?}");
     assert!(took.elapsed() < limit * 3 / 2, "{took:?} for a limit of {limit:?}");
+}
+
+#[tokio::test]
+async fn the_connect_timeout_covers_the_check_for_replicas() {
+    let limit = Duration::from_secs(1);
+    // The stub ends a connection that probes for fast paths, so the client selects the database twice.
+    let slow = Stub::start(move |words| match words[0].as_str() {
+        "SELECT" => {
+            thread::sleep(limit / 4);
+            Some("+OK\r\n".to_owned())
+        }
+        "INFO" => Some("$21\r\nredis_version:7.0.0\r\n\r\n".to_owned()),
+        "ROLE" | "WAIT" => None,
+        _ => Some("+OK\r\n".to_owned()),
+    });
+    let builder = Client::builder().replication(Replication::at_least(1)).connect_timeout(limit);
+    let started = Stopwatch::start();
+    let connected = builder.connect(&format!("{}/1", slow.url())).await;
+    assert!(started.is_within(limit..limit * 5 / 4), "{started:?}: {connected:?}");
 }
 
 #[tokio::test]

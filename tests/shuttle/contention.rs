@@ -10,12 +10,12 @@ use crate::Lock;
 use crate::config::options::Options;
 use crate::connection::Servers;
 use crate::engine;
-use crate::engine::session::Session;
+use crate::engine::session::{QueueId, Session};
 use crate::guard::{Holding, LockGuard};
 use crate::kinds::Reentrant;
-use crate::kinds::kind::QueueId;
 use crate::lease::hold::HoldState;
 use crate::owner::Owner;
+use crate::protocol::keys::LockKeys;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -81,7 +81,7 @@ fn tasks_that_join_a_queue_together() {
         let session = session(Duration::from_secs(30)).await;
         let lock = |owner: &str| {
             let owner = Owner::new(owner).expect("an owner");
-            Lock::new(session.clone(), "lock", |keys| Ok(Reentrant::new(keys))).with_owner(&owner)
+            Lock::new(session.clone(), LockKeys::new("lock".into()).map(Reentrant::new)).with_owner(&owner)
         };
         let holder = lock("holder");
         let guard = holder.lock().await.expect("the lock is free");
@@ -161,8 +161,8 @@ async fn contend(sessions: &[Arc<Session>], tasks: usize, table: &Arc<Table>) {
         for number in 0..tasks {
             // Sometimes two tasks use the same owner.
             let owner = Owner::new(format!("{}", if below(4) == 0 { 0 } else { number })).expect("an owner");
-            let mut lock =
-                Lock::new(session.clone(), "lock", |keys| Ok(Reentrant::new(keys))).with_owner(&owner);
+            let mut lock = Lock::new(session.clone(), LockKeys::new("lock".into()).map(Reentrant::new))
+                .with_owner(&owner);
             if !table.lossless && below(2) == 0 {
                 lock = lock.with_lease(Duration::from_millis(1 + below(20)));
             }

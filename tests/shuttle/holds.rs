@@ -61,7 +61,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
                                 hold.state()
                             }
                             _ => {
-                                let mut states = hold.follow();
+                                let mut states = hold.watch_state();
                                 let seen = *states.borrow_and_update();
                                 let now = hold.state();
                                 if seen.is_live() && !now.is_live() {
@@ -86,7 +86,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
         let following = {
             let hold = hold.clone();
             task::spawn(async move {
-                let mut states = hold.follow();
+                let mut states = hold.watch_state();
                 loop {
                     let state = *states.borrow_and_update();
                     if !state.is_live() {

@@ -71,9 +71,9 @@ fn a_listener_that_changes_its_channel_is_confirmed() {
             // The new subscription exists before `insert` drops the earlier one.
             let subscription = subscription.insert(pubsub.subscribe(channel, &signal));
             confirmed(subscription, &signal).await;
-            let before = signal.mark();
+            let before = signal.reading();
             assert!(server().publish(channel) > 0, "confirmed, but not subscribed");
-            while signal.mark() == before {
+            while signal.reading() == before {
                 signal.woken().await;
             }
         }
@@ -90,10 +90,10 @@ async fn listen(pubsub: &PubSub, channel: &Arc<str>, cut: &atomic::AtomicU64) {
         return;
     }
     confirmed(&subscription, &signal).await;
-    let (before, cuts) = (signal.mark(), cut.load(atomic::Ordering::SeqCst));
+    let (before, cuts) = (signal.reading(), cut.load(atomic::Ordering::SeqCst));
     let (receivers, since) = (server().publish(channel), time::since_boot());
     assert!(receivers > 0 || cut.load(atomic::Ordering::SeqCst) > 0, "confirmed, but not subscribed");
-    while signal.mark() == before {
+    while signal.reading() == before {
         signal.woken().await;
     }
     let waited = time::since_boot() - since;

@@ -16,7 +16,7 @@ pub(crate) struct Subscriber {
 pub(crate) struct Messages(mpsc::UnboundedReceiver<String>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unsubscribed {
+pub(crate) enum SubscribeError {
     #[allow(dead_code)]
     Refused {
         code: String,
@@ -45,19 +45,22 @@ impl Subscriber {
         true
     }
 
-    pub(crate) async fn subscribe(&mut self, channels: &[Arc<str>]) -> std::result::Result<(), Unsubscribed> {
-        self.link.subscribe(channels).await.ok_or(Unsubscribed::Broken)
+    pub(crate) async fn subscribe(
+        &mut self,
+        channels: &[Arc<str>],
+    ) -> std::result::Result<(), SubscribeError> {
+        self.link.subscribe(channels).await.ok_or(SubscribeError::Broken)
     }
 
     pub(crate) async fn unsubscribe(
         &mut self,
         channels: &[Arc<str>],
-    ) -> std::result::Result<(), Unsubscribed> {
-        self.link.unsubscribe(channels).await.ok_or(Unsubscribed::Broken)
+    ) -> std::result::Result<(), SubscribeError> {
+        self.link.unsubscribe(channels).await.ok_or(SubscribeError::Broken)
     }
 
-    pub(crate) async fn ping(&mut self) -> std::result::Result<(), Unsubscribed> {
-        self.link.is_up().await.then_some(()).ok_or(Unsubscribed::Broken)
+    pub(crate) async fn ping(&mut self) -> std::result::Result<(), SubscribeError> {
+        self.link.is_up().await.then_some(()).ok_or(SubscribeError::Broken)
     }
 }
 

@@ -32,11 +32,11 @@ pub(super) struct Call<'a> {
     /// The id of a connection that has failed under this call.
     dead: u64,
     /// The redirect to follow.
-    asked: Option<Redirect>,
+    redirect: Option<Redirect>,
     redirected: bool,
     /// The last transient refusal. It is the reason if the time left for another send is too short for a reply.
     refusal: Option<Cause>,
-    /// `started`, while it is still the current time. It saves the first send a clock read.
+    /// `started`, while it is still the current time, so that the first send need not read the clock.
     first: Option<Moment>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Call<'a> {
             backoff: RetryDelay::new(Duration::from_millis(2), Duration::from_millis(100)),
             by_source: false,
             dead: NONE,
-            asked: None,
+            redirect: None,
             redirected: false,
             refusal: None,
             first: Some(started),
@@ -69,11 +69,13 @@ impl<'a> Call<'a> {
     pub(super) async fn route(&mut self) -> Result<(Arc<Live>, bool), Failure> {
         let nodes = &self.connection.nodes;
         // The node of an earlier redirect may be gone, and the slot at a third node.
-        let target = match &self.asked {
-            Some(to) if to.ask || nodes.usable(Target::Asked(to), NONE).is_ok() => Target::Asked(to),
-            _ => Target::Key(&self.key),
+        let target = match &self.redirect {
+            Some(to) if to.ask || nodes.usable(Target::Redirected(to), NONE).is_ok() => {
+                Target::Redirected(to)
+            }
+            _ => self.connection.target(&self.key),
         };
-        let asking = matches!(target, Target::Asked(to) if to.ask);
+        let asking = matches!(target, Target::Redirected(to) if to.ask);
         if let Ok(live) = nodes.usable(target, self.dead) {
             return Ok((live, asking));
         }
@@ -122,7 +124,7 @@ impl<'a> Call<'a> {
     /// If the request must not be sent again.
     pub(super) async fn recover(&mut self, class: ErrorClass, live: &Live) -> Result<(), Failure> {
         if !matches!(class, ErrorClass::NoScript) {
-            self.asked = None;
+            self.redirect = None;
         }
         match class {
             ErrorClass::NoScript => {
@@ -152,7 +154,7 @@ impl<'a> Call<'a> {
         let moved = format!("slot {} is at {}:{}", redirect.slot, redirect.host, redirect.port);
         let code = "MOVED".to_owned();
         if !self.connection.nodes.redirect(redirect.clone()) {
-            let message = format!("{moved}: the server is a cluster node, connect by redis-cluster://");
+            let message = format!("{moved}: the server is a cluster node: use redis-cluster://");
             return Err(self.failure(live, Cause::Refused { code, message }));
         }
         // A second redirect may come from a node that does not know yet that it owns the slot.
@@ -160,7 +162,7 @@ impl<'a> Call<'a> {
             self.back_off_after(Cause::NotNow { code, message: moved }, live).await?;
         }
         self.redirected = true;
-        self.asked = Some(redirect).filter(Redirect::has_host);
+        self.redirect = Some(redirect).filter(Redirect::has_host);
         self.dead = NONE;
         Ok(())
     }

@@ -1,17 +1,17 @@
 //! Requests that only read or probe, and their replies.
 
-use super::{Arg, PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
+use super::{Arg, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
 use crate::error::Holder;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Finds the commands that the user may not run. No lock may have the name `record`.
-pub(crate) fn probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
+pub(crate) fn permission_probe(record: &Arc<str>, channel: &Arc<str>) -> Request {
     let args = vec![Arg::Text(record.clone()), Arg::Text(channel.clone())];
-    Request::new(Verb::Script(&PROBE), Vec::new(), args, Repeat::Free, None)
+    Request::new(Verb::Script(&PERMISSION_PROBE), Vec::new(), args, Repeat::Free, None)
 }
 
-/// Reply of [`probe`]: the refused commands, each with the server's error.
+/// Reply of [`permission_probe`]: the refused commands, each with the server's error.
 pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodable> {
     let Reply::List(items) = reply else { return Err(Undecodable) };
     let mut texts = Vec::new();

@@ -43,7 +43,7 @@ pub(crate) fn acquired(reply: &Reply) -> Result<Acquired, Undecodable> {
 }
 
 /// The owner id that an acquire found in its way, if the reply contains it.
-pub(crate) fn hindrance(reply: &Reply) -> Option<&str> {
+pub(crate) fn blocking_owner_id(reply: &Reply) -> Option<&str> {
     match reply {
         Reply::List(items) => match items.as_slice() {
             [_, _, Reply::Text(owner)] => std::str::from_utf8(owner).ok(),

@@ -107,7 +107,7 @@ scripts! {
     GROUP_RENEW = "group_renew";
     GROUP_LOOK = "group_look";
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
-    PROBE = "probe" channel;
+    PERMISSION_PROBE = "permission_probe" channel;
 }
 
 /// The words with which scripts refuse a request, collected from their heads and their code.
@@ -155,9 +155,9 @@ pub(crate) struct Request {
     /// An earlier send was not answered.
     pub repeated: bool,
     /// The fast path, if the request has one, has not been tried yet.
-    direct: bool,
+    tries_fast_path: bool,
     /// See [`Request::outlasts`].
-    kept: bool,
+    outlasts_disk_errors: bool,
 }
 
 #[derive(Debug)]
@@ -218,12 +218,12 @@ impl Request {
         repeat: Repeat,
         fast_path: Option<FastPath>,
     ) -> Self {
-        let direct = fast_path.is_some();
+        let tries_fast_path = fast_path.is_some();
         Self {
             parts: Arc::new(Parts { verb, keys, args, repeat, fast_path }),
             repeated: false,
-            direct,
-            kept: false,
+            tries_fast_path,
+            outlasts_disk_errors: false,
         }
     }
 
@@ -244,14 +244,14 @@ impl Request {
     /// It returns permits that no lease would end, so they would be lost if the request were given up. Meanwhile the key
     /// queue sends no other request, because their numbers would be higher; the server would refuse these requests, too, and
     /// every call ends by its own deadline. (A server out of memory accepts the request.)
-    fn kept(mut self) -> Self {
-        self.kept = true;
+    fn outlasting_disk_errors(mut self) -> Self {
+        self.outlasts_disk_errors = true;
         self
     }
 
     /// Whether a refusal with this error code is temporary, so that the request is sent again.
     pub(crate) fn outlasts(&self, code: &str) -> bool {
-        self.kept && code == "MISCONF"
+        self.outlasts_disk_errors && code == "MISCONF"
     }
 
     pub(crate) fn verb(&self) -> Verb {
@@ -283,12 +283,12 @@ impl Request {
 
     /// The fast path, if the request tries it first.
     pub(crate) fn fast_path(&self) -> Option<&FastPath> {
-        self.parts.fast_path.as_ref().filter(|_| self.direct)
+        self.parts.fast_path.as_ref().filter(|_| self.tries_fast_path)
     }
 
     /// From now on, sends run the script.
     pub(crate) fn go_by_script(&mut self) {
-        self.direct = false;
+        self.tries_fast_path = false;
     }
 
     /// Prepares a second send after the first was not answered. Returns false if the request must not be sent again.
@@ -326,7 +326,7 @@ pub(crate) struct Undecodable;
 enum Status<'a> {
     /// Success. The reply is a plain number, because that costs the server least.
     Done(i64),
-    /// A refusal: a word, and sometimes a number. A third item is for [`hindrance`].
+    /// A refusal: a word, and sometimes a number. A third item is for [`blocking_owner_id`].
     Not(&'a [u8], Option<i64>),
 }
 
@@ -362,12 +362,12 @@ fn ttl(ms: i64) -> Option<Duration> {
 }
 
 /// The reply of [`FastCommand::Restore`] and [`FastCommand::Set`] if they created the record.
-pub(crate) fn restored() -> Reply {
+pub(crate) fn created_reply() -> Reply {
     Reply::Int(1)
 }
 
 /// The reply of [`FastCommand::Transaction`] if it deleted the record or field, and its message reached `subscribers`.
-pub(crate) fn deleted(subscribers: i64) -> Reply {
+pub(crate) fn deleted_reply(subscribers: i64) -> Reply {
     Reply::Int(subscribers)
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn give_permits(keys: &CounterKeys, permits: u32, taken_by: Option<&A
     let taken_by = taken_by.map_or(Arg::Literal("0"), |number| Arg::Text(number.clone()));
     let channel = Arg::Text(keys.channel.clone());
     let args = vec![Arg::Number(next_number()), Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
-    marked(keys, &SEMAPHORE_RELEASE, args).kept()
+    marked(keys, &SEMAPHORE_RELEASE, args).outlasting_disk_errors()
 }
 
 /// Creates a semaphore that expires after `lives_ms`, or never if that is 0.
@@ -75,7 +75,8 @@ pub(crate) fn take_ids(keys: &CounterKeys, ids: &Arc<str>, lease_ms: u64) -> Req
 pub(crate) fn give_ids(keys: &CounterKeys, ids: &Arc<str>) -> Request {
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
     let args = vec![Arg::Number(next_number()), MARK_KEPT, channel, ids];
-    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free).kept()
+    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free)
+        .outlasting_disk_errors()
 }
 
 /// Returns the number of free permits. Permits whose lease has ended become free first.
@@ -91,7 +92,7 @@ pub(crate) fn look(keys: &CounterKeys) -> Request {
 
 pub(crate) fn count_down(keys: &CounterKeys) -> Request {
     let args = vec![Arg::Number(next_number()), MARK_KEPT, Arg::Text(keys.channel.clone())];
-    marked(keys, &LATCH_COUNT_DOWN, args).kept()
+    marked(keys, &LATCH_COUNT_DOWN, args).outlasting_disk_errors()
 }
 
 pub(crate) fn set_count(keys: &CounterKeys, count: u32) -> Request {
