@@ -13,10 +13,13 @@ import java.util.StringJoiner;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.Lock;
 import java.util.concurrent.locks.LockSupport;
 import java.util.logging.LogManager;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 import org.redisson.config.SingleServerConfig;
@@ -29,6 +32,7 @@ import org.redisson.config.SingleServerConfig;
 public final class Bench {
     private static final long WARM_UP_MS = 300;
     private static final long HELD_NS = 200_000;
+    private static final long CROWD_HELD_MS = 1;
 
     private static final OperatingSystemMXBean SYSTEM =
             (OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
@@ -64,6 +68,9 @@ public final class Bench {
             switch (words[0]) {
                 case "uncontended" -> bench.rounds(Integer.parseInt(words[1]), seconds(words[2]), false);
                 case "contended" -> bench.rounds(Integer.parseInt(words[1]), seconds(words[2]), true);
+                case "kind" -> bench.kind(
+                        words[1], words[2].equals("own"), Integer.parseInt(words[3]), seconds(words[4]));
+                case "crowd" -> crowd(arguments[0], Integer.parseInt(words[1]), seconds(words[2]));
                 case "turns" -> bench.turns(seconds(words[1]), Path.of(words[2]));
                 case "hold" -> bench.hold(Integer.parseInt(words[1]));
                 case "idle" -> idle(seconds(words[1]));
@@ -80,19 +87,136 @@ public final class Bench {
         return Double.parseDouble(word);
     }
 
-    /** Workers acquire and release a lock in a loop, either all the same lock or each its own. */
+    /** How a worker acquires and releases. */
+    private interface Handle {
+        void acquire() throws InterruptedException;
+
+        void release();
+
+        static Handle of(Lock lock) {
+            return new Handle() {
+                @Override
+                public void acquire() {
+                    lock.lock();
+                }
+
+                @Override
+                public void release() {
+                    lock.unlock();
+                }
+            };
+        }
+
+        static Handle of(RSemaphore semaphore) {
+            return new Handle() {
+                @Override
+                public void acquire() throws InterruptedException {
+                    semaphore.acquire();
+                }
+
+                @Override
+                public void release() {
+                    semaphore.release();
+                }
+            };
+        }
+
+        static Handle of(RPermitExpirableSemaphore semaphore) {
+            return new Handle() {
+                private String permit;
+
+                @Override
+                public void acquire() throws InterruptedException {
+                    permit = semaphore.acquire();
+                }
+
+                @Override
+                public void release() {
+                    semaphore.release(permit);
+                }
+            };
+        }
+    }
+
+    /** Workers of one client acquire and release a lock in a loop, either all the same lock or each its own. */
     private void rounds(int workers, double seconds, boolean contended) throws InterruptedException {
+        List<Handle> handles = new ArrayList<>();
+        for (int worker = 0; worker < workers; worker++) {
+            handles.add(Handle.of(client.getLock(contended ? "bench" : "bench:" + worker)));
+        }
+        rounds(handles, 0, seconds);
+    }
+
+    /**
+     * Workers of one client acquire and release locks of one kind in a loop: each its own, or all the same one. A shared
+     * semaphore has four permits.
+     */
+    private void kind(String kind, boolean own, int workers, double seconds) throws InterruptedException {
+        List<Handle> handles = new ArrayList<>();
+        for (int worker = 0; worker < workers; worker++) {
+            handles.add(kind(kind, "bench:" + kind + (own ? ":" + worker : ""), own ? 1 : 4));
+        }
+        rounds(handles, 0, seconds);
+    }
+
+    private Handle kind(String kind, String name, int permits) {
+        return switch (kind) {
+            case "fair" -> Handle.of(client.getFairLock(name));
+            case "fenced" -> Handle.of(client.getFencedLock(name));
+            case "read" -> Handle.of(client.getReadWriteLock(name).readLock());
+            case "write" -> Handle.of(client.getReadWriteLock(name).writeLock());
+            case "spin" -> Handle.of(client.getSpinLock(name));
+            case "value" -> Handle.of(client.getLock(name));
+            case "semaphore" -> {
+                RSemaphore semaphore = client.getSemaphore(name);
+                semaphore.trySetPermits(permits);
+                yield Handle.of(semaphore);
+            }
+            case "expirable" -> {
+                RPermitExpirableSemaphore semaphore = client.getPermitExpirableSemaphore(name);
+                semaphore.trySetPermits(permits);
+                yield Handle.of(semaphore);
+            }
+            default -> throw new IllegalArgumentException("no such kind: " + kind);
+        };
+    }
+
+    /** Clients with one worker each acquire and release the same lock in a loop, and hold it for a while. */
+    private static void crowd(String address, int clients, double seconds) throws InterruptedException {
+        List<RedissonClient> all = new ArrayList<>();
+        List<Handle> handles = new ArrayList<>();
+        for (int n = 0; n < clients; n++) {
+            Config config = new Config().setThreads(2).setNettyThreads(2);
+            config.useSingleServer().setAddress(address).setConnectionPoolSize(2).setConnectionMinimumIdleSize(1);
+            RedissonClient client = Redisson.create(config);
+            all.add(client);
+            handles.add(Handle.of(client.getLock("bench")));
+        }
+        rounds(handles, CROWD_HELD_MS, seconds);
+        all.forEach(RedissonClient::shutdown);
+    }
+
+    /** One worker for each handle. */
+    private static void rounds(List<Handle> handles, long heldMs, double seconds) throws InterruptedException {
+        int workers = handles.size();
         AtomicBoolean stop = new AtomicBoolean();
         AtomicLong[] counts = new AtomicLong[workers];
         List<Thread> threads = new ArrayList<>();
         for (int worker = 0; worker < workers; worker++) {
             AtomicLong count = counts[worker] = new AtomicLong();
-            RLock lock = client.getLock(contended ? "bench" : "bench:" + worker);
+            Handle handle = handles.get(worker);
             threads.add(started(() -> {
-                while (!stop.get()) {
-                    lock.lock();
-                    count.incrementAndGet();
-                    lock.unlock();
+                try {
+                    while (!stop.get()) {
+                        handle.acquire();
+                        count.incrementAndGet();
+                        if (heldMs > 0) {
+                            LockSupport.parkNanos(heldMs * 1_000_000);
+                        }
+                        handle.release();
+                    }
+                } catch (InterruptedException interrupted) {
+                    throw new IllegalStateException(interrupted);
                 }
             }));
         }

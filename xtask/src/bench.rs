@@ -1,8 +1,11 @@
 //! The benchmark. It measures this library, raw redis-rs, Redisson and other Rust crates in turn, on one server that it
 //! starts. Every result is a ratio to another library of the same run.
 
+mod clients;
 mod cluster;
+mod many;
 mod report;
+mod rounds;
 mod sample;
 mod scenarios;
 mod testbed;
@@ -13,6 +16,7 @@ use std::process::ExitCode;
 use report::Report;
 use testbed::Testbed;
 
+use crate::paths;
 use crate::setup::{self, Clock};
 
 /// The version of Redisson that is measured.
@@ -28,6 +32,15 @@ pub struct Effort {
     pub held: &'static [usize],
     /// For how many seconds an idle client is observed.
     pub idle: f64,
+    /// For how many seconds a crowd of clients is observed.
+    pub crowd: f64,
+}
+
+impl Effort {
+    /// The effort of a slow scenario.
+    pub fn long(&self, seconds: f64) -> Self {
+        Self { rounds: self.long_rounds, seconds, ..*self }
+    }
 }
 
 /// The benchmarks that need no server.
@@ -39,15 +52,22 @@ const FULL: Effort = Effort {
     seconds: 2.0,
     held: &[1_000, 10_000, 100_000, 1_000_000],
     idle: 32.0,
+    crowd: 20.0,
 };
-const QUICK: Effort =
-    Effort { rounds: 2, long_rounds: 2, seconds: 0.7, held: &[1_000, 10_000, 100_000], idle: 12.0 };
+const QUICK: Effort = Effort {
+    rounds: 2,
+    long_rounds: 2,
+    seconds: 0.7,
+    held: &[1_000, 10_000, 100_000],
+    idle: 12.0,
+    crowd: 5.0,
+};
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
-    let (mut effort, mut folder, mut only) = (FULL, setup::root().join("docs/bench"), Vec::new());
+    let (mut effort, mut folder, mut only) = (FULL, paths::root().join("docs/bench"), Vec::new());
     for word in arguments {
         match *word {
-            "--quick" => (effort, folder) = (QUICK, setup::target().join("bench")),
+            "--quick" => (effort, folder) = (QUICK, paths::target().join("bench")),
             name if name == LOCAL || scenarios::ALL.iter().any(|scenario| scenario.name == name) => {
                 only.push(name)
             }
@@ -63,7 +83,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     }
     // Only a complete run replaces the published report.
     if !only.is_empty() {
-        folder = setup::target().join("bench");
+        folder = paths::target().join("bench");
     }
     let wanted = |name: &str| only.is_empty() || only.contains(&name);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -97,7 +117,7 @@ fn side_by_side(
         if wanted(scenario.name) {
             println!("\n# {}", scenario.title);
             let table = (scenario.run)(&mut testbed, effort)?;
-            report.add(scenario, table);
+            report.add(scenario.name, scenario.title, table);
         }
     }
     Ok(report)

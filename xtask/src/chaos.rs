@@ -27,6 +27,7 @@ mod schedule;
 mod servers;
 mod timeline;
 mod witness;
+mod word;
 
 use std::env;
 use std::fs;
@@ -45,6 +46,7 @@ use processes::{Java, Recipe};
 use servers::{Servers, Topology};
 use witness::Witness;
 
+use crate::paths;
 use crate::process::Process;
 use crate::setup::{self, Clock};
 
@@ -79,14 +81,14 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let commit = match options.write_docs {
         true => {
             is_complete(&options)?;
-            Some(figures::commit(&setup::root())?)
+            Some(figures::commit(&paths::root())?)
         }
         false => None,
     };
     let clock = if options.faults.contains(&"clock") { Clock::Shifted } else { Clock::Real };
     let environment = setup::run(options.java.as_slice(), clock)?;
     build()?;
-    let target = setup::root().join("target/chaos");
+    let target = paths::root().join("target/chaos");
     let folder = target.join("run");
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -115,7 +117,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     }
 
     let servers = Servers::start(options.topology, &environment.server, &folder)?;
-    let program = setup::root().join("target/debug/examples/chaos");
+    let program = paths::root().join("target/debug/examples/chaos");
     let (kinds, replicated) = (options.kinds.clone(), options.replicated);
     let recipe =
         Recipe { program, folder: folder.clone(), seed: options.seed, lease_ms, kinds, replicated, clock };
@@ -153,7 +155,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let mut history = History {
         lease_ns: lease.as_nanos() as u64,
         replicated: options.replicated && !single,
-        clients: clients.iter().map(|client| history::intern(&client.label)).collect(),
+        clients: clients.iter().map(|client| word::intern(&client.label)).collect(),
         kinds: options.kinds.clone(),
         java_frees_readers: options.java.as_deref().is_some_and(frees_readers),
         ..History::default()
@@ -201,7 +203,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         let (server, redisson) =
             (figures::server(&environment.server)?, options.java.as_deref().unwrap_or_default());
         let run = figures::Run { block, command: &command, lasted_s, server, redisson, seed: options.seed };
-        figures::write(&setup::root(), &commit, &run, &history, &judgement)?;
+        figures::write(&paths::root(), &commit, &run, &history, &judgement)?;
         println!("chaos: updated the figures of {}", figures::PAGE);
     }
     Ok(if judgement.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -438,7 +440,7 @@ fn build() -> Result<(), String> {
         "--target-dir",
         "target",
     ]);
-    let status = cargo.current_dir(setup::root()).status().map_err(|error| format!("cargo: {error}"))?;
+    let status = cargo.current_dir(paths::root()).status().map_err(|error| format!("cargo: {error}"))?;
     if status.success() { Ok(()) } else { Err("chaos: the build of tests/chaos failed".to_owned()) }
 }
 

@@ -18,6 +18,7 @@ use process::Process;
 use rustix::time::{ClockId, clock_gettime};
 use transcript::Transcript;
 
+use crate::paths;
 use crate::server::Server;
 use crate::setup;
 
@@ -122,7 +123,7 @@ fn build_contender() -> Result<(), String> {
 fn contender(cargo_command: &str) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args([cargo_command, "--quiet", "--package", "redisson-lock", "--example", "contender"]);
-    cargo.current_dir(setup::root());
+    cargo.current_dir(paths::root());
     cargo
 }
 

@@ -6,16 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::needs::Needs;
+use crate::fetch::{cached_folder, pip, run_checked};
+use crate::needs::{NODE, Needs, PYTHON};
+use crate::paths::{at, root};
 use crate::server_versions;
-use crate::setup::{at, remove, root, target};
-
-/// The folders of the libraries that `tests/peers` uses.
-pub const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
-pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
-
-/// Records what the folder was made from. Written last, so that an interrupted fetch does not count.
-const COMPLETE: &str = ".complete";
 
 /// Fetches what `needs` lists. Returns the settings with their paths.
 pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
@@ -50,25 +44,6 @@ fn chosen_or(setting: &str, fetch: impl FnOnce() -> Result<PathBuf, String>) -> 
     }
 }
 
-/// Returns a folder that `fill` creates once for each value of `what`.
-pub fn cached_folder(
-    name: &str,
-    what: &str,
-    fill: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
-    let folder = target().join("others").join(name);
-    let complete = folder.join(COMPLETE);
-    if fs::read_to_string(&complete).is_ok_and(|made_of| made_of == what) {
-        return Ok(folder);
-    }
-    println!("setup: fetching {name}");
-    remove(fs::remove_dir_all(&folder)).map_err(at(&folder))?;
-    fs::create_dir_all(&folder).map_err(at(&folder))?;
-    fill(&folder)?;
-    fs::write(&complete, what).map_err(at(&complete))?;
-    Ok(folder)
-}
-
 fn fetch_python() -> Result<PathBuf, String> {
     let requirements = root().join("tests/peers/requirements.txt");
     let made_of = fs::read_to_string(&requirements).map_err(at(&requirements))?;
@@ -95,20 +70,4 @@ fn fetch_node() -> Result<PathBuf, String> {
         run_checked(Command::new("npm").args(options).current_dir(folder))
     })?;
     Ok(folder.join("node_modules"))
-}
-
-pub fn pip(verb: &str) -> Command {
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", verb]);
-    pip
-}
-
-pub fn run_checked(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("setup: {command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    Err(format!("{text}setup: {command:?} failed"))
 }

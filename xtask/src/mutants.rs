@@ -21,6 +21,7 @@ use patches::{Check, Harness, Mutant};
 use tree::{TestRun, Tree};
 use verdict::{End, Outcome, Run, Symptom};
 
+use crate::paths;
 use crate::setup;
 
 /// A row of the report.
@@ -37,7 +38,7 @@ struct Line {
 type Controls = BTreeMap<(Harness, String), Run>;
 
 pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
-    let project = setup::root();
+    let project = paths::root();
     let mutants = patches::all(&project.join("tests/mutants"))?;
     // Includes the mutants that this run leaves out.
     for mutant in &mutants {
@@ -48,7 +49,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let trees: Vec<Tree> = (1..=at_once)
         .map(|number| {
             let name = if number == 1 { "mutants".to_owned() } else { format!("mutants-{number}") };
-            Tree { folder: setup::target().join(name), environment: environment.clone() }
+            Tree { folder: paths::target().join(name), environment: environment.clone() }
         })
         .collect();
     let mut controls = control(&mutants, &trees[0], &project)?;

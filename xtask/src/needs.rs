@@ -8,9 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::downloads::{NODE, PYTHON};
+use crate::paths::{at, root};
 use crate::server_versions;
-use crate::setup::{FAKETIME_SETTING, JAVA, at, root};
+
+/// Lists the versions of Redisson. All tests that need Java read it.
+pub const JAVA: &str = "REDISSON_LOCK_VERSIONS";
+/// The library that changes a program's clock.
+pub const FAKETIME_SETTING: &str = "REDISSON_LOCK_FAKETIME";
+/// The folders of the libraries that `tests/peers` uses.
+pub const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
+pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
 
 /// Names of settings, or [`PROGRAMS`].
 pub type Needs = BTreeSet<String>;

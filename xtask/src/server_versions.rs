@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::downloads::{cached_folder, pip, run_checked};
-use crate::setup::at;
+use crate::fetch::{cached_folder, pip, run_checked};
+use crate::paths::at;
 
 /// A server that the set-up fetches.
 pub struct Server {

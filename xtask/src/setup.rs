@@ -9,7 +9,8 @@ use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use crate::downloads;
-use crate::needs::{self, Needs};
+use crate::needs::{self, FAKETIME_SETTING, JAVA, NODE, Needs, PYTHON};
+use crate::paths::{at, read, remove, root, target};
 use crate::server_versions::{self, Unsupported};
 
 /// The versions of Redisson that the tests run against. This is the only such list.
@@ -19,12 +20,9 @@ const REDISSON_VERSIONS: [&str; 4] = ["3.3.2", "3.10.1", "3.52.0", "4.7.0"];
 /// called by. The package `redis-server` only adds a link and a system service, which the tests do not want.
 const SERVER_IN_TOOLS: &str = "/usr/bin/redis-check-rdb";
 
-/// Lists the versions of Redisson. All tests that need Java read it.
-pub const JAVA: &str = "REDISSON_LOCK_VERSIONS";
 /// The folder of the Java programs.
 const PEERS: &str = "REDISSON_LOCK_PEERS";
 
-pub const FAKETIME_SETTING: &str = "REDISSON_LOCK_FAKETIME";
 /// Changes the clock of one program.
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
@@ -191,14 +189,14 @@ fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
 /// The tools that fetch servers and the locks of other languages.
 fn missing_for_others(needs: &Needs) -> Vec<Need> {
     let mut missing = Vec::new();
-    if needs.contains(downloads::PYTHON)
+    if needs.contains(PYTHON)
         || server_versions::FETCHED.iter().any(|server| needs.contains(&server.setting()))
     {
         let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
         let present = pip.is_ok_and(|output| output.status.success());
         missing.push(Need { what: "Python's pip (python3 -m pip)", package: "python3-pip", present });
     }
-    if needs.contains(downloads::NODE) {
+    if needs.contains(NODE) {
         let node = on_path("node").is_some();
         missing.push(Need { what: "Node.js (node)", package: "nodejs", present: node });
         missing.push(Need { what: "npm", package: "npm", present: on_path("npm").is_some() });
@@ -389,30 +387,4 @@ fn on_path(program: &str) -> Option<PathBuf> {
 
 fn is_root() -> bool {
     Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-/// The workspace's own `target`, even when cargo builds elsewhere.
-pub fn target() -> PathBuf {
-    root().join("target")
-}
-
-pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a member of the workspace").to_owned()
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(at(path))
-}
-
-/// Ignores that the file does not exist.
-pub fn remove(outcome: io::Result<()>) -> io::Result<()> {
-    match outcome {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
-}
-
-pub fn at(path: &Path) -> impl Fn(io::Error) -> String {
-    let path = path.display().to_string();
-    move |error| format!("setup: {path}: {error}")
 }

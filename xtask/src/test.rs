@@ -6,16 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
 use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
-use crate::needs::{self, Needs};
+use crate::needs::{self, JAVA, Needs};
+use crate::paths;
 use crate::server_versions::{self, Unsupported};
-use crate::setup::{self, Environment, JAVA};
+use crate::setup::{self, Environment};
 
 /// Modules that run again on each other server. They cover records, replies, messages, refusals and failovers, which differ
 /// between versions.
@@ -149,7 +151,11 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     skip_unsupported(unsupported, &mut words);
     println!("test: cargo {}", words.join(" "));
     skip(&left_out, needs.keys(), &mut words)?;
+    let schedules = (!part && options.server.is_none()).then(build_schedules);
     let status = tests(&environment, &words, 3).status().map_err(|error| format!("cargo: {error}"))?;
+    if let Some(Ok(mut building)) = schedules {
+        let _ = building.wait();
+    }
     // Nothing runs again for a selection.
     let code = match !status.success() || part {
         true => exit_code(status),
@@ -251,11 +257,11 @@ fn list(words: &[String]) -> Result<BTreeSet<String>, String> {
 fn write_needs(needs: &BTreeMap<String, Needs>) -> Result<(), String> {
     let line =
         |(test, needs): (&String, &Needs)| format!("{test} {}\n", Vec::from_iter(needs.clone()).join(" "));
-    fs::write(needs_file(), needs.iter().map(line).collect::<String>()).map_err(setup::at(&needs_file()))
+    fs::write(needs_file(), needs.iter().map(line).collect::<String>()).map_err(paths::at(&needs_file()))
 }
 
 fn needs_file() -> PathBuf {
-    setup::target().join("needs")
+    paths::target().join("needs")
 }
 
 /// Adds arguments that skip these tests.
@@ -334,9 +340,19 @@ pub fn schedules(cargo: &mut Command) -> &mut Command {
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
 }
 
+/// Starts the build of the schedules. With a low priority, it uses the time while other tests wait. An error is reported when the
+/// schedules run.
+fn build_schedules() -> io::Result<Child> {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"])
+        .arg(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(paths::root());
+    schedules(&mut nice).arg("--no-run").stdout(Stdio::null()).stderr(Stdio::null()).spawn()
+}
+
 fn cargo() -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(setup::root());
+    cargo.current_dir(paths::root());
     cargo
 }
 

@@ -2,7 +2,10 @@
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
-use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner, Replication};
+use redisson_lock::{
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HandOff, Lock, LockGuard, Owner, Replication,
+    Semaphore, SemaphorePermit,
+};
 use rlock::async_lock::{RLock, RLockGuard};
 use rslock::LockManager;
 use std::sync::Arc;
@@ -54,6 +57,8 @@ pub struct Raw {
 /// The lock of one worker.
 pub enum Handle {
     Ours(Lock),
+    Semaphore(Semaphore),
+    Expirable(ExpirableSemaphore),
     Raw { raw: Raw, key: String, owner: String },
     Rlock { lock: RLock, key: String },
     Rslock { manager: LockManager, key: String },
@@ -62,6 +67,8 @@ pub enum Handle {
 
 pub enum Guard<'a> {
     Ours(LockGuard),
+    Semaphore(SemaphorePermit),
+    Expirable(ExpirablePermit),
     Raw(&'a Handle),
     Rlock(RLockGuard),
     Rslock(rslock::LockGuard),
@@ -107,6 +114,32 @@ impl Library {
             Self::Rslock(manager) => Handle::Rslock { manager: manager.clone(), key: key.to_owned() },
             Self::Tokio(mutex) => Handle::Tokio(mutex.clone()),
         }
+    }
+}
+
+impl Handle {
+    /// A lock or semaphore of one kind. A semaphore gets `permits` permits.
+    pub async fn of_kind(client: &Client, kind: &str, worker: usize, key: &str, permits: u32) -> Self {
+        let lock = match kind {
+            "fair" => client.fair_lock(key),
+            "fenced" => client.fenced_lock(key),
+            "read" => client.read_write_lock(key).read().clone(),
+            "write" => client.read_write_lock(key).write().clone(),
+            "spin" => client.spin_lock(key, BackOff::default()),
+            "value" => client.value_lock(key),
+            "semaphore" => {
+                let semaphore = client.semaphore(key);
+                semaphore.try_set_permits(permits).await.expect("permits");
+                return Self::Semaphore(semaphore);
+            }
+            "expirable" => {
+                let semaphore = client.expirable_semaphore(key);
+                semaphore.try_set_permits(permits).await.expect("permits");
+                return Self::Expirable(semaphore);
+            }
+            other => panic!("unknown kind: {other}"),
+        };
+        Self::Ours(lock.with_owner(&Owner::new(format!("worker-{worker}")).expect("an owner")))
     }
 }
 
@@ -187,6 +220,8 @@ impl Handle {
     pub async fn lock(&self) -> Guard<'_> {
         match self {
             Self::Ours(lock) => Guard::Ours(lock.lock().await.expect("the lock")),
+            Self::Semaphore(semaphore) => Guard::Semaphore(semaphore.acquire().await.expect("a permit")),
+            Self::Expirable(semaphore) => Guard::Expirable(semaphore.acquire().await.expect("a permit")),
             Self::Raw { raw, key, owner } => {
                 if raw.take(key, owner).await.is_some() {
                     let mut released = raw.released.subscribe();
@@ -209,6 +244,8 @@ impl Guard<'_> {
     pub async fn unlock(self) {
         match self {
             Self::Ours(guard) => guard.unlock().await.expect("a release"),
+            Self::Semaphore(permit) => permit.release().await.expect("a release"),
+            Self::Expirable(permit) => permit.release().await.expect("a release"),
             Self::Raw(Handle::Raw { raw, key, owner }) => raw.leave(key, owner).await,
             Self::Raw(_) => unreachable!("made by a raw handle"),
             Self::Rlock(mut guard) => guard.release().await.expect("a release"),

@@ -3,9 +3,11 @@
 use crate::allocator;
 use crate::library::{Guard, Handle, Library};
 use crate::measure::{cpu, memory, monotonic_ns};
+use redisson_lock::blocking;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 
@@ -13,21 +15,58 @@ use tokio::task::JoinHandle;
 const WARM_UP: Duration = Duration::from_millis(300);
 /// How long a hold lasts in `turns`.
 const HOLD_TIME: Duration = Duration::from_micros(200);
+/// How long a hold lasts in `crowd`.
+const CROWD_HOLD_TIME: Duration = Duration::from_millis(1);
 
-/// Workers acquire and release a lock in a loop, either all the same lock or each its own.
-pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: bool) {
-    let stop = Arc::new(AtomicBool::new(false));
-    let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
-    let mut tasks = Vec::new();
+/// Workers of one client acquire and release a lock in a loop, each its own.
+pub async fn uncontended(library: &Library, workers: usize, seconds: f64) {
+    let handles = (0..workers).map(|worker| library.handle(worker, &format!("bench:{worker}"))).collect();
+    rounds(handles, Duration::ZERO, seconds).await;
+}
+
+/// Workers of one client acquire and release the same lock in a loop.
+pub async fn contended(library: &Library, workers: usize, seconds: f64) {
+    let handles = (0..workers).map(|worker| library.handle(worker, "bench")).collect();
+    rounds(handles, Duration::ZERO, seconds).await;
+}
+
+/// Workers of one client acquire and release locks of one kind in a loop: each its own, or all the same one. A shared semaphore
+/// has four permits.
+pub async fn kind(library: &Library, kind: &str, own: bool, workers: usize, seconds: f64) {
+    let Library::Ours(client) = library else { unreachable!("only ours and Redisson have kinds") };
+    let mut handles = Vec::new();
     for worker in 0..workers {
-        let handle =
-            library.handle(worker, &if contended { "bench".into() } else { format!("bench:{worker}") });
+        let (key, permits) =
+            if own { (format!("bench:{kind}:{worker}"), 1) } else { (format!("bench:{kind}"), 4) };
+        handles.push(Handle::of_kind(client, kind, worker, &key, permits).await);
+    }
+    rounds(handles, Duration::ZERO, seconds).await;
+}
+
+/// Clients with one worker each acquire and release the same lock in a loop, and hold it for a while.
+pub async fn crowd(name: &str, url: &str, clients: usize, seconds: f64) {
+    let mut handles = Vec::new();
+    for worker in 0..clients {
+        handles.push(Library::connect(name, url).await.handle(worker, "bench"));
+    }
+    rounds(handles, CROWD_HOLD_TIME, seconds).await;
+}
+
+/// One worker for each handle.
+async fn rounds(handles: Vec<Handle>, hold_time: Duration, seconds: f64) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: Arc<Vec<AtomicU64>> = Arc::new(handles.iter().map(|_| AtomicU64::new(0)).collect());
+    let mut tasks = Vec::new();
+    let alone = handles.len() == 1;
+    for (worker, handle) in handles.into_iter().enumerate() {
         let (stop, counts) = (stop.clone(), counts.clone());
-        let alone = !contended || workers == 1;
         tasks.push(tokio::spawn(async move {
             while !stop.load(Relaxed) {
                 let guard = handle.lock().await;
                 counts[worker].fetch_add(1, Relaxed);
+                if !hold_time.is_zero() {
+                    tokio::time::sleep(hold_time).await;
+                }
                 guard.unlock().await;
                 if !alone && matches!(handle, Handle::Tokio(_)) {
                     tokio::task::yield_now().await;
@@ -35,6 +74,42 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
             }
         }));
     }
+    measure(&counts, seconds).await;
+    stop.store(true, Relaxed);
+    for task in tasks {
+        task.await.expect("no panic");
+    }
+}
+
+/// Threads acquire and release a lock in a loop, each its own.
+pub async fn threads(url: &str, workers: usize, seconds: f64) {
+    let url = url.to_owned();
+    let connected = tokio::task::spawn_blocking(move || blocking::Client::connect(&url));
+    let client = connected.await.expect("no panic").expect("a server");
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
+    let mut threads = Vec::new();
+    for worker in 0..workers {
+        let (stop, counts, lock) = (stop.clone(), counts.clone(), client.lock(format!("bench:{worker}")));
+        threads.push(thread::spawn(move || {
+            while !stop.load(Relaxed) {
+                let guard = lock.lock().expect("the lock");
+                counts[worker].fetch_add(1, Relaxed);
+                guard.unlock().expect("a release");
+            }
+        }));
+    }
+    measure(&counts, seconds).await;
+    stop.store(true, Relaxed);
+    let joined = tokio::task::spawn_blocking(move || {
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        drop(client);
+    });
+    joined.await.expect("no panic");
+}
+
+/// Measures workers that run, by the number of holds of each.
+async fn measure(counts: &[AtomicU64], seconds: f64) {
     let read = || counts.iter().map(|count| count.load(Relaxed)).collect::<Vec<_>>();
     // Counting allocations takes time, so it ends before the measurement.
     let before: u64 = read().iter().sum();
@@ -57,10 +132,6 @@ pub async fn rounds(library: &Library, workers: usize, seconds: f64, contended: 
         each.iter().min().expect("a worker"),
         each.iter().max().expect("a worker"),
     );
-    stop.store(true, Relaxed);
-    for task in tasks {
-        task.await.expect("no panic");
-    }
 }
 
 /// One worker that always wants the lock, next to a worker of another process. Writes a line for each hold: when the lock
@@ -105,17 +176,16 @@ pub struct Held {
 }
 
 impl Held {
-    /// Acquires `count` more locks.
-    pub async fn hold(&mut self, library: &Library, count: usize) {
+    /// Acquires `count` more locks, `workers` at a time.
+    pub async fn hold(&mut self, library: &Library, count: usize, workers: usize) {
         println!("begin");
         let before = memory();
         let mut taking = Vec::new();
         let first = self.guards.len();
         self.guards.reserve_exact(count);
-        for worker in 0..64 {
-            let handles =
-                (first + worker..first + count).step_by(64).map(|n| library.handle(0, &format!("held:{n}")));
-            let handles: Vec<_> = handles.collect();
+        for worker in 0..workers {
+            let numbers = (first + worker..first + count).step_by(workers);
+            let handles: Vec<_> = numbers.map(|n| library.handle(0, &format!("held:{n}"))).collect();
             taking.push(tokio::spawn(async move {
                 let mut guards = Vec::with_capacity(handles.len());
                 for handle in handles {
@@ -148,6 +218,30 @@ impl Held {
             }));
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));
+    }
+
+    /// Drops all guards at once, and waits until the server has no key left.
+    pub async fn drop_at_once(&mut self, url: &str) {
+        let client = redis::Client::open(url).expect("a URL");
+        let mut connection = client.get_multiplexed_async_connection().await.expect("a server");
+        println!("begin");
+        let (before, began) = (memory(), Instant::now());
+        let count = self.guards.len();
+        self.guards = Vec::new();
+        let mut most = before;
+        loop {
+            most = most.max(memory());
+            let left: usize = redis::cmd("DBSIZE").query_async(&mut connection).await.expect("an answer");
+            if left == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        println!(
+            "end holds={count} seconds={} memory={}",
+            began.elapsed().as_secs_f64(),
+            most.saturating_sub(before)
+        );
     }
 
     pub async fn drop(&mut self) {

@@ -3,8 +3,8 @@
 
 use super::Effort;
 use super::report::{Table, Target};
+use super::rounds::{ratio, rounds};
 use super::sample::rate;
-use super::scenarios::{ratio, rounds};
 use super::testbed::Testbed;
 
 const WORKERS: usize = 64;

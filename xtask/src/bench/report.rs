@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::sample::Figures;
-use super::scenarios::Scenario;
 use super::testbed::{TUNED, TUNED_POOL, tuned_threads};
-use crate::setup;
+use crate::paths;
 
 /// The result of one scenario.
 pub struct Table {
@@ -108,9 +107,9 @@ impl Report {
         Self { page, plots: BTreeMap::new(), verdicts: Vec::new() }
     }
 
-    pub fn add(&mut self, scenario: &Scenario, table: Table) {
+    pub fn add(&mut self, name: &'static str, title: &str, table: Table) {
         let page = &mut self.page;
-        let _ = write!(page, "\n## {}\n\n![{}]({}.svg)\n\n", scenario.title, table.unit, scenario.name);
+        let _ = write!(page, "\n## {title}\n\n![{}]({name}.svg)\n\n", table.unit);
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let head: Vec<String> = table.head.iter().map(ToString::to_string).collect();
         *page += &line(&head);
@@ -137,7 +136,7 @@ impl Report {
             println!("target: {what}: {sign} {aim}: {middle:.2} ({least:.2} to {most:.2}): {verdict}");
         }
         self.verdicts.extend(table.targets.iter().map(Target::verdict));
-        self.plots.insert(scenario.name, plot(scenario.title, &table));
+        self.plots.insert(name, plot(title, &table));
     }
 
     pub fn write(mut self, folder: &Path) -> Result<(), String> {
@@ -161,7 +160,7 @@ impl Report {
 
 /// The first line of a program's output.
 fn first_line(words: &[&str]) -> String {
-    let output = Command::new(words[0]).args(&words[1..]).current_dir(setup::root()).output();
+    let output = Command::new(words[0]).args(&words[1..]).current_dir(paths::root()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").trim().to_owned()
 }

@@ -1,15 +1,12 @@
 //! The scenarios and their targets.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use super::report::{Table, Target};
-use super::sample::{Figures, Sample, Samples, percentile, rate};
+use super::rounds::{Measured, TWO_TRIPS, ratio, rotated, rounds};
+use super::sample::{Figures, Sample, Samples, rate};
 use super::testbed::{TUNED, Testbed};
-use super::{Effort, cluster};
-use crate::setup;
+use super::{Effort, clients, cluster, many};
 
 pub struct Scenario {
     pub name: &'static str,
@@ -20,70 +17,24 @@ pub struct Scenario {
 pub const ALL: &[Scenario] = &[
     Scenario { name: "uncontended", title: "One key per worker", run: uncontended },
     Scenario { name: "contended", title: "One key, one process", run: contended },
-    Scenario { name: "turns", title: "Two processes alternating on one key", run: turns },
-    Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: mixed },
+    Scenario { name: "turns", title: "Two processes alternating on one key", run: clients::turns },
+    Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: clients::mixed },
+    Scenario {
+        name: "crowd",
+        title: "Many clients of one task, one key, holds of 1 ms",
+        run: clients::crowd,
+    },
+    Scenario { name: "threads", title: "The API for threads, one key per worker", run: threads },
+    Scenario { name: "kinds", title: "The other kinds, 64 workers of one process", run: kinds },
     Scenario { name: "cluster", title: "One key per worker, in a cluster", run: cluster::run },
-    Scenario { name: "held", title: "Locks held and renewed", run: held },
+    Scenario { name: "held", title: "Locks held and renewed", run: many::held },
+    Scenario { name: "memory", title: "The memory of 100,000 locks, held and dropped", run: many::memory },
     Scenario {
         name: "waiting",
         title: "10,000 tasks waiting for 10,000 keys of another process",
-        run: waiting,
+        run: many::waiting,
     },
 ];
-
-pub type Measured = BTreeMap<(usize, &'static str), Samples>;
-
-/// Takes the place of a library: one worker of redis-rs on its own key, which needs two round trips per hold.
-const TWO_TRIPS: &str = "raw, two round trips";
-
-/// Measures every library with every number of workers, in turn. Each round begins with another library.
-pub fn rounds(
-    testbed: &mut Testbed,
-    effort: &Effort,
-    command: &str,
-    workers: &[usize],
-    libraries: &[&'static str],
-) -> Result<Measured, String> {
-    let mut measured = Measured::new();
-    for round in 0..effort.rounds {
-        for &workers in workers {
-            for &library in &rotated(libraries, round) {
-                // The first measurement of a JVM only warms up its compiler.
-                if round == 0 && ["Redisson", TUNED].contains(&library) {
-                    testbed.measure(library, &format!("{command} {workers} 1"))?;
-                }
-                let (name, work) = match library {
-                    TWO_TRIPS => ("raw", "uncontended 1".to_owned()),
-                    _ => (library, format!("{command} {workers}")),
-                };
-                let sample = testbed.measure(name, &format!("{work} {}", effort.seconds))?;
-                measured.entry((workers, library)).or_default().0.push(sample);
-            }
-        }
-    }
-    Ok(measured)
-}
-
-/// Rotates the order in each round: a library that follows a busy one finds a warm processor, and a hot one.
-fn rotated<T: Clone>(all: &[T], round: usize) -> Vec<T> {
-    let mut all = all.to_vec();
-    let first = round % all.len();
-    all.rotate_left(first);
-    all
-}
-
-/// The ratio of `figure` for two libraries, in each round.
-pub fn ratio(
-    measured: &Measured,
-    workers: usize,
-    (one, other): (&'static str, &'static str),
-    figure: impl Fn(&Sample) -> f64,
-) -> Figures {
-    let (Some(one), Some(other)) = (measured.get(&(workers, one)), measured.get(&(workers, other))) else {
-        return Figures::default();
-    };
-    Figures(one.0.iter().zip(&other.0).map(|(one, other)| figure(one) / figure(other)).collect())
-}
 
 fn scripts(sample: &Sample) -> f64 {
     ["server.evalsha", "server.eval"].map(|name| sample.get(name)).iter().filter(|n| !n.is_nan()).sum::<f64>()
@@ -224,309 +175,72 @@ fn contended(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     Ok(table)
 }
 
-/// Times in us of one library's hand-overs between two processes, and of its unlocks.
-fn hand_overs(testbed: &mut Testbed, library: &str, seconds: f64) -> Result<(Vec<f64>, Vec<f64>), String> {
-    let names = [library.to_owned(), format!("{library}/2")];
-    let files: Vec<_> = (0..2).map(|n| setup::target().join(format!("bench-turns-{n}"))).collect();
-    for name in &names {
-        testbed.process(name)?;
-    }
-    for (name, file) in names.iter().zip(&files) {
-        testbed.send(name, &format!("turns {seconds} {}", file.display()))?;
-    }
-    for name in &names {
-        testbed.wait_for(name, "done")?;
-    }
-    let mut holds = Vec::new();
-    for (process, file) in files.iter().enumerate() {
-        let text = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        for line in text.lines() {
-            let times: Vec<u64> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
-            let [locked, unlocking, unlocked] = times[..] else { return Err(format!("turns: {line}")) };
-            holds.push((locked, process, unlocking, unlocked));
-        }
-    }
-    holds.sort_unstable();
-    let us = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e3;
-    let between = holds.windows(2).filter(|two| two[0].1 != two[1].1);
-    let turns = between.map(|two| us(two[0].2, two[1].0)).collect();
-    let unlocks = holds.iter().map(|hold| us(hold.2, hold.3)).collect();
-    Ok((turns, unlocks))
-}
-
-fn turns(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
+/// The API for threads beside the one for tasks.
+fn threads(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
+    const WORKERS: usize = 64;
     let mut table =
-        Table::new("us, p50", &["library", "hand-overs", "p50 us", "p90 us", "p99 us", "unlock p50 us"]);
-    let libraries = ["ours", "raw", "Redisson", TUNED];
-    let mut all: BTreeMap<&str, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
-    // The median and the 99th percentile of each round.
-    let mut each: BTreeMap<&str, [Vec<f64>; 2]> = BTreeMap::new();
+        Table::new("holds per second", &["workers", "holds per second", "±", "client us per hold"]);
+    let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
     for round in 0..effort.rounds {
-        for library in rotated(&libraries, round) {
-            if round == 0 && ["Redisson", TUNED].contains(&library) {
-                hand_overs(testbed, library, 1.0)?;
-            }
-            let (mut turns, unlocks) = hand_overs(testbed, library, effort.seconds)?;
-            turns.sort_by(f64::total_cmp);
-            let [middle, late] = each.entry(library).or_default();
-            middle.push(percentile(&turns, 0.5));
-            late.push(percentile(&turns, 0.99));
-            let both = all.entry(library).or_default();
-            both.0.extend(turns);
-            both.1.extend(unlocks);
+        for command in rotated(&["uncontended", "threads"], round) {
+            let sample = testbed.measure("ours", &format!("{command} {WORKERS} {}", effort.seconds))?;
+            measured.entry(command).or_default().0.push(sample);
         }
     }
-    for (library, (turns, unlocks)) in &mut all {
-        turns.sort_by(f64::total_cmp);
-        unlocks.sort_by(f64::total_cmp);
-        let at = |part| percentile(turns, part);
-        table.bar("p50", library, at(0.5));
-        table.bar("p99", library, at(0.99));
-        table.row(&[
-            (*library).to_owned(),
-            turns.len().to_string(),
-            format!("{:.0}", at(0.5)),
-            format!("{:.0}", at(0.9)),
-            format!("{:.0}", at(0.99)),
-            format!("{:.0}", percentile(unlocks, 0.5)),
-        ]);
-    }
-    let to = |other, which: usize| {
-        let pairs = each["ours"][which].iter().zip(&each[other][which]);
-        Figures(pairs.map(|(ours, other): (&f64, &f64)| ours / other).collect())
-    };
-    table.target(Target::most("p50, to raw".into(), 1.15, to("raw", 0)));
-    table.target(Target::most("p50, to Redisson".into(), 0.5, to("Redisson", 0)));
-    table.target(Target::most("p99, to Redisson".into(), 0.5, to("Redisson", 1)));
-    for library in libraries {
-        testbed.stop(&format!("{library}/2"));
-    }
-    Ok(table)
-}
-
-fn mixed(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
-    let mut table = Table::new(
-        "holds per second",
-        &["library", "workers", "holds per second", "±", "share", "fair share"],
-    );
-    let seconds = effort.seconds.max(2.0);
-    let sides = [("ours", 16_usize), ("Redisson", 8)];
-    let workers: usize = sides.iter().map(|(_, workers)| workers).sum();
-    // One value for each round.
-    let mut rates: BTreeMap<&str, Figures> = BTreeMap::new();
-    let mut shares: BTreeMap<&str, Figures> = BTreeMap::new();
-    for round in 0..effort.rounds {
-        for (name, workers) in rotated(&sides, round) {
-            testbed.send(name, &format!("contended {workers} {seconds}"))?;
-        }
-        let mut of_round = Vec::new();
-        for (name, _) in sides {
-            testbed.wait_for(name, "begin")?;
-            let sample = Sample::read(&testbed.wait_for(name, "end")?);
-            of_round.push((name, rate(&sample)));
-        }
-        for (name, _) in sides {
-            testbed.wait_for(name, "done")?;
-        }
-        let all: f64 = of_round.iter().map(|(_, rate)| rate).sum();
-        for (name, rate) in of_round {
-            rates.entry(name).or_default().0.push(rate);
-            shares.entry(name).or_default().0.push(rate / all);
-        }
-    }
-    for (name, of_name) in sides {
-        let fair = of_name as f64 / workers as f64;
-        let (rate, share) = (&rates[name], &shares[name]);
-        table.bar("", name, rate.median());
+    for (command, name) in [("uncontended", "64 tasks"), ("threads", "64 threads")] {
+        let rates = measured[command].figures(rate);
+        table.bar("", name, rates.median());
         table.row(&[
             name.to_owned(),
-            of_name.to_string(),
-            format!("{:.0}", rate.median()),
-            format!("{:.0} %", rate.spread() * 100.0),
-            format!("{:.0} %", share.median() * 100.0),
-            format!("{:.0} %", fair * 100.0),
+            format!("{:.0}", rates.median()),
+            format!("{:.0} %", rates.spread() * 100.0),
+            format!("{:.1}", measured[command].median(|sample| sample.per_hold("cpu") * 1e6)),
         ]);
-        let to_fair = Figures(share.0.iter().map(|share| share / fair).collect());
-        table.target(Target::least(format!("{name}: share, to the fair share"), 0.25, to_fair));
     }
+    let pairs = measured["threads"].0.iter().zip(&measured["uncontended"].0);
+    let to_tasks = Figures(pairs.map(|(threads, tasks)| rate(threads) / rate(tasks)).collect());
+    table.target(Target::least("threads: holds, to tasks".into(), 0.8, to_tasks));
     Ok(table)
 }
 
-fn held(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
-    let mut table = Table::new(
-        "% of a core of the client",
-        &[
-            "library",
-            "held",
-            "client CPU",
-            "±",
-            "server CPU",
-            "bytes per lock",
-            "min TTL s",
-            "scripts over 1 ms",
-            "renewal scripts per second, max / mean",
-        ],
-    );
-    for &count in effort.held {
-        let libraries: &[&'static str] = if count <= 100_000 { &["ours", "Redisson"] } else { &["ours"] };
-        let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
-        for round in 0..effort.long_rounds {
-            for library in rotated(libraries, round) {
-                let sample = hold(testbed, library, count, effort.idle)?;
-                measured.entry(library).or_default().0.push(sample);
-            }
-        }
-        for &library in libraries {
-            let samples = &measured[library];
-            let part = |cpu: &'static str| {
-                samples.figures(move |sample| sample.get(cpu) / sample.get("seconds") * 100.0)
-            };
-            let of = |name: &'static str| samples.figures(move |sample| sample.get(name));
-            table.bar(&count.to_string(), library, part("cpu").median());
-            table.row(&[
-                library.to_owned(),
-                count.to_string(),
-                format!("{:.2} %", part("cpu").median()),
-                format!("{:.0} %", part("cpu").spread() * 100.0),
-                format!("{:.2} %", part("server.cpu").median()),
-                format!("{:.0}", of("bytes").median()),
-                format!("{:.1}", of("least ttl").least()),
-                format!("{:.0}", of("slow").most()),
-                format!("{:.1}", of("uneven").median()),
-            ]);
-            if library == "ours" {
-                // Two thirds of the lease are left when the renewal is due. The target allows a second of slack.
-                table.target(Target::least(format!("{count} held, min TTL s"), 19.0, of("least ttl")));
-                table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, of("slow")));
-            }
-            if library == "ours" && count == 100_000 {
-                table.target(Target::most("100000 held, % of a core of the client".into(), 1.0, part("cpu")));
-                table.target(Target::most("100000 held, bytes per lock".into(), 300.0, of("bytes")));
-            }
-        }
-    }
-    Ok(table)
-}
-
-/// Holds `count` locks in a new process, so that its memory is comparable.
-fn hold(testbed: &mut Testbed, library: &str, count: usize, seconds: f64) -> Result<Sample, String> {
-    let name = format!("{library}/held");
-    let taken = testbed.measure(&name, &format!("hold {count}"))?;
-    testbed.call(&["SLOWLOG", "RESET"])?;
-    let (mut sample, least, uneven) = watch(testbed, &name, count, library, seconds)?;
-    let slow = testbed.call(&["SLOWLOG", "LEN"])?.concat().parse().unwrap_or(f64::NAN);
-    sample.set("slow", slow);
-    sample.set("bytes", taken.get("memory") / count as f64);
-    sample.set("least ttl", least);
-    sample.set("uneven", uneven);
-    testbed.stop(&name);
-    testbed.call(&["FLUSHALL"])?;
-    Ok(sample)
-}
-
-/// Returns the cost of holding, the smallest expiry that was seen on a record, and how uneven the renewals were.
-fn watch(
-    testbed: &mut Testbed,
-    name: &str,
-    count: usize,
-    library: &str,
-    seconds: f64,
-) -> Result<(Sample, f64, f64), String> {
-    testbed.send(name, &format!("idle {seconds}"))?;
-    testbed.wait_for(name, "begin")?;
-    let began = Instant::now();
-    let before = testbed.spent()?;
-    let calls = |spent: &BTreeMap<String, f64>| spent.get("server.evalsha").copied().unwrap_or_default();
-    let mut steps = vec![calls(&before)];
-    let mut least = f64::INFINITY;
-    while began.elapsed().as_secs_f64() < seconds - 1.0 {
-        thread::sleep(
-            Duration::from_secs(1)
-                .saturating_sub(Duration::from_nanos((began.elapsed().as_nanos() % 1_000_000_000) as u64)),
-        );
-        steps.push(calls(&testbed.spent()?));
-        for at in 0..20 {
-            let n = at * count / 20;
-            let key = match library {
-                "Redisson" => format!("held:0:{n}"),
-                _ => format!("held:{n}"),
-            };
-            let left: f64 = testbed.call(&["PTTL", &key])?.concat().parse().unwrap_or(f64::NAN);
-            least = least.min(left / 1e3);
-        }
-    }
-    let mut sample = Sample::read(&testbed.wait_for(name, "end")?);
-    for (key, value) in testbed.spent()? {
-        sample.set(&key, value - before.get(&key).copied().unwrap_or_default());
-    }
-    testbed.wait_for(name, "done")?;
-    let each: Vec<f64> = steps.windows(2).map(|two| two[1] - two[0]).collect();
-    let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
-    let most = each.iter().copied().fold(0.0, f64::max);
-    Ok((sample, least, most / mean))
-}
-
-fn waiting(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
-    const COUNT: usize = 10_000;
-    let head = [
-        "library",
-        "waiters",
-        "bytes per waiter",
-        "±",
-        "idle client CPU",
-        "subscriptions",
-        "scripts per waiter to begin",
+/// Each kind, on a key for each worker and on one key.
+fn kinds(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
+    const WORKERS: usize = 64;
+    const LIBRARIES: [&str; 2] = ["ours", "Redisson"];
+    /// With the least ratios to Redisson: on keys of their own, and on one key.
+    const KINDS: [(&str, [f64; 2]); 8] = [
+        ("fair", [5.0, 1.5]),
+        ("fenced", [5.0, 3.0]),
+        ("read", [5.0, 3.0]),
+        ("write", [5.0, 3.0]),
+        ("spin", [5.0, 3.0]),
+        ("semaphore", [5.0, 3.0]),
+        ("expirable", [5.0, 3.0]),
+        // Redisson has no such lock. Its plain lock takes the place.
+        ("value", [5.0, 3.0]),
     ];
-    let mut table = Table::new("bytes per waiter", &head);
-    let mut all = Samples::default();
-    for _ in 0..effort.long_rounds {
-        all.0.push(wait(testbed, COUNT, effort.idle.min(12.0))?);
-    }
-    let of = |name: &'static str| all.figures(move |sample| sample.get(name));
-    let (bytes, idle, channels) = (of("bytes"), of("idle"), of("channels"));
-    table.bar("", "ours", bytes.median());
-    table.row(&[
-        "ours".to_owned(),
-        COUNT.to_string(),
-        format!("{:.0}", bytes.median()),
-        format!("{:.0} %", bytes.spread() * 100.0),
-        format!("{:.2} %", idle.median()),
-        format!("{:.0}", channels.median()),
-        format!("{:.2}", of("asked").median()),
-    ]);
-    table.target(Target::most("bytes per waiter".into(), 1024.0, bytes));
-    table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
-    let a_key = Figures(channels.0.iter().map(|channels| channels / COUNT as f64).collect());
-    table.target(Target::most("subscriptions per key".into(), 1.0, a_key));
-    Ok(table)
-}
-
-/// Starts `count` tasks in a new process, each of which waits for a lock that another process holds.
-fn wait(testbed: &mut Testbed, count: usize, seconds: f64) -> Result<Sample, String> {
-    testbed.measure("ours/held", &format!("hold {count}"))?;
-    let before = testbed.spent()?;
-    let taken = testbed.measure("ours/waiting", &format!("wait {count}"))?;
-    // Until all tasks wait: the last subscription is confirmed, and no more scripts run.
-    let mut calls = f64::NAN;
-    let until = Instant::now() + Duration::from_secs(30);
-    loop {
-        thread::sleep(Duration::from_millis(500));
-        let now = testbed.spent()?.get("server.evalsha").copied().unwrap_or_default();
-        if now == calls || Instant::now() > until {
-            break;
+    let head = ["kind", "keys", "ours, holds per second", "±", "Redisson", "±", "to Redisson"];
+    let mut table = Table::new("holds per second", &head);
+    for (kind, aims) in KINDS {
+        for (keys, aim) in ["own", "one"].into_iter().zip(aims) {
+            let measured = rounds(testbed, effort, &format!("kind {kind} {keys}"), &[WORKERS], &LIBRARIES)?;
+            let to_redisson = ratio(&measured, WORKERS, ("ours", "Redisson"), rate);
+            let of = |library| measured[&(WORKERS, library)].figures(rate);
+            let (ours, theirs) = (of("ours"), of("Redisson"));
+            table.bar(&format!("{kind}, {keys}"), "ours", ours.median());
+            table.bar(&format!("{kind}, {keys}"), "Redisson", theirs.median());
+            table.row(&[
+                kind.to_owned(),
+                keys.to_owned(),
+                format!("{:.0}", ours.median()),
+                format!("{:.0} %", ours.spread() * 100.0),
+                format!("{:.0}", theirs.median()),
+                format!("{:.0} %", theirs.spread() * 100.0),
+                format!("{:.1}", to_redisson.median()),
+            ]);
+            table.target(Target::least(format!("{kind}, {keys}: to Redisson"), aim, to_redisson));
+            testbed.call(&["FLUSHALL"])?;
         }
-        calls = now;
     }
-    let mut sample = testbed.measure("ours/waiting", &format!("idle {seconds}"))?;
-    let channels = testbed.call(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
-    let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / count as f64;
-    sample.set("channels", channels as f64);
-    sample.set("asked", asked);
-    sample.set("idle", sample.get("cpu") / sample.get("seconds") * 100.0);
-    // The memory once all tasks wait, not right after they were spawned.
-    sample.set("bytes", (sample.get("memory") - taken.get("before")) / count as f64);
-    testbed.stop("ours/waiting");
-    testbed.stop("ours/held");
-    testbed.call(&["FLUSHALL"])?;
-    Ok(sample)
+    Ok(table)
 }

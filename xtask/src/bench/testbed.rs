@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::sample::Sample;
 use crate::cluster;
+use crate::paths;
 use crate::process::Process;
 use crate::server::Server;
-use crate::setup;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
 
@@ -66,12 +66,12 @@ pub fn local() -> Result<String, String> {
 
 /// Runs cargo in a folder of `benches`. Each folder is its own workspace.
 fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
-    let target = setup::target().join(folder);
+    let target = paths::target().join(folder);
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
         .args([what, "--quiet", "--release", "--locked", "--target-dir"])
         .arg(&target)
-        .current_dir(setup::root().join("benches").join(folder));
+        .current_dir(paths::root().join("benches").join(folder));
     (cargo, target)
 }
 
@@ -185,11 +185,13 @@ impl Testbed {
         Ok(sample)
     }
 
-    /// The CPU time of all servers in seconds, and the calls of each command.
+    /// The CPU time of all servers in seconds, the calls of each command, and the number of reads from clients. A client that sends
+    /// one request at a time causes one read for each request.
     pub fn spent(&self) -> Result<BTreeMap<String, f64>, String> {
         let mut spent = BTreeMap::new();
         let servers = || [&self.server].into_iter().chain(&self.clusters);
-        for (server, section) in servers().flat_map(|server| [(server, "cpu"), (server, "commandstats")]) {
+        let sections = ["cpu", "commandstats", "stats"];
+        for (server, section) in servers().flat_map(|server| sections.map(|section| (server, section))) {
             let text = server.call(&["INFO", section], TIMEOUT)?.concat();
             for line in text.lines() {
                 let Some((name, value)) = line.split_once(':') else { continue };
@@ -201,6 +203,9 @@ impl Testbed {
                     }
                     None if name == "used_cpu_user" || name == "used_cpu_sys" => {
                         *spent.entry("server.cpu".to_owned()).or_default() += parsed(value);
+                    }
+                    None if name == "total_reads_processed" => {
+                        *spent.entry("server.reads".to_owned()).or_default() += parsed(value);
                     }
                     None => {}
                 }

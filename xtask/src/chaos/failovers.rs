@@ -189,9 +189,13 @@ pub fn figures(history: &History) -> String {
         return String::new();
     }
     let lags = failovers(history).filter(|(_, failover)| failover.lag).count();
+    let lacked = match lacking {
+        0 => "none of them".to_owned(),
+        _ => format!("{lacking} of them, and {reported} of those were reported as lost"),
+    };
     let mut text = format!(
         "{} failovers; in {lags} of them the replica was cut off before the master was killed. {held} holds existed when their \
-         master was killed. The new master lacked {lacking} of them, and {reported} of those were reported as lost.\n\n\
+         master was killed. The new master lacked {lacked}.\n\n\
          | | min | median | 95 % | max |\n\
          | --- | ---: | ---: | ---: | ---: |\n",
         took.len(),

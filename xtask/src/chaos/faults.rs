@@ -9,13 +9,14 @@ use rustix::process::Signal;
 
 use super::evictions;
 use super::generations::Generations;
-use super::history::{Window, intern};
+use super::history::Window;
 use super::keys;
 use super::now;
 use super::processes::{PASSWORD, Recipe};
 use super::random::Random;
 use super::schedule::Fault;
 use super::servers::Servers;
+use super::word::intern;
 use crate::process::Process;
 use crate::server::Server;
 

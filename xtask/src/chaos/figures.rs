@@ -237,7 +237,7 @@ mod tests {
     use super::super::check::Violation;
     use super::super::history::{Hold, Window};
     use super::*;
-    use crate::setup::root;
+    use crate::paths::root;
 
     fn run(block: &'static str) -> Run<'static> {
         Run {

@@ -1,16 +1,13 @@
 //! The events of a campaign, read from the logs of the processes and from the campaign itself.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
 
 use super::witness::NamedJava;
-
-/// An interned word of a log. A log has few different words, so interned words are never freed.
-pub type Word = &'static str;
+use super::word::{Word, intern};
 
 /// One hold, as its process logged it. Times are in ns of the boot-time clock.
 #[derive(Clone, Debug, Default)]
@@ -337,15 +334,4 @@ impl History {
         }
         Some(())
     }
-}
-
-pub fn intern(word: &str) -> Word {
-    static WORDS: Mutex<BTreeSet<Word>> = Mutex::new(BTreeSet::new());
-    let mut words = WORDS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = words.get(word) {
-        return known;
-    }
-    let word: Word = Box::leak(word.to_owned().into_boxed_str());
-    words.insert(word);
-    word
 }

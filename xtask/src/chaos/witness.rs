@@ -6,8 +6,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::history::{Word, intern};
 use super::now;
+use super::word::{Word, intern};
 use crate::server::Connection;
 
 /// How often each record is read.
