@@ -34,7 +34,7 @@ pub(super) struct Call<'a> {
     /// The redirect to follow.
     redirect: Option<Redirect>,
     redirected: bool,
-    /// The last transient refusal. It is the reason if the time left for another send is too short for a reply.
+    /// The last transient refusal or repeated redirect. It is the cause of the failure if the next send gets no answer.
     refusal: Option<Cause>,
     /// `started`, while it is still the current time, so that the first send need not read the clock.
     first: Option<Moment>,
@@ -191,7 +191,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Waits before the next send, and keeps the refusal for it.
+    /// Waits before the next send, and keeps the refusal in case that send gets no answer.
     ///
     /// # Errors
     /// The refusal, if the patience ends first.
