@@ -18,6 +18,7 @@ use crate::guard::LockGuard;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::runtime::sync::task;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -260,6 +261,8 @@ impl Round for AllAtOnce {
 async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
     let connection = &lock.session().connection;
     if let Some(error) = connection.unavailability(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
+        // A caller that tries in a loop would otherwise keep the tasks that connect again from running.
+        task::yield_now().await;
         return Err(error);
     }
     lock.acquire_for(claim, Wait::Once(limit)).await

@@ -336,7 +336,30 @@ async fn a_grant_by_a_recently_started_server_does_not_count() {
         redis::cmd("CLIENT").arg(&["KILL", "TYPE", "normal"]).exec(&mut server.cli()).unwrap();
     }
     // Such a client takes every server for new to which it reconnects.
-    while !is_young(&blind.try_lock().await.unwrap_err()) {}
+    eventually_fails(&blind, is_young).await;
+}
+
+/// The loop and the tasks that connect again share the runtime's only thread.
+#[tokio::test]
+async fn attempts_in_a_loop_let_the_client_connect_again() {
+    let (mut servers, clients) = three().await;
+    let lock = red(&clients);
+    servers.iter_mut().for_each(Server::kill);
+    eventually_fails(&lock, |error| matches!(error, Error::Unavailable { .. }) && !is_young(error)).await;
+    servers.iter_mut().for_each(Server::start_again);
+    eventually_fails(&lock, is_young).await;
+}
+
+/// Tries without a pause until the error is the expected one.
+async fn eventually_fails(lock: &RedLock, is_expected: impl Fn(&Error) -> bool) {
+    let started = Instant::now();
+    loop {
+        let error = lock.try_lock().await.expect_err("no majority counts");
+        if is_expected(&error) {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "{error:?}");
+    }
 }
 
 /// The classic schedule: a holder has two of three servers, one of the two restarts empty, and another client finds two
