@@ -2,7 +2,8 @@
 
 use crate::support::worker::Worker;
 use crate::support::{Java, Server, since, versions};
-use redisson_lock::HandOff;
+use futures_util::future::join_all;
+use redisson_lock::{Client, HandOff};
 use std::time::Duration;
 
 /// The contenders of one test, and the duration of each hold.
@@ -22,6 +23,27 @@ async fn a_mixed_crowd_counts_exactly_and_no_client_keeps_the_lock() {
             Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO },
         )
         .await;
+    }
+}
+
+/// A series of hand-offs ends at its limits, although no other client listens: the release frees the lock, which publishes a message.
+#[tokio::test]
+async fn a_client_that_is_alone_keeps_its_limits() {
+    let server = Server::start();
+    let [mut off, mut short, mut long] = [HandOff::default(); 3];
+    off.max_in_row = 0;
+    short.max_time_alone = Duration::ZERO;
+    long.max_time_alone = Duration::from_secs(60);
+    for (name, bounds, messages) in [("off", off, 9), ("short", short, 9), ("long", long, 1)] {
+        let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
+        // Each client has a lock of its own, at which no earlier client is still subscribed.
+        let lock = client.mutex(name);
+        let guard = lock.lock().await.unwrap();
+        let waiters = (0..8).map(|_| async { lock.lock().await.unwrap().unlock().await.unwrap() });
+        let before = server.calls("publish");
+        // The waiters are polled first, so they are queued when the guard is released.
+        tokio::join!(join_all(waiters), async { guard.unlock().await.unwrap() });
+        assert_eq!(server.calls("publish") - before, messages, "{name}");
     }
 }
 

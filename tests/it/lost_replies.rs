@@ -12,7 +12,7 @@ use redisson_lock::{
 use tokio_stream::StreamExt;
 
 use crate::support::proxy::{Direction, ProxyLink, Words};
-use crate::support::{Proxy, Server, Stopwatch, scripts};
+use crate::support::{Proxy, Server, Stopwatch, eventually, scripts};
 
 const NAME: &str = "orders";
 const CHANNEL: &str = "redisson_lock__channel:{orders}";
@@ -452,6 +452,32 @@ async fn a_late_hand_off_leaves_later_holds_alone() {
     assert_eq!(bench.record(), one(&third, 1));
     assert_eq!(third.state(), HoldState::Held);
     third.unlock().await.unwrap();
+}
+
+/// The next holder has left by the time that the servers are reached again. Only the releasing client knows of its record.
+#[tokio::test]
+async fn a_hand_off_without_a_reply_until_the_deadline_leaves_no_record() {
+    let lease = Duration::from_secs(2);
+    let bench = Bench::with(Client::builder().connect_timeout(RESPONSE)).await;
+    let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
+    let guard = a.with_lease(lease).lock().await.unwrap();
+    let (deadline, holder) = (guard.deadline(), guard.owner().to_owned());
+    let longer = b.with_lease(lease * 5 / 2);
+    let waiting = tokio::spawn(async move { longer.lock().await });
+    // A waiter is queued once it has been polled. That needs no round trip.
+    tokio::task::yield_now().await;
+    Loss::Silence.strike(&bench.link);
+    let unlocking = tokio::spawn(async move { guard.unlock().await });
+    bench.link.lost_reply().await;
+    bench.proxy.partition();
+    waiting.abort();
+    assert!(!bench.record().contains_key(&holder), "the record has moved");
+    let outcome = unlocking.await.unwrap();
+    assert!(matches!(outcome, Err(Error::Ambiguous { .. })), "{outcome:?}");
+    tokio::time::sleep_until(deadline.into()).await;
+    bench.proxy.heal();
+    eventually(|| bench.record().is_empty()).await;
+    assert_eq!(bench.published(), 1, "the record was left to expire");
 }
 
 /// A second send could free another holder, so there is none.

@@ -81,7 +81,8 @@ pub fn turns(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
         let pairs = each["ours"][which].iter().zip(&each[other][which]);
         Figures(pairs.map(|(ours, other): (&f64, &f64)| ours / other).collect())
     };
-    table.target(Target::most("p50, to raw".into(), 1.15, to("raw", 0)));
+    table.target(Target::most("p50, to raw".into(), 1.05, to("raw", 0)));
+    table.target(Target::most("p99, to raw".into(), 1.2, to("raw", 1)));
     table.target(Target::most("p50, to Redisson".into(), 0.5, to("Redisson", 0)));
     table.target(Target::most("p99, to Redisson".into(), 0.5, to("Redisson", 1)));
     for library in libraries {

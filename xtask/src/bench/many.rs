@@ -53,13 +53,13 @@ pub fn held(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
                 format!("{:.1}", of("uneven").median()),
             ]);
             if library == "ours" {
+                table.target(Target::most(format!("{count} held, bytes per lock"), 500.0, of("bytes")));
                 // Two thirds of the lease are left when the renewal is due. The target allows a second of slack.
                 table.target(Target::least(format!("{count} held, min TTL s"), 19.0, of("least ttl")));
                 table.target(Target::most(format!("{count} held, scripts over 1 ms"), 0.0, of("slow")));
             }
             if library == "ours" && count == 100_000 {
                 table.target(Target::most("100000 held, % of a core of the client".into(), 1.0, part("cpu")));
-                table.target(Target::most("100000 held, bytes per lock".into(), 300.0, of("bytes")));
             }
         }
     }
@@ -192,7 +192,7 @@ pub fn waiting(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> 
         format!("{:.0}", channels.median()),
         format!("{:.2}", of("asked").median()),
     ]);
-    table.target(Target::most("bytes per waiter".into(), 1024.0, bytes));
+    table.target(Target::most("bytes per waiter".into(), 1500.0, bytes));
     table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
     let a_key = Figures(channels.0.iter().map(|channels| channels / COUNT as f64).collect());
     table.target(Target::most("subscriptions per key".into(), 1.0, a_key));
