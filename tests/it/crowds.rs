@@ -1,10 +1,11 @@
 //! Java threads and Rust tasks of two processes contend for one lock: no increment is lost, and no client keeps the lock.
 
 use crate::support::worker::Worker;
-use crate::support::{Java, Server, since, versions};
+use crate::support::{Java, Server, Stopwatch, since, versions};
 use futures_util::future::join_all;
 use redisson_lock::{Client, HandOff};
 use std::time::Duration;
+use tokio::task::JoinSet;
 
 /// The contenders of one test, and the duration of each hold.
 struct Crowd {
@@ -45,6 +46,43 @@ async fn a_client_that_is_alone_keeps_its_limits() {
         tokio::join!(join_all(waiters), async { guard.unlock().await.unwrap() });
         assert_eq!(server.calls("publish") - before, messages, "{name}");
     }
+}
+
+/// A client that looks at the lock only at intervals, and releases it without a message, gets its turns beside many tasks of another client.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_without_messages_gets_its_turns() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let lock = client.mutex("n");
+        tasks.spawn(async move {
+            loop {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    let mut other = server.cli();
+    let mut attempt = redis::cmd("EVAL");
+    attempt.arg("return redis.call('exists', KEYS[1]) == 0 and redis.call('hset', KEYS[1], 'other', 1)");
+    attempt.arg(1).arg("n");
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        let asked = Stopwatch::start();
+        while attempt.query::<Option<u64>>(&mut other).unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        waits.push(asked.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        redis::cmd("DEL").arg("n").exec(&mut other).unwrap();
+        // Long enough for the tasks to look at the lock.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    tasks.shutdown().await;
+    // The first wait is the one after which the client knows.
+    let later = &mut waits[1..];
+    later.sort_unstable();
+    assert!(later[later.len() / 2] < HandOff::default().max_time_alone / 2, "{later:?}");
 }
 
 /// The holds outlast every yield window of the client.
