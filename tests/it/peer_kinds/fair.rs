@@ -24,6 +24,12 @@ impl Stage {
     async fn wait_for_queue(&self, owners: &[&str]) {
         eventually(|| self.list(QUEUE) == owners).await;
     }
+
+    /// Waits until this many scripts have run. A waiter of 3.10 attempts once before it subscribes and once after that, and each
+    /// attempt sets its score from the current time, or from the score of the first waiter.
+    async fn wait_for_attempts(&self, scripts: u64) {
+        eventually(|| self.server.scripts() == scripts).await;
+    }
 }
 
 #[tokio::test]
@@ -155,12 +161,11 @@ async fn in_3_10_every_score_is_5_s_above_that_of_the_first() {
         let started = Instant::now();
         one.lock("fair", "n").await.unwrap();
         let head = two.lock("fair", "n");
-        stage.wait_for_queue(&[&second]).await;
+        stage.wait_for_attempts(3).await;
         let middle = three.lock("fair", "n");
-        stage.wait_for_queue(&[&second, &third]).await;
+        stage.wait_for_attempts(5).await;
         let last = four.lock("fair", "n");
-        // One attempt before the subscription and one after it; each attempt sets the score.
-        eventually(|| stage.server.scripts() == 7).await;
+        stage.wait_for_attempts(7).await;
         assert_eq!(stage.list(QUEUE), [second.as_str(), &third, &fourth], "{version}");
         let [head_score, score, same] = [&second, &third, &fourth].map(|owner| stage.score(owner));
         assert_behind_by_5_s(head_score, score, started);
@@ -188,12 +193,13 @@ async fn in_3_10_giving_up_behind_the_first_lowers_no_score() {
         let (second, third, fourth) = (two.owner().await, three.owner().await, four.owner().await);
         let started = Instant::now();
         one.lock("fair", "n").await.unwrap();
-        let head = two.try_lock_within("fair", "n", ms(2500));
-        stage.wait_for_queue(&[&second]).await;
-        let middle = three.try_lock_within("fair", "n", ms(1500));
-        stage.wait_for_queue(&[&second, &third]).await;
+        let head = two.try_lock_within("fair", "n", ms(5000));
+        stage.wait_for_attempts(3).await;
+        let middle = three.try_lock_within("fair", "n", ms(2500));
+        stage.wait_for_attempts(5).await;
         let _last = four.lock("fair", "n");
-        eventually(|| stage.server.scripts() == 7).await;
+        stage.wait_for_attempts(7).await;
+        assert_eq!(stage.list(QUEUE), [second.as_str(), &third, &fourth], "{version}");
         let (score, behind) = (stage.score(&second), stage.score(&fourth));
         assert_behind_by_5_s(score, behind, started);
         assert!(!middle.await.unwrap(), "{version}");
