@@ -189,21 +189,21 @@ pub fn figures(history: &History) -> String {
         return String::new();
     }
     let lags = failovers(history).filter(|(_, failover)| failover.lag).count();
-    let lacked = match lacking {
-        0 => "none of them".to_owned(),
-        _ => format!("{lacking} of them, and {reported} of those were reported as lost"),
+    let survived = match lacking {
+        0 => "had all of them".to_owned(),
+        _ => format!("lacked {lacking} of them; {reported} of those were reported as lost"),
     };
     let mut text = format!(
         "{} failovers; in {lags} of them the replica was cut off before the master was killed. {held} holds existed when their \
-         master was killed. The new master lacked {lacked}.\n\n\
+         master was killed. The new master {survived}.\n\n\
          | | min | median | 95 % | max |\n\
          | --- | ---: | ---: | ---: | ---: |\n",
         took.len(),
     );
     let rows = [
         ("from the kill until all nodes know the new master", took),
-        ("from then until each Rust process holds a lock of the new master", after),
-        ("from then until Java holds a lock of the new master", java),
+        ("from then until each Rust process has acquired a lock on the new master", after),
+        ("from then until Java has acquired a lock on the new master", java),
     ];
     for (period, mut times) in rows.into_iter().filter(|(_, times)| !times.is_empty()) {
         times.sort_unstable();
