@@ -1,17 +1,18 @@
 -- Acquires the first hold of an owner of a fair lock. A free lock goes to the head of the queue.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
--- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head is removed after this time)
 -- ARGV[1]  owner id
 -- ARGV[2]  lease in ms
--- ARGV[3]  allowance in ms: for how long a head may leave a free lock untaken before it is removed
+-- ARGV[3]  allowance in ms: how long a head may ignore a free lock before the head is removed
 -- ARGV[4]  '0' for a single attempt, '1' for a new waiter, '2' for a waiter that was queued before
 -- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    1                     acquired
 --          {'BUSY', ttl, other}  `other` holds the lock, or is the head of the queue
---          {'STALE', ttl}        the record names this owner id, but this client has no such hold
---          ttl: ms until the lease ends or the head is removed, -1 if the record never expires
+--          {'STALE', ttl}        the record names this owner id already, and not by this request
+--          ttl: ms until the lease ends, or, if the lock is free, until the head is removed;
+--          -1 if the record never expires
 --
 -- Times are the server's.
 local time = redis.call('time')

@@ -1,7 +1,7 @@
 -- Deletes the record, whoever holds the lock, and notifies the head of the queue. The queue stays.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
--- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)
 -- ARGV[1]  channel prefix; the channel of a waiter is prefix:owner id
 -- ARGV[2]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  freed

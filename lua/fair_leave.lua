@@ -1,11 +1,11 @@
--- Removes an owner that no longer waits from the queue. If the lock is free, notifies the first of the remaining
+-- Removes from the queue an owner that no longer waits. If the lock is free, notifies the first of the remaining
 -- waiters.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
--- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head is removed after this time)
 -- ARGV[1]  owner id
--- ARGV[2]  allowance in ms: for how long a head may leave a free lock untaken before it is removed
+-- ARGV[2]  allowance in ms: how long a head may ignore a free lock before the head is removed
 -- ARGV[3]  channel prefix; the channel of a waiter is prefix:owner id
 -- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1  removed

@@ -1,9 +1,9 @@
 -- Refreshes the scores of a client's waiters, so that no other client removes them.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
--- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
--- ARGV[1]  allowance in ms: for how long a head may leave a free lock untaken before it is removed
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head is removed after this time)
+-- ARGV[1]  allowance in ms: how long a head may ignore a free lock before the head is removed
 -- ARGV[2]  owner id of the first waiter; the owner ids of further waiters follow
 -- Reply    1  done
 --

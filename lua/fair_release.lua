@@ -2,8 +2,8 @@
 -- head of the queue.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
--- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head)
--- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head past its time is removed)
+-- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)
+-- KEYS[3]  timeouts (sorted set: owner id -> ms since the epoch; a head is removed after this time)
 -- ARGV[1]  owner id
 -- ARGV[2]  channel prefix; the channel of a waiter is prefix:owner id
 -- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
@@ -11,8 +11,8 @@
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock
 --
--- It uses only commands that a server out of memory accepts. It publishes before it deletes: if the user may not
--- publish, the script fails and the record stays.
+-- The script uses only commands that a server accepts when it is out of memory. It publishes before it deletes: if the
+-- user lacks the permission to publish, the script fails and the record stays.
 local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held and redis.call('exists', KEYS[1]) == 1 then
     return {'OTHER'}

@@ -8,10 +8,10 @@
 -- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    n               acquired; n is the token of the hold
 --          {'BUSY', ttl}   another owner holds the lock
---          {'STALE', ttl}  the record names this owner id, but this client has no such hold
+--          {'STALE', ttl}  the record names this owner id already, and not by this request
 --          ttl: ms that the record has left, -1 if it never expires
 --
--- It writes only if the record is absent, or to confirm what an earlier send of this request wrote.
+-- The script writes only if the record is absent, or to extend the TTL if an earlier send of this request took effect.
 local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 then
     -- INCR comes first: if the user may not run it, the lock must not be held.

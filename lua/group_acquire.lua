@@ -10,11 +10,11 @@
 -- ARGV[5]  values, 22 bytes each
 -- Reply    1              acquired
 --          {'BUSY', ms}   other owners hold some of the values, for at most that time
---          {'STALE', -1}  a later request has taken effect
+--          {'STALE', -1}  a request with a higher number has taken effect
 --          {'STALE', 0}   this request has taken effect before, and its hold has expired
 --
--- The requests of an owner are numbered. No request takes effect twice, or after a later one. A repeat makes the hold
--- last as long as if it were acquired now. Times are the server's.
+-- The requests of an owner are numbered. No request takes effect twice, or after a request with a higher number. A
+-- repeat restarts the lease. Times are the server's.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done > number then
     return {'STALE', -1}

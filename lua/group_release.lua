@@ -13,7 +13,8 @@
 -- Reply    n         released, and the message reached n subscribers; 0 if the request took effect before
 --          {'GONE'}  one of the values was no longer held
 --
--- The requests of an owner are numbered. No request takes effect twice, or after a later one. Times are the server's.
+-- The requests of an owner are numbered. No request takes effect twice, or after a request with a higher number. Times
+-- are the server's.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return 0

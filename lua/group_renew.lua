@@ -2,8 +2,8 @@
 --
 -- KEYS[i]       record (hash: value -> owner id; value:owner id:expire_time -> ms since the epoch;
 --               value:owner id:lock_count -> hold count)
--- ARGV[2i - 1]  values of hold i, 22 bytes each, a line feed, the owner id, a line feed, and the rest of the hold's id
---               (ignored)
+-- ARGV[2i - 1]  "<values>\n<owner id>\n<number of the acquire>" of hold i; each value has 22 bytes, the number is
+--               ignored
 -- ARGV[2i]      minimum time in ms that the hold must have left, 0 to check the hold only
 -- Reply         list  one number per hold:
 --               1     the owner holds all of the values

@@ -8,7 +8,7 @@
 -- ARGV[4]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n  done; the message reached n subscribers
 --
--- The requests of a client are numbered. No request takes effect twice, or after a later one.
+-- The requests of a client are numbered. No request takes effect twice, or after a request with a higher number.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return 0

@@ -27,6 +27,5 @@ end
 if not moved or redis.call('pttl', KEYS[1]) < tonumber(ARGV[3]) then
     redis.call('pexpire', KEYS[1], ARGV[3])
 end
--- PUBSUB comes last: before Redis 5, a script may not write after it.
 local reply = redis.pcall('pubsub', ARGV[6] and 'shardnumsub' or 'numsub', ARGV[4])
 return reply.err and -1 or tonumber(reply[2])

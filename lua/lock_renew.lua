@@ -3,12 +3,13 @@
 -- KEYS[i]       record (hash: owner id -> hold count)
 -- ARGV[2i - 1]  owner id of hold i
 -- ARGV[2i]      minimum TTL of record i in ms, 0 to check the hold only
--- Reply         number of keys  every owner holds its record; otherwise a list with one number per hold:
---               1               the owner holds the record
---               0               no record exists
---               -1              the key has another type
---               -2              not renewed, because the server refused
---               -3              other owners hold the lock
+-- Reply         #KEYS  every owner holds its record
+--               list   otherwise; one number per hold:
+--               1      the owner holds the record
+--               0      no record exists
+--               -1     the key has another type
+--               -2     not renewed, because the server refused
+--               -3     other owners hold the lock
 --
 -- An error with one key does not stop the renewal of the others.
 local reply = {}

@@ -1,7 +1,7 @@
--- Tries the commands of a plain lock, and reports those that the user may not run. Changes no key.
+-- Tries the commands of a reentrant lock, and reports those that the user lacks the permission for. Changes no key.
 --
--- ARGV[1]  key that does not exist; not in KEYS, because a user without access to the key must still learn which
---          commands it may run
+-- ARGV[1]  name of a key that does not exist; not in KEYS, so that the probe also works for a user without access to
+--          this key
 -- ARGV[2]  channel without subscribers
 -- ARGV[3]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    {name, error, ..}  the name and the error of each command that was refused

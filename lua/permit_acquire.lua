@@ -11,11 +11,11 @@
 -- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    1              acquired
 --          {'BUSY', ms}   too few permits are free; the next lease ends in ms, -1 if none ends
---          {'STALE', -1}  a later request has taken effect
+--          {'STALE', -1}  a request with a higher number has taken effect
 --          {'STALE', 0}   this request has taken effect before, and a lease has ended
 --
--- The requests of a client are numbered. No request takes effect twice, or after a later one. A repeat makes the
--- leases last as long as if the permits were acquired now. Times are the server's.
+-- The requests of a client are numbered. No request takes effect twice, or after a request with a higher number. A
+-- repeat restarts the leases. Times are the server's.
 local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
 if done > number then
     return {'STALE', -1}

@@ -11,7 +11,8 @@
 -- Reply    n         released; the message reached n subscribers
 --          {'GONE'}  one of the permits was no longer held
 --
--- No earlier request of the client takes effect after this one. Times are the server's.
+-- This script may run twice. Afterwards, no request of the client with a lower number takes effect. Times are the
+-- server's.
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is not a number of permits')

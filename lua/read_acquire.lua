@@ -8,10 +8,10 @@
 -- ARGV[4]  '1' if an earlier send of this request was not answered, else '0'
 -- Reply    n               acquired; the record had n ms left before this request (clamped to 1 .. lease)
 --          {'BUSY', ttl}   a writer holds the lock
---          {'STALE', ttl}  the record names this owner id, but this client has no such hold
+--          {'STALE', ttl}  the record names this owner id already, and not by this request
 --          ttl: ms that the record has left, -1 if it never expires
 --
--- A repeat confirms what an earlier send of this request wrote.
+-- If an earlier send of this request took effect, the script extends the expiries.
 local ttl = redis.call('pttl', KEYS[1])
 local held
 if ttl ~= -2 then

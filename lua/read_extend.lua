@@ -1,4 +1,4 @@
--- Extends a read hold for a further level of it. The client counts the levels, the record does not.
+-- Extends the lease of a read hold when its owner re-enters. The client counts the levels, and the record does not.
 --
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)

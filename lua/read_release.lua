@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)
--- Further KEYS are the timeouts of other readers that the client knows, because some servers require declared keys.
+-- Further KEYS are the timeouts of this client's other readers, because some servers refuse access to other keys.
 -- ARGV[1]  owner id as a reader
 -- ARGV[2]  channel
 -- ARGV[3]  part of a timeout's name before the owner id
@@ -13,8 +13,8 @@
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock
 --
--- It uses only commands that a server out of memory accepts. It publishes before it deletes: if the user may not
--- publish, the script fails and the record stays.
+-- The script uses only commands that a server accepts when it is out of memory. It publishes before it deletes: if the
+-- user lacks the permission to publish, the script fails and the record stays.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end

@@ -5,7 +5,7 @@
 -- ARGV[2i - 1]  owner id of hold i
 -- ARGV[2i]      minimum TTL of both keys in ms, 0 to check the hold only
 -- Reply         list  one number per hold:
---               n     the owner holds the record; before, the key that ends first had n ms left, at least 1
+--               n     renewed; n >= 1 is the smaller TTL of the two keys in ms before the renewal
 --               0     no record exists
 --               -1    the key has another type
 --               -2    not renewed, because the server refused

@@ -7,9 +7,9 @@
 -- ARGV[3]  ms for which the mark is kept
 -- Reply    1              acquired
 --          {'BUSY', -1}   too few permits are free
---          {'STALE', -1}  a later request has taken effect
+--          {'STALE', -1}  a request with a higher number has taken effect
 --
--- The requests of a client are numbered. No request takes effect twice, or after a later one.
+-- The requests of a client are numbered. No request takes effect twice, or after a request with a higher number.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return done == number and 1 or {'STALE', -1}

@@ -1,4 +1,4 @@
--- Adds permits, or removes them, which may leave the number below 0. The record never expires afterwards.
+-- Adds or removes permits. The number of free permits can become negative. The record never expires afterwards.
 --
 -- KEYS[1]  record (integer: free permits)
 -- ARGV[1]  number of permits, below 0 to remove them

@@ -3,7 +3,8 @@
 -- KEYS[1]  record (integer: free permits)
 -- Reply    n  the number of permits that were free
 --
--- This request must not be repeated: the reply would differ.
+-- This request must not be repeated: the reply would differ, and permits that were released in the meantime would be
+-- taken, too.
 local free = redis.call('get', KEYS[1])
 if not free then
     return 0

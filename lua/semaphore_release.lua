@@ -6,12 +6,12 @@
 -- ARGV[2]  number of permits
 -- ARGV[3]  ms for which the mark is kept
 -- ARGV[4]  channel
--- ARGV[5]  number of the request that acquired them, if that request may not have taken effect, else '0'
+-- ARGV[5]  number of the acquire that took the permits, if it is unknown whether that acquire took effect, else '0'
 -- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
--- Reply    n  released, and the message reached n subscribers; 0 if the request took effect before, or if the
---             request in ARGV[5] did not
+-- Reply    n  released, and the message reached n subscribers; 0 if this release took effect before, or if
+--             the acquire in ARGV[5] never did
 --
--- The requests of a client are numbered. No request takes effect twice, or after a later one.
+-- The requests of a client are numbered. No request takes effect twice, or after a request with a higher number.
 local done, number = tonumber(redis.call('get', KEYS[2]) or 0), tonumber(ARGV[1])
 if done >= number then
     return 0

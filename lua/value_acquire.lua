@@ -8,7 +8,7 @@
 --          {'BUSY', ttl, token}  the record has another token
 --          ttl: ms that the record has left, -1 if it never expires
 --
--- It writes only if the record is absent, or to confirm what an earlier send of this request wrote.
+-- The script writes only if the record is absent, or to extend the TTL if an earlier send of this request took effect.
 if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
     return 1
 end

@@ -8,7 +8,8 @@
 --          {'GONE'}   no record exists
 --          {'OTHER'}  the record has another token
 --
--- It publishes before it deletes: if the user may not publish, the script fails and the record stays.
+-- The script publishes before it deletes: if the user lacks the permission to publish, the script fails and the record
+-- stays.
 local token = redis.call('get', KEYS[1])
 if token ~= ARGV[1] then
     return {token and 'OTHER' or 'GONE'}

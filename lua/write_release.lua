@@ -9,7 +9,8 @@
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock
 --
--- It publishes before it deletes: if the user may not publish, the script fails and the record stays.
+-- The script publishes before it deletes: if the user lacks the permission to publish, the script fails and the record
+-- stays.
 if not redis.call('hget', KEYS[1], ARGV[1]) then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
