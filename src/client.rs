@@ -20,9 +20,10 @@ use uuid::Uuid;
 
 /// A connection to Redis that creates lock handles.
 ///
-/// A client is cheap to clone, and one client per process is enough. Its background tasks run on the tokio runtime on which it
-/// connected. The tasks end once all handles and guards of the client are dropped and the releases are sent, or at the latest when the
-/// leases end.
+/// A client is cheap to clone, and one client per process is enough. Its background tasks run on the tokio runtime on which it connected.
+/// The tasks end once all handles and guards of the client are dropped and the releases are sent, or at the latest when the leases end.
+/// While the server is unreachable, three requests have no such limit and are retried: the release of a permit of a [`Semaphore`], a
+/// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. [`close`](Self::close) ends them, too.
 ///
 /// If that runtime ends first, waiters get [`Error::Unavailable`](crate::Error::Unavailable) and holds end with their leases.
 /// A client refuses to work in a forked child process.
@@ -39,13 +40,13 @@ impl Client {
     /// | one server | `redis://[user:password@]host[:port][/database]` |
     /// | one server at a Unix socket | `redis+unix:///path[?db=n&user=u&pass=p]` |
     /// | the master that sentinels monitor under a name | `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master` |
-    /// | a cluster, by some of its nodes | `redis-cluster://[user:password@]host[:port][,host[:port]..]` |
+    /// | a cluster, through some of its nodes | `redis-cluster://[user:password@]host[:port][,host[:port]..]` |
     /// | the current master among several servers without sentinels (Redisson's replicated servers, such as ElastiCache) | `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]` |
     ///
     /// With `rediss` in place of `redis`, the connection uses TLS. In a sentinel URL, user and password are those of the master.
     ///
-    /// Possible misconfigurations are logged as [`tracing`] warnings: commands or channels that the user may not use, and a server
-    /// that may evict lock records.
+    /// Possible misconfigurations are logged as [`tracing`] warnings: commands or channels that the Redis user has no permission for, and a
+    /// server that may evict lock records.
     ///
     /// # Errors
     /// - [`Error::Misuse`](crate::Error::Misuse) for an invalid URL, and outside a tokio runtime.
@@ -75,15 +76,15 @@ impl Client {
         self.make(name, |keys| Ok(Reentrant::new(keys)))
     }
 
-    /// Returns the mutex `name`, owned by its guard: the lock for services.
+    /// Returns the mutex `name`. Each guard is its own owner. Use it in services.
     ///
     /// A mutex uses the same record and channel as [`lock`](Self::lock), so it excludes every `lock` and every Java `RLock` with that
     /// name.
     ///
-    /// Each acquire has an owner of its own, so a mutex is never re-entered. Like [`tokio::sync::Mutex`], an acquire waits for every
-    /// other hold, including holds of the same task; `try_lock` returns `None` meanwhile. The guard may move to any task.
-    /// [`Lock::is_held`] and [`Lock::hold_count`] ask about a task's hold, so on a mutex they fail with
-    /// [`Error::Misuse`](crate::Error::Misuse). An acquire after [`Lock::with_owner`] fails with the same error.
+    /// Each acquire has an owner of its own, so a mutex is never re-entered. As with [`tokio::sync::Mutex`], an acquire waits for every
+    /// other hold, including holds of the same task; `try_lock` returns `None` meanwhile. The guard may move to any task. [`Lock::is_held`]
+    /// and [`Lock::hold_count`] ask about a task's hold, so on a mutex they fail with [`Error::Misuse`](crate::Error::Misuse). Every call
+    /// on the handle that [`Lock::with_owner`] returns fails with the same error.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -111,12 +112,13 @@ impl Client {
 
     /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token).
     ///
-    /// Each token is greater than the tokens of all earlier holds. A resource that refuses a smaller token than it has seen is
-    /// protected even from a holder that has not noticed the loss of its lock. The record is that of [`lock`](Self::lock).
+    /// Each token is greater than the tokens of all earlier holds. A resource that refuses every token smaller than the largest one that it
+    /// has seen is protected even from a holder that has not noticed the loss of its lock. A fenced lock uses the record of
+    /// [`lock`](Self::lock).
     ///
     /// Redis stores the last token, by default forever (see [`ClientBuilder::fencing_token_retention`]). If the server loses its data,
-    /// tokens begin at 1 again. An owner that acquires this lock while it holds the plain lock of that name re-enters a hold without
-    /// a token.
+    /// tokens begin at 1 again. If the owner already holds the [`lock`](Self::lock) of the same name, the acquire is a re-entry, and
+    /// `token()` returns `None`.
     ///
     /// Mirrors `RedissonClient.getFencedLock`. A re-entry keeps the token of its hold, whereas Redisson increments the token, and its
     /// `getToken()` returns the latest one.
@@ -127,8 +129,9 @@ impl Client {
 
     /// Returns the spin lock `name`, which sends no messages.
     ///
-    /// A release costs less than that of [`lock`](Self::lock), but wakes no waiter of another client. A waiter polls with a [`BackOff`],
-    /// so a wait takes longer. The record is that of [`lock`](Self::lock), so locks of both kinds with one name exclude each other.
+    /// A release costs less than that of [`lock`](Self::lock), but wakes no waiter of another client. A waiter polls with a [`BackOff`], so
+    /// a wait takes longer. A spin lock uses the record of [`lock`](Self::lock), so a spin lock and a `lock` with the same name exclude
+    /// each other.
     ///
     /// Mirrors `RedissonClient.getSpinLock`.
     pub fn spin_lock(&self, name: impl AsRef<str>, back_off: BackOff) -> Lock {
@@ -245,9 +248,9 @@ impl Client {
 
     /// Waits for pending releases, and then closes the client.
     ///
-    /// `close` takes at most the response timeout, or two of them if waiters of a fair lock must leave their queue. Outside a tokio
-    /// runtime the client closes without a wait. Waiters get [`Error::Unavailable`](crate::Error::Unavailable). Remaining holds are
-    /// no longer renewed and end with their leases.
+    /// `close` takes at most the response timeout, or two of them if waiters of a fair lock must leave their queue. Outside a tokio runtime
+    /// the client closes without waiting. Waiters get [`Error::Unavailable`](crate::Error::Unavailable). Remaining holds are no longer
+    /// renewed and end with their leases.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client open. Exception: once waiters of a fair lock have been removed from their queue, the client

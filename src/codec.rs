@@ -5,7 +5,7 @@ use crate::protocol::keys;
 
 /// Encodes a string into the bytes that Redisson hashes.
 ///
-/// Use the codec with which the Java side is configured. For values that are not strings, and for other codecs, pass the bytes.
+/// Use the codec with which the Java side is configured. For other values or codecs, pass the encoded bytes to the method yourself.
 pub trait Codec {
     /// Returns the bytes of `value`.
     fn encode(&self, value: &str) -> Vec<u8>;
@@ -20,8 +20,9 @@ pub struct Kryo5;
 pub struct Utf8;
 
 impl Codec for Kryo5 {
-    /// Writes the class id of strings, and then the string in the format of Kryo 5's `Output.writeString`. Of 2 to 32 ASCII characters, the
-    /// last one has its high bit set. Any other string is its number of UTF-16 units plus one, and then each unit encoded as in UTF-8.
+    /// Writes the class id of strings, and then the string in the format of Kryo 5's `Output.writeString`. A string of 2 to 32 ASCII
+    /// characters is written as it is, with the high bit of the last one set. Any other string is written as its number of UTF-16 units
+    /// plus one, followed by each unit, encoded as in UTF-8.
     fn encode(&self, value: &str) -> Vec<u8> {
         const STRING: u8 = 3;
         const MARK: u8 = 0x80;

@@ -95,7 +95,7 @@ impl Holder {
         &self.owner
     }
 
-    /// Returns the UUID of the holder's client: the part of the owner id before the first colon.
+    /// Returns the UUID of the holder's client: the part of the owner id before the first colon, or the whole text if it has no colon.
     pub fn client_id(&self) -> &str {
         self.owner.split(':').next().unwrap_or(&self.owner)
     }
@@ -112,13 +112,13 @@ impl fmt::Display for Holder {
     }
 }
 
-/// The error of every fallible call of this crate.
+/// The error type of this crate.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The call or its arguments are invalid.
     ///
-    /// It is raised before anything is sent. Exception: a reply may show that another client uses this client's UUID.
+    /// It is returned before anything is sent. Exception: a reply may show that another client uses this client's UUID.
     Misuse {
         /// The mistake and its remedy.
         message: String,
@@ -134,8 +134,8 @@ pub enum Error {
     },
     /// The server did not answer in time.
     ///
-    /// The client undoes an acquire that the server may still execute. If the acquire arrives later still, the next waiter of this client
-    /// undoes it, or the record expires with its lease.
+    /// The client undoes an acquire that the server may still execute. If the acquire arrives after that undo, the next waiter of this
+    /// client undoes it, or the record expires with its lease.
     TimedOut {
         /// The operation that failed.
         phase: Phase,
@@ -146,7 +146,7 @@ pub enum Error {
     },
     /// The server is unreachable, or the client is closed.
     ///
-    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background.
+    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background, or ends with its lease.
     Unavailable {
         /// The operation that failed.
         phase: Phase,
@@ -155,7 +155,7 @@ pub enum Error {
         /// The reason, as far as known.
         reason: String,
     },
-    /// TLS failed because the server and this client do not trust each other, so there is no connection.
+    /// The TLS handshake failed, for example because one side does not trust the other's certificate.
     Untrusted {
         /// The server.
         node: String,
@@ -164,7 +164,7 @@ pub enum Error {
     },
     /// The server answered with an error.
     ///
-    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background.
+    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background, or ends with its lease.
     Refused {
         /// The operation that failed.
         phase: Phase,
@@ -206,8 +206,9 @@ pub enum Error {
     },
     /// The request was sent but not answered in time, so it may or may not have taken effect.
     ///
-    /// A release is repeated in the background until it is confirmed or the lease has ended. A force-unlock is not repeated, because
-    /// a repeat could release the lock of a later holder.
+    /// A release is repeated in the background until it is confirmed or the lease has ended. A count-down and the release of a permit
+    /// without a lease are repeated until the client is closed. A force-unlock is not repeated, because a repeat could release the lock of
+    /// a later holder.
     Ambiguous {
         /// The operation that failed.
         phase: Phase,

@@ -51,7 +51,7 @@ impl LockGuard {
         self.level.session.watchdog.watch(&self.level.hold);
     }
 
-    /// Releases this guard's level, and with the last level the lock.
+    /// Releases this guard's level. Releasing the last level releases the lock.
     ///
     /// After a [pipelined](crate::HandOff::pipelined) hand-off, success does not confirm that the record named this owner.
     ///
@@ -114,8 +114,8 @@ impl fmt::Debug for LockGuard {
 /// The state of a hold. It is cheap to clone and keeps nothing alive: the hold ends with its guards.
 ///
 /// Every query first compares the lease's deadline with the clock. A process that was paused past its lease therefore sees
-/// [`HoldState::Lost`]. On Linux the clock is the boot-time clock, which continues while the host sleeps. A paused virtual machine
-/// whose clock stops cannot detect its pause; if that matters, fence at the resource.
+/// [`HoldState::Lost`]. On Linux the clock is the boot-time clock, which continues while the host sleeps. A paused virtual machine whose
+/// clock stops cannot detect its pause; if that matters, let the resource check a fencing token.
 #[derive(Clone)]
 pub struct Holding(pub(crate) Arc<Hold>);
 
@@ -158,9 +158,9 @@ impl Holding {
         }
     }
 
-    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`. New owner ids
-    /// end in `~<n>` after a request went unanswered or a hold was lost, and those of writers in `:write`. For a value lock the text is
-    /// the token, and for permits their ids.
+    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`. After an
+    /// unanswered request or a lost hold, new owner ids end in `~<n>`. The owner ids of writers also end in `:write`. For a value lock the
+    /// text is the token, and for permits their ids.
     pub fn owner(&self) -> &str {
         self.0.kind.owner(&self.0.owner_id)
     }
@@ -172,8 +172,8 @@ impl Holding {
 
     /// Returns the fencing token of the acquire, if the lock is [fenced](crate::Client::fenced_lock).
     ///
-    /// Each token is greater than the tokens of all earlier holds. Send it to the resource with each write. The resource must refuse a
-    /// token that is smaller than one that it has seen.
+    /// Each token is greater than the tokens of all earlier holds. Send it to the resource with each write. The resource must refuse any
+    /// token smaller than the largest one that it has seen.
     pub fn token(&self) -> Option<u64> {
         self.0.token
     }

@@ -51,8 +51,8 @@ impl CountDownLatch {
     /// The call takes effect once, even if its reply is lost. It has no effect on an open latch.
     ///
     /// # Errors
-    /// - [`Error::Ambiguous`] if the server did not count down within the response timeout, because no answer came or its disk fails.
-    ///   The client continues to try in the background.
+    /// - [`Error::Ambiguous`] if the count-down was not confirmed within the response timeout, because no answer came or the server's disk
+    ///   fails. The client continues to try in the background.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety
@@ -75,7 +75,7 @@ impl CountDownLatch {
     /// Waits until the latch is open, without a limit.
     ///
     /// # Errors
-    /// - [`Error::Misuse`] for an invalid argument or outside a tokio runtime, before anything is sent.
+    /// - [`Error::Misuse`] for an invalid name or outside a tokio runtime, before anything is sent.
     /// - [`Error::Refused`] if the server refuses the request.
     /// - [`Error::Unavailable`] if the client is closed.
     ///

@@ -27,7 +27,7 @@
 //! | --- | --- |
 //! | one owner at a time: mutex, reentrant, fair, fenced, spin, non-reentrant, group and value locks | the methods of [`Client`] |
 //! | many readers or one writer | [`ReadWriteLock`] |
-//! | several locks as one; a majority of servers | [`MultiLock`]; [`RedLock`] |
+//! | several locks as one; a lock on a majority of servers | [`MultiLock`]; [`RedLock`] |
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
 //! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], [`Tls`] |

@@ -23,9 +23,9 @@ use std::time::Duration;
 ///
 /// # The owner is the task
 ///
-/// In Java a thread owns a lock. Here the current tokio task is the owner, or the thread at the root of a `block_on`. An owner that
-/// holds the lock may acquire it again, any number of times. The lock is free when every guard has been released or dropped. Users of a
-/// lock that share a task therefore do not exclude each other:
+/// In Java a thread owns a lock. Here the owner is the current tokio task. Code that runs directly under `block_on`, outside every spawned
+/// task, is owned by the thread. An owner that holds the lock may acquire it again, any number of times. The lock is free when every guard
+/// has been released or dropped. Code that runs in one task is therefore one owner, and does not exclude itself:
 ///
 /// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
 ///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
@@ -86,7 +86,7 @@ impl Lock {
     /// The hold ends after `lease` unless it is released earlier. Without a fixed lease, the watchdog renews the client's lease (30 s by
     /// default) while the guard lives.
     ///
-    /// The lease is at least 1 ms. Fractions of a millisecond are cut off. An acquire with a lease out of range fails with
+    /// The lease is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a lease out of range fails with
     /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
@@ -120,13 +120,14 @@ impl Lock {
 
     /// Acquires the lock, waiting without a limit.
     ///
-    /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. A release publishes a message,
-    /// which wakes them. Some holders publish no message, so the client also probes the holder of a busy lock after 10 ms, 20 ms, 40 ms
-    /// and so on, with one read for all its waiters (not for fair and group locks).
+    /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. Exceptions: re-entries and
+    /// `try_lock` do not queue, readers and owners of a group have no order, and a waiter that left the queue of a fair lock may rejoin
+    /// behind a later one. A release publishes a message, which wakes the waiters. Some holders publish no message, so the client also
+    /// checks a busy lock after 10 ms, 20 ms, 40 ms and so on, with one read for all its waiters. It does not check fair and group locks.
     ///
     /// # Errors
     /// - [`Error::Misuse`], before anything is sent: for an invalid argument, outside a tokio runtime, or if another branch of the task is
-    ///   acquiring the lock. The same error reports a reply that shows that another client has this client's UUID.
+    ///   acquiring the lock. Also if a reply shows that another client uses this client's UUID.
     /// - [`Error::WouldDeadlock`] if the owner would wait for itself.
     /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
     /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
@@ -134,7 +135,7 @@ impl Lock {
     /// - [`Error::Unavailable`] if the client is closed.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue, and releases the lock if it was just granted.
+    /// Cancel safe: if the future is dropped, the caller leaves the queue, and a lock that was just granted is released.
     pub async fn lock(&self) -> Result<LockGuard> {
         match self.acquire(Wait::Forever).await? {
             Some(guard) => Ok(guard),
@@ -174,12 +175,14 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock) while waiting. After that:
-    /// - [`Error::Lost`] if the hold was lost before the body and the release were done. The body was dropped at its current await, or had
-    ///   just ended. Treat its work as unprotected.
-    /// - [`Error::Unavailable`] if the client was closed meanwhile.
+    /// - [`Error::Lost`] if the hold was lost before `body` ended or before the lock was released. `body` was dropped, or had just ended:
+    ///   treat its work as unprotected.
     ///
-    /// Unlike [`LockGuard::unlock`], a release that could not be confirmed is not an error here, because the hold lasted until the body
-    /// ended. The client logs a warning and continues to release the lock in the background.
+    /// If the client is closed while `body` runs, the hold is no longer renewed: the call returns [`Error::Lost`] at its deadline, or the
+    /// value of `body` if that comes first.
+    ///
+    /// Unlike with [`LockGuard::unlock`], an unconfirmed release is not an error here: the hold lasted until `body` ended. The client logs
+    /// a warning and continues to release the lock in the background.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.
@@ -382,8 +385,8 @@ impl ReadWriteLock {
     ///
     /// The writer may acquire the read side, too, and continue as a reader when its write guard is gone. Other readers can then enter.
     ///
-    /// The client counts the re-entries of a read lock. The record always contains 1, because a bug in Redisson 3.44 to 3.52 frees the lock
-    /// at any greater count.
+    /// The client counts the re-entries of a read lock. The record stores a count of 1 for each reader, because a bug in Redisson 3.44 to
+    /// 3.52 frees the lock at any greater count.
     pub fn read(&self) -> &Lock {
         &self.read
     }

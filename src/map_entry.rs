@@ -1,4 +1,4 @@
-//! The locks and semaphores of one key of a map.
+//! The locks, semaphores and latches of one key of a map.
 
 use crate::client::Client;
 use crate::latch::CountDownLatch;
@@ -6,7 +6,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::protocol::keys;
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
 
-/// The locks and semaphores of one key of a map: Redisson's `RMap.getLock(key)` and similar methods.
+/// The locks, semaphores and latches of one key of a map: Redisson's `RMap.getLock(key)` and similar methods.
 ///
 /// They are ordinary locks whose names derive from the map and the hash of the key. [`Client::map_entry`] returns the handle.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct MapEntry {
 }
 
 impl Client {
-    /// Returns the locks and semaphores that Redisson associates with one key of a map.
+    /// Returns the locks, semaphores and latches that Redisson associates with one key of a map.
     ///
     /// Pass the key as the bytes that the codec of the Java side produces: see [`Codec`](crate::Codec).
     pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {

@@ -18,8 +18,8 @@ use uuid::Uuid;
 
 /// An explicit owner, independent of tasks and threads.
 ///
-/// All users of one client that pass an equal `Owner` are one owner: each re-enters the holds of the others. Without an explicit
-/// owner, the owner is the current tokio task, or the current thread at the root of a `block_on`.
+/// All code that uses one client with an equal `Owner` is one owner: it re-enters the holds of that owner. Without an explicit owner, the
+/// owner is the current tokio task, or the current thread at the root of a `block_on`.
 ///
 /// ```
 /// # fn main() -> Result<(), redisson_lock::Error> {

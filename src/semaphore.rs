@@ -46,7 +46,7 @@ impl Semaphore {
     /// - [`Error::Unavailable`] if the client is closed.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queue, and releases the permits if they were just granted.
+    /// Cancel safe: if the future is dropped, the caller leaves the queue, and permits that were just granted are released.
     pub async fn acquire(&self) -> Result<SemaphorePermit> {
         self.acquire_many(1).await
     }
@@ -144,7 +144,7 @@ impl Semaphore {
         self.session.ask_once(script::set_permits(self.keys()?, permits, 0), script::yes, Phase::Adjust).await
     }
 
-    /// Creates the semaphore with `permits` permits, unless it exists, and deletes it after `time`.
+    /// If the semaphore does not exist, creates it with `permits` permits; Redis deletes it after `time`.
     ///
     /// Returns `true` if this call created it.
     ///
@@ -218,7 +218,7 @@ impl SemaphorePermit {
     /// Releases the permits.
     ///
     /// # Errors
-    /// - [`Error::Ambiguous`] if the server did not take the permits within the response timeout, because no answer came or its disk
+    /// - [`Error::Ambiguous`] if the release was not confirmed within the response timeout, because no answer came or the server's disk
     ///   fails. The client continues to release them in the background.
     /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
     ///   permits.
@@ -231,7 +231,7 @@ impl SemaphorePermit {
         release(&mut self.level).await
     }
 
-    /// Keeps the permits taken: only [`Semaphore::release`] can release them.
+    /// Drops the guard without a release. The permits stay taken: only [`Semaphore::release`] can release them.
     pub fn forget(self) {
         self.level.forget();
     }
@@ -259,7 +259,7 @@ impl ExpirableSemaphore {
 
     /// Returns this semaphore with a fixed lease for its permits, which the watchdog does not renew.
     ///
-    /// The lease is at least 1 ms. Fractions of a millisecond are cut off. An acquire with a lease out of range fails with
+    /// The lease is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a lease out of range fails with
     /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
@@ -385,7 +385,7 @@ pub struct ExpirablePermit {
 }
 
 impl ExpirablePermit {
-    /// Returns the ids of the permits in the form of Redisson's methods: each id's bytes in hexadecimal.
+    /// Returns the ids of the permits in the form that Redisson's methods use: each id's bytes in hexadecimal.
     pub fn ids(&self) -> Vec<String> {
         let ids = self.level.hold.owner_id.as_bytes().chunks(ID);
         ids.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
@@ -394,8 +394,8 @@ impl ExpirablePermit {
     /// Releases the permits.
     ///
     /// # Errors
-    /// [`Error::NotHeld`] if the permits were already known to be lost, [`Error::Lost`] if the release found one of them lost. Other
-    /// errors as for [`SemaphorePermit::release`].
+    /// [`Error::NotHeld`] if the permits were already known to be lost, [`Error::Lost`] if the release found one of them lost. Other errors
+    /// as for [`SemaphorePermit::release`]; after [`Error::Refused`], permits with a lease become free when it ends.
     ///
     /// # Cancel safety
     /// Dropping the future does not undo the release, which continues in the background.
@@ -404,7 +404,8 @@ impl ExpirablePermit {
         release(&mut self.level).await
     }
 
-    /// Keeps the permits taken. They are no longer renewed, and end with their lease if they have one.
+    /// Drops the guard without a release. The permits stay taken and are no longer renewed. They become free when their lease ends, if they
+    /// have one.
     pub fn forget(self) {
         self.level.forget();
     }

@@ -78,9 +78,9 @@ impl Client {
         self.for_thread(&self.client.lock(name))
     }
 
-    /// Returns the mutex `name`, owned by its guard: the lock for services. See [`crate::Client::mutex`].
+    /// Returns the mutex `name`. Each guard is its own owner. See [`crate::Client::mutex`].
     ///
-    /// The mutex also excludes the thread that holds it.
+    /// A second acquire by the same thread waits, too.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
         Lock { lock: self.client.mutex(name), runtime: self.runtime.clone() }
     }
@@ -149,7 +149,7 @@ impl Client {
         self.for_thread(&self.client.group_lock(group, values))
     }
 
-    /// Returns the locks and semaphores that Redisson associates with one key of a map. See [`crate::Client::map_entry`].
+    /// Returns the locks, semaphores and latches that Redisson associates with one key of a map. See [`crate::Client::map_entry`].
     pub fn map_entry(&self, map: impl AsRef<str>, key: impl AsRef<[u8]>) -> MapEntry {
         MapEntry { entry: self.client.map_entry(map, key), client: self.clone() }
     }
@@ -314,7 +314,7 @@ impl ReadWriteLock {
     }
 }
 
-/// The locks and semaphores of one key of a map, for threads. See [`crate::MapEntry`].
+/// The locks, semaphores and latches of one key of a map, for threads. See [`crate::MapEntry`].
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     entry: crate::MapEntry,
@@ -362,7 +362,7 @@ impl MapEntry {
     }
 }
 
-/// One level of a hold on a lock, for threads. See [`crate::LockGuard`].
+/// The guard of an acquired lock, for threads. See [`crate::LockGuard`].
 ///
 /// A dropped guard releases the lock in the background.
 #[derive(Debug)]
@@ -374,7 +374,7 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Releases this level, and with the last level the lock.
+    /// Releases this guard's level. Releasing the last level releases the lock.
     ///
     /// # Errors
     /// As for [`crate::LockGuard::unlock`].

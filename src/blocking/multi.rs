@@ -153,7 +153,8 @@ impl RedLock {
 
     /// Acquires the lock, waiting for at most `wait`.
     ///
-    /// If no attempt succeeded, returns `None` or the error of the last attempt. A `wait` of zero means [`try_lock`](Self::try_lock).
+    /// If no attempt succeeded, returns `None` if other owners prevented a majority in the last complete attempt, and the error of that
+    /// attempt otherwise. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`crate::RedLock::try_lock_for`].

@@ -89,7 +89,7 @@ impl Semaphore {
         self.block_on(self.semaphore.try_set_permits(permits))
     }
 
-    /// Creates the semaphore with `permits` permits, unless it exists, and deletes it after `time`.
+    /// If the semaphore does not exist, creates it with `permits` permits; Redis deletes it after `time`.
     ///
     /// Returns `true` if this call created it.
     ///
@@ -152,7 +152,8 @@ impl SemaphorePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// Keeps the permits taken: only [`Semaphore::release`] can release them. See [`crate::SemaphorePermit::forget`].
+    /// Drops the guard without a release. The permits stay taken: only [`Semaphore::release`] can release them. See
+    /// [`crate::SemaphorePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();
     }
@@ -215,7 +216,7 @@ impl ExpirableSemaphore {
         Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
     }
 
-    /// Returns how many permits are free, after it has freed permits with expired leases.
+    /// Frees the permits whose leases have expired, and returns how many are free.
     ///
     /// # Errors
     /// As for [`crate::ExpirableSemaphore::available_permits`].
@@ -262,7 +263,7 @@ pub struct ExpirablePermit {
 }
 
 impl ExpirablePermit {
-    /// Returns the ids of the permits in the form of Redisson's methods: each id's bytes in hexadecimal. See
+    /// Returns the ids of the permits in the form that Redisson's methods use: each id's bytes in hexadecimal. See
     /// [`crate::ExpirablePermit::ids`].
     pub fn ids(&self) -> Vec<String> {
         self.permit.ids()
@@ -279,7 +280,7 @@ impl ExpirablePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// Keeps the permits taken. They are no longer renewed, and end with their lease if they have one. See
+    /// Drops the guard without a release. The permits stay taken until their lease ends, if they have one. See
     /// [`crate::ExpirablePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();

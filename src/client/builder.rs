@@ -29,7 +29,7 @@ impl ClientBuilder {
 
     /// Sets the lease of holds that the watchdog renews. Default 30 s.
     ///
-    /// The watchdog renews a hold every third of its lease. Fractions of a millisecond are cut off. Mirrors Redisson's
+    /// The watchdog renews a hold each time a third of its lease has passed. Fractions of a millisecond are ignored. Mirrors Redisson's
     /// `lockWatchdogTimeout`.
     pub fn watchdog_timeout(mut self, lease: Duration) -> Self {
         self.options.lease = whole_millis(lease);
@@ -45,7 +45,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long the client may take to find its server and to connect, at first and after a lost connection. Default 5 s.
+    /// Sets how long the client may take to find its server and to connect, initially and when it reconnects. Default 5 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
@@ -53,8 +53,8 @@ impl ClientBuilder {
 
     /// Sets the first and the longest pause between attempts to reconnect. Default 10 ms and 500 ms.
     ///
-    /// Each pause is about twice as long as the previous one, with a random part. Requests that are safe to repeat are sent again
-    /// after a reconnect.
+    /// The pause doubles each time, up to `longest`, and a part of it is random. Requests that are safe to repeat are sent again after a
+    /// reconnect.
     pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.options.reconnect_min = first;
         self.options.reconnect_max = longest;
@@ -67,9 +67,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how many replicas must confirm an acquire before it counts.
+    /// Sets how many replicas must confirm an acquire before it succeeds.
     ///
-    /// Default: no check if the URL names one server, and [`Replication::any`] if another server may take its place.
+    /// Default: no check for a single server, and [`Replication::any`] with sentinels, replicated servers and clusters.
     ///
     /// The check needs the commands `ROLE` and `WAIT`. If the server refuses one of them, [`Replication::any`] continues without the
     /// check and logs one warning. [`Replication::at_least`] fails at connect with [`Error::Refused`](crate::Error::Refused).
@@ -78,7 +78,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long the first waiter of a fair lock may leave a free lock untaken before it is removed. Default 300 s.
+    /// Sets how long the first waiter of a fair lock may ignore the free lock before the waiter is removed from the queue. Default 300 s.
     ///
     /// Mirrors Redisson's `fairLockWaitTimeout`. Use the same value on both sides.
     pub fn fair_lock_wait_timeout(mut self, allowance: Duration) -> Self {
@@ -111,8 +111,8 @@ impl ClientBuilder {
 
     /// Sets the callback that provides the client's credentials. Default: the user and password of the URL, if any.
     ///
-    /// The callback replaces the user and password of the URL. It is called for each new connection, including reconnects, so a
-    /// changed password takes effect.
+    /// The callback replaces the user and password of the URL. It is called for each new connection, including reconnects, so a changed
+    /// password takes effect at the next connection.
     ///
     /// The callback runs on a thread of the runtime, so it must not block; fetch credentials in advance. A panic in the callback fails
     /// that attempt to connect: [`connect`](Self::connect) returns [`Error::Misuse`](crate::Error::Misuse), and a reconnect is tried
@@ -170,8 +170,8 @@ impl ClientBuilder {
     /// Sharded messages are sent with `SPUBLISH` to the nodes of the lock's slot, and not with `PUBLISH` to every node. All clients of
     /// a cluster must use the same mode, or they miss each other's releases. Mirrors Redisson's `shardedSubscriptionMode`.
     ///
-    /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson has done the same since 3.22, and has had
-    /// the setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
+    /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson has chosen automatically since 3.22, and has
+    /// had the setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
     /// connecting fails with [`Error::Refused`](crate::Error::Refused) and the code `VERSION`.
     pub fn sharded_messages(mut self, on: bool) -> Self {
         self.options.sharded = Some(on);
@@ -192,8 +192,8 @@ impl ClientBuilder {
 
     /// Connects to the server of an existing [`redis::Client`].
     ///
-    /// User, password, database and TLS are taken from `server`. The protocol version, timeouts and socket settings are this crate's
-    /// own. If `server` accepts any certificate, so does this client, unless [`tls`](Self::tls) is set.
+    /// User, password, database and TLS are taken from `server`. The protocol version, timeouts and socket settings are this crate's own.
+    /// If `server` is configured to accept any certificate (`#insecure`), this client does the same, unless [`tls`](Self::tls) is set.
     ///
     /// If `server` is a string, the redis crate parses it and ignores unknown parameters such as `?database=3`.
     /// [`connect`](Self::connect) rejects them.
@@ -217,7 +217,7 @@ impl ClientBuilder {
         self.connect_by(servers).await
     }
 
-    /// Connects to a cluster by some of its `nodes`.
+    /// Connects to a cluster through some of its `nodes`.
     ///
     /// Pass the nodes from which you built your `redis::cluster::ClusterClient`, because it does not expose them. Each node must carry
     /// the same user, password and TLS setting.
@@ -252,8 +252,9 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// As for [`connect_to`](Self::connect_to); also [`Error::Misuse`](crate::Error::Misuse) for a master with TLS and sentinels without
-    /// it, unless the master's certificate is verified and [`Tls::server_name`](crate::Tls::server_name) sets the name on it.
+    /// As for [`connect_to`](Self::connect_to); also [`Error::Misuse`](crate::Error::Misuse) if a sentinel's connection is less secure than
+    /// the master's, because an attacker could then choose the master. Exception: the master's certificate is verified, and
+    /// [`Tls::server_name`](crate::Tls::server_name) sets the name in it.
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves nothing behind.

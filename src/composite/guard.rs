@@ -172,7 +172,7 @@ impl MultiHolding {
     /// Returns the current state of the multi lock or red lock.
     ///
     /// - [`HoldState::Held`] if enough of the holds are held: all of a multi lock, a majority of a red lock.
-    /// - [`HoldState::Suspect`] if there are only enough together with holds that are in doubt.
+    /// - [`HoldState::Suspect`] if enough of the holds are live, but some of them are in doubt.
     /// - Otherwise [`HoldState::Lost`], with the reason of a lost hold.
     pub fn state(&self) -> HoldState {
         if let Some(ended) = *self.0.ended.borrow() {

@@ -27,13 +27,12 @@ const LONGEST: Duration = Duration::from_millis(500);
 
 /// Several locks that are acquired and released as one: Redisson's `RedissonMultiLock`.
 ///
-/// The locks may be of any kinds and of several clients, on as many servers. A handle is cheap to create and to clone, and does no
-/// I/O.
+/// The locks may be of different kinds, clients and servers. A handle is cheap to create and to clone, and does no I/O.
 ///
-/// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. So a
-/// multi lock excludes clients that acquire one of its locks alone or in another multi lock, in Rust or in Java. One owner holds all the
-/// locks: the current task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is held by the
-/// guard. A multi lock of mutexes alone is itself a mutex.
+/// A multi lock has no record of its own. The record of each lock is the same as if that lock had been acquired alone. So a multi lock
+/// excludes clients that acquire one of its locks alone or in another multi lock, in Rust or in Java. One owner holds all the locks: the
+/// current task, or the owner of [`with_owner`](Self::with_owner). A [mutex](crate::Client::mutex) among them is owned by the
+/// [`MultiLockGuard`]. A multi lock that consists only of mutexes behaves like a mutex.
 ///
 /// An acquire takes all locks or none. It takes them one after the other, ordered by server (as the URL names it) and by name.
 /// While the client waits for one of them, it holds the earlier ones for a limited time, and at most for a quarter of the lease:
@@ -60,13 +59,13 @@ pub struct MultiLock {
 }
 
 impl MultiLock {
-    /// Creates a multi lock from `locks`, with their leases and their owner.
+    /// Creates a multi lock from `locks`. Their leases and their owner stay.
     ///
     /// A multi lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no lock, if two locks have one client and one record (such as the read and the write side of one
-    /// lock), if the locks have different owners, or if a name is invalid.
+    /// [`Error::Misuse`] if there is no lock, if two locks belong to the same client and have the same record (such as the read and the
+    /// write side of one lock), if the locks have different owners, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same = |one: &Lock, other: &Lock| {
             let record = |lock: &Lock| lock.kind().ok().map(|kind| kind.record().clone());
@@ -77,7 +76,7 @@ impl MultiLock {
 
     /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     ///
-    /// The multi lock ends with the first of its leases. When the guard is returned, at least about three quarters of the lease are left;
+    /// The multi lock ends with the first of its leases. When the guard is returned, about three quarters of the lease or more are left;
     /// [`deadline`](MultiHolding::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }
@@ -99,7 +98,7 @@ impl MultiLock {
     /// As for [`Lock::lock`], for any of the locks.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping the future leaves the queues and releases every lock that was acquired.
+    /// Cancel safe: if the future is dropped, the caller leaves the queues, and every lock that was acquired is released.
     pub async fn lock(&self) -> Result<MultiLockGuard> {
         acquire_unlimited(self.round()?).await
     }
@@ -109,8 +108,7 @@ impl MultiLock {
     /// Returns `None` if another owner holds one of them.
     ///
     /// # Errors
-    /// As for [`Lock::try_lock`], for any of the locks. All attempts together are limited by the longest response timeout of the
-    /// clients.
+    /// As for [`Lock::try_lock`], for any of the locks. All attempts together take at most the longest response timeout of the clients.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).

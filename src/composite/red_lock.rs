@@ -33,16 +33,15 @@ fn drift(lease: Duration) -> Duration {
 ///
 /// The lock remains available while a minority of the servers is down. A handle is cheap to create and to clone, and does no I/O.
 ///
-/// A red lock consists of one lock per server, each of a [`Client`](crate::Client) of its own. The locks may be of any kind, and
-/// exclude clients that acquire one of them alone, in Rust or in Java. One owner holds all the locks: the current task, or the owner of
-/// [`with_owner`](Self::with_owner).
+/// A red lock consists of one lock per server, each of a [`Client`](crate::Client) of its own. The locks may be of any kind. On each
+/// server, the lock excludes clients that acquire it alone, in Rust or in Java. Such a client does not prevent a majority on the other
+/// servers. One owner holds all the locks: the current task, or the owner of [`with_owner`](Self::with_owner).
 ///
 /// # Acquiring and holding
-/// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). The grant of a server lasts
-/// for its lease from the time at which the request was sent, less 1 % of the lease and 2 ms for clock drift. The
-/// [deadline](MultiHolding::deadline) is the time until which a majority of the grants lasts, and the
-/// [validity](MultiHolding::validity) is the time left until then. Without a majority, the client releases everything and tries
-/// again after a random pause of 2 to 64 ms. There is no queue, and no message wakes a waiter.
+/// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). A grant ends one lease after its
+/// request was sent, minus 1 % of the lease and 2 ms for clock drift. The [deadline](MultiHolding::deadline) is the time until which a
+/// majority of the grants lasts, and the [validity](MultiHolding::validity) is the time left until then. Without a majority, the client
+/// releases everything and tries again after a random pause of 2 to 64 ms. There is no queue, and no message wakes a waiter.
 ///
 /// While the lock is held, each client's watchdog renews its own lock. Each renewal by a majority extends the validity. Once the
 /// validity has run out, the guard is [`HoldState::Lost`](crate::HoldState::Lost) for good.
@@ -52,22 +51,23 @@ fn drift(lease: Duration) -> Duration {
 /// server started less than a lease ago, or replaced another server less than a lease ago. The lease in question is that of the
 /// lock or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout) (30 s by default), whichever is longer.
 ///
-/// A changed run id reveals a restart, and at the first connection the uptime does. If the user may not run `INFO`, every new
-/// connection counts as a restart. All users of a red lock must use the same value for the longer of its lease and the watchdog timeout.
+/// At the first connection, the uptime shows how long ago the server started. Later, a changed run id shows a restart. If the user lacks
+/// the permission to run `INFO`, every new connection counts as a restart. For all users of a red lock, the longer one of the two (lease,
+/// watchdog timeout) must be the same.
 ///
 /// # Limitations
 /// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect
 /// against:
-/// - a server whose clock is set forward;
+/// - a server whose clock is moved forward;
 /// - a server that loses a record without a restart;
 /// - a replica that takes over under the run id of its master;
 /// - a holder that is paused between its last check and the write that the lock protects;
 /// - a pause of a virtual machine that also stops its clock.
 ///
-/// See Martin Kleppmann, "How to do distributed locking" (2016), and Sanfilippo's answer, "Is Redlock safe?". A red lock makes two
-/// holders at a time unlikely, which is enough if it only avoids duplicate work. Where two holders would do harm, let the resource refuse
-/// late writes with the token of a [fenced lock](crate::Client::fenced_lock). Each server counts its own tokens, so use the tokens of one
-/// server only.
+/// See Martin Kleppmann, "How to do distributed locking" (2016), and Sanfilippo's answer, "Is Redlock safe?". A red lock makes two holders
+/// at a time unlikely, which is enough if it only avoids duplicate work. Where two holders would cause damage, let the resource refuse late
+/// writes by the token of a [fenced lock](crate::Client::fenced_lock). Each server counts its own tokens, so use the tokens of one server
+/// only.
 ///
 /// ```no_run
 /// # async fn report(clients: [redisson_lock::Client; 3]) -> redisson_lock::Result<()> {
@@ -86,7 +86,7 @@ pub struct RedLock {
 }
 
 impl RedLock {
-    /// Creates a red lock from `locks`, with their leases and their owner.
+    /// Creates a red lock from `locks`. Their leases and their owner stay.
     ///
     /// A red lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
@@ -115,7 +115,7 @@ impl RedLock {
         Self { members: Arc::new(self.members.with_owner(owner)), ..self.clone() }
     }
 
-    /// Returns this red lock with another limit for the reply of a server in each attempt. Default 50 ms.
+    /// Returns this red lock with a different time limit for each server's reply. Default 50 ms.
     ///
     /// The limit should be much smaller than the lease, and larger than a round trip. The client does not wait for a server that it
     /// knows to be unreachable.
@@ -123,7 +123,8 @@ impl RedLock {
         Self { node_timeout: timeout, ..self.clone() }
     }
 
-    /// Returns this red lock with a minimum [validity](MultiHolding::validity) for a guard to be returned. Default 0.
+    /// Returns this red lock with a minimum [validity](MultiHolding::validity): an acquire succeeds only if more than this is left. Default
+    /// 0.
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { least: validity, ..self.clone() }
     }
@@ -160,7 +161,8 @@ impl RedLock {
 
     /// Acquires the lock, waiting for at most `wait`.
     ///
-    /// If no attempt succeeded, returns `None` or the error of the last attempt. A `wait` of zero means [`try_lock`](Self::try_lock).
+    /// If no attempt succeeded, returns `None` if other owners prevented a majority in the last complete attempt, and the error of that
+    /// attempt otherwise. A `wait` of zero means [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`try_lock`](Self::try_lock).

@@ -22,7 +22,7 @@ impl Credentials {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// Returns the password of the default user (the server's `requirepass`).
+    /// Returns credentials for the default user with this password (the server's `requirepass`).
     pub fn password(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }

@@ -11,9 +11,9 @@ use uuid::Uuid;
 /// The bounds of the local hand-off.
 ///
 /// When a hold ends and another task of the same client waits, the lock passes from owner to owner without being released. These bounds
-/// keep the hand-off fair to other clients. When one of them is reached, the client releases the lock with a message and opens a yield
-/// window: it does not try to acquire the lock for [`pause`](Self::pause). Each message of another client extends the window by `pause`.
-/// The window ends when every client that received the release has had a turn, or when none has come. `try_lock` does not wait for its end.
+/// keep the hand-off fair to other clients. When a bound is reached, the client releases the lock with a message and opens a yield window:
+/// it does not try to acquire the lock for [`pause`](Self::pause). Each message of another client restarts this pause. The window ends when
+/// every client that received the release has had a turn, or when the pause passes without a message. `try_lock` does not wait for its end.
 ///
 /// ```
 /// let mut bounds = redisson_lock::HandOff::default();
@@ -22,17 +22,18 @@ use uuid::Uuid;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HandOff {
-    /// The longest series of hand-offs while another client subscribes to the lock's channel. Default 16; 0 turns the hand-off off.
+    /// Maximum length of a series of hand-offs while another client subscribes to the lock's channel or is known to poll. Default 16; 0
+    /// turns the hand-off off.
     ///
-    /// The series is also limited to the number of this client's waiters divided by the number of other subscribers.
+    /// The series is also limited to the number of this client's waiters divided by the number of other subscribers, rounded up.
     pub max_in_row: u32,
-    /// The longest time of a series of hand-offs while another client subscribes. Default 20 ms.
+    /// Maximum duration of a series of hand-offs while another client subscribes or is known to poll. Default 20 ms.
     pub max_time: Duration,
-    /// The longest time of a series of hand-offs in any case, for clients that poll and do not subscribe. Default 200 ms.
+    /// Maximum duration of a series even if no other client subscribes, because some clients poll instead. Default 200 ms.
     pub max_time_alone: Duration,
     /// How long this client yields after a release whose message reached other clients. Default 3 ms.
     pub pause: Duration,
-    /// How long this client yields if other clients were seen to acquire the lock without messages. Default 10 ms.
+    /// How long this client yields if it has noticed clients that release the lock without a message. Default 10 ms.
     ///
     /// Such clients, for example Redisson's spin locks, look at the lock only at intervals.
     pub pause_for_pollers: Duration,
@@ -50,7 +51,8 @@ pub struct HandOff {
     /// - A re-entry waits until the record names the holder. It fails if the server refuses to update the record, for example because it is
     ///   out of memory.
     ///
-    /// The pipelined hand-off is used only between guards that both request it. The other bounds apply to it, too.
+    /// The pipelined hand-off is used only if both the released hold and the waiter were acquired with this setting. The bounds above apply
+    /// to it, too.
     pub pipelined: bool,
 }
 
@@ -113,7 +115,7 @@ impl BackOff {
     }
 }
 
-/// The number of replicas that must confirm an acquire before it counts. Mirrors Redisson's `checkLockSyncedSlaves`.
+/// The number of replicas that must confirm an acquire before it succeeds. Mirrors Redisson's `checkLockSyncedSlaves`.
 ///
 /// Without this check, a failover to a replica that lacks the record loses the hold, and another owner may acquire the lock.
 ///
@@ -138,18 +140,18 @@ pub struct Replication {
 impl Replication {
     /// Requires one replica, if the master has any.
     ///
-    /// A replica counts if it is connected. A replica that this client saw connected within the last watchdog timeout counts, too, because
-    /// it may be about to replace the master.
+    /// The master has a replica if one is connected, or if this client saw one connected within the last watchdog timeout. Such a replica
+    /// may be about to replace the master.
     pub const fn any() -> Self {
         Self { at_least: None, within: Duration::from_secs(1) }
     }
 
-    /// Requires `replicas` replicas, whether they are connected or not. 0 turns the check off.
+    /// Requires the confirmation of `replicas` replicas. The acquire fails if fewer are connected. 0 turns the check off.
     pub const fn at_least(replicas: u32) -> Self {
         Self { at_least: Some(replicas), within: Duration::from_secs(1) }
     }
 
-    /// Sets how long the replicas have to confirm. Default 1 s, as Redisson's `slavesSyncTimeout`.
+    /// Sets how long the replicas have to confirm. Default 1 s, like Redisson's `slavesSyncTimeout`.
     pub const fn within(self, limit: Duration) -> Self {
         Self { within: limit, ..self }
     }

@@ -54,8 +54,8 @@ impl Tls {
         Self { protocols: Some(names.into_iter().map(Into::into).collect()), ..self }
     }
 
-    /// Sets the cipher suites to offer, by their IANA names, such as `TLS_AES_256_GCM_SHA384` or
-    /// `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`. Default: all suites of this crate, which have forward secrecy and AEAD.
+    /// Sets the cipher suites to offer, by their IANA names, such as `TLS_AES_256_GCM_SHA384` or `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`.
+    /// Default: all suites that this crate supports, which have forward secrecy and AEAD.
     ///
     /// Unknown names are left out with a warning. If no name is left, `connect` fails with [`Error::Misuse`](crate::Error::Misuse).
     pub fn cipher_suites<I: Into<String>>(self, names: impl IntoIterator<Item = I>) -> Self {
@@ -65,7 +65,7 @@ impl Tls {
     /// Accepts a certificate for any name, if a trusted authority signed it. Other libraries call this `CA_ONLY`.
     ///
     /// Anyone with a certificate of that authority can impersonate the server. Each connection logs a warning. Use this only with an
-    /// authority that signs for these servers alone, set by [`certificate_authorities`](Self::certificate_authorities).
+    /// authority that signs only for these servers, and set it with [`certificate_authorities`](Self::certificate_authorities).
     pub fn danger_accept_any_server_name(self) -> Self {
         Self { unnamed: true, ..self }
     }

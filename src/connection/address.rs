@@ -1,6 +1,6 @@
 //! The address of a server, and the one place that opens and authenticates connections to it.
 //!
-//! Invariant 9: neither `Debug`, nor `node()`, nor any error of this file shows a user or a password.
+//! ARCHITECTURE invariant 9: neither `Debug`, nor `node()`, nor any error of this file shows a user or a password.
 
 use super::connect_error;
 use super::socket::{self, Stream};
@@ -79,7 +79,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Parses a URL; see [`read`].
+    /// Parses a URL; see [`parse_url`].
     #[cfg(any(test, fuzzing))]
     pub(super) fn parse(url: &str, access: Access<'_>) -> Result<Self> {
         Self::new(parse_url(url)?, access)

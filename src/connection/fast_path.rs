@@ -1,6 +1,6 @@
 //! Fast paths: plain commands instead of a script (see [`FastPath`]), and which of them a server permits to this client.
 //!
-//! Invariant 3: a fast path that fails, or reports that it did nothing, has written nothing. So the script may follow, and does
+//! ARCHITECTURE invariant 3: a fast path that fails, or reports that it did nothing, has written nothing. So the script may follow, and does
 //! not count as a repeat.
 
 use super::{ErrorClass, classify, into_server_error, server_text};

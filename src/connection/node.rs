@@ -1,6 +1,6 @@
 //! One server, or the master of a group of servers, which a supervisor keeps connected.
 //!
-//! Invariant 3: the old socket is closed before a new one is opened, so that no request of this client is still written to it.
+//! ARCHITECTURE invariant 3: the old socket is closed before a new one is opened, so that no request of this client is still written to it.
 
 use super::discovery::Discovery;
 use super::link::{self, Link};

@@ -8,7 +8,7 @@ use crate::protocol::script;
 use std::time::Duration;
 use tracing::{debug, warn};
 
-/// Tries the commands of a sanitized lock on a key that does not exist.
+/// Tries the commands of a reentrant lock on a key that does not exist.
 ///
 /// # Errors
 /// [`Error::Refused`] if the server refuses to run scripts.

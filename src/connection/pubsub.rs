@@ -1,7 +1,7 @@
 //! The subscriptions of a client: one task and one connection for each endpoint, and one subscription for each channel, which
 //! any number of listeners share.
 //!
-//! Invariant 5, no wake-up is lost:
+//! ARCHITECTURE invariant 5, no wake-up is lost:
 //! - A channel that is being unsubscribed has a state of its own, so a new listener waits for a newer confirmation.
 //! - After a drop, every channel is subscribed again and every listener looks at its lock again, because messages were missed.
 //! - The loop that receives messages awaits nothing else.

@@ -1,7 +1,7 @@
 //! Sanitizes text from servers for errors, logs and addresses. A hostile or careless server may repeat a password, end a line, or
 //! send terminal escapes.
 //!
-//! Invariant 9: no other file takes text out of an error of the redis crate.
+//! ARCHITECTURE invariant 9: no other file takes text out of an error of the redis crate.
 
 use redis::{RedisError, ServerError};
 

@@ -164,7 +164,7 @@ impl KeyActor {
     /// Asks whether the current hold still exists, because a message came or may have been missed.
     pub(crate) async fn check(&mut self) {
         self.checked = Some(self.queue.signal.reading().epoch);
-        // A hold that is ahead of the record is not named there. `follow` moves the record to it.
+        // A hold that is ahead of the record is not named there. `move_record` moves the record to it.
         let asked = |current: &&Current| current.lagging.is_none();
         let hold = self.queue.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
         let Some(hold) = hold else { return };

@@ -1,5 +1,5 @@
-//! The direct path: a caller that finds nobody else at its key sends its request itself. Without contention this needs no task and no
-//! wake-up.
+//! The direct path: a caller sends its request itself, if no other caller of the client uses the key. Without contention this needs no
+//! task and no wake-up.
 //!
 //! Invariants:
 //! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request until the time limit of
@@ -200,7 +200,7 @@ impl DirectAcquire {
         attempted
     }
 
-    /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
+    /// Begins the hold. `number` is its token, if the kind is fenced.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let traits = self.kind.traits();

@@ -40,7 +40,7 @@ const MODES: [&str; 6] = [
 /// that only Java can read, such as a key store or a class. [`connect`](Self::connect) then fails unless you provide a replacement
 /// with [`tls`](Self::tls), [`name_mapper`](Self::name_mapper) or [`credentials`](Self::credentials).
 ///
-/// Sentinels get the master's password only on request, unlike in Redisson:
+/// Unlike in Redisson, sentinels get the master's password only if you call
 /// [`share_credentials_with_sentinels`](Self::share_credentials_with_sentinels).
 ///
 /// An unknown TLS setting is an error, although unknown settings of other kinds are warnings. This applies to names that begin with
@@ -90,7 +90,7 @@ impl RedissonConfig {
     /// - does not name exactly one supported kind of servers;
     /// - has a value of the wrong type, or contradicts itself;
     /// - needs an environment variable that is not set;
-    /// - has more than 1 MiB, 10,000 values or 32 levels, counted with its variables and aliases replaced.
+    /// - exceeds 1 MiB, 10,000 values or 32 levels, before or after variables and aliases are replaced.
     pub fn parse(text: &str) -> Result<Self> {
         let too_long = || bad(&format!("the file has more than {MOST_BYTES} bytes"));
         if text.len() > MOST_BYTES {
@@ -199,9 +199,9 @@ impl RedissonConfig {
 
     /// Sends the master's user and password to each sentinel that requires a password. Default: off.
     ///
-    /// Redisson does so if the file has no `sentinelPassword`. Here this is off by default, because any process that answers at a
-    /// sentinel's address can then learn the password. The setting has no effect if the file has a `sentinelPassword`. With a
-    /// `sentinelUsername` and no `sentinelPassword`, that user goes with the master's password.
+    /// Redisson does so if the file has no `sentinelPassword`. Here this is off by default, because with it on, any process that answers at
+    /// a sentinel's address can learn the password. The setting has no effect if the file has a `sentinelPassword`. With a
+    /// `sentinelUsername` and no `sentinelPassword`, the client sends that user with the master's password.
     ///
     /// With neither this setting nor a `sentinelPassword`, a sentinel that requires a password fails with
     /// [`Error::Refused`](crate::Error::Refused) and the code `NOAUTH`.

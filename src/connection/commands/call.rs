@@ -2,7 +2,7 @@
 //!
 //! - `route` chooses the connection, and waits for it.
 //! - `send` sends the request once, and classifies the reply.
-//! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (invariant 3).
+//! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (ARCHITECTURE invariant 3).
 
 use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
 use crate::connection::node::Live;
