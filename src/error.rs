@@ -279,7 +279,7 @@ impl fmt::Display for Error {
             Self::Ambiguous { phase, node } => {
                 write!(
                     f,
-                    "{phase}: {node} did not answer, so the request may have taken effect: query the state before you repeat it"
+                    "{phase}: {node} did not confirm the request in time, so it may have taken effect: query the state before you repeat it"
                 )
             }
         }

@@ -74,7 +74,7 @@ impl LocalOwner {
         if let Some(task) = tokio::task::try_id() {
             return Ok(Self::Task(task));
         }
-        entered()?;
+        entered_by_owner()?;
         Ok(Self::thread())
     }
 
@@ -96,7 +96,7 @@ impl LocalOwner {
     }
 
     pub(crate) fn explicit(owner: &Owner) -> Result<Self> {
-        entered()?;
+        entered_by_owner()?;
         Ok(Self::Explicit(owner.clone()))
     }
 
@@ -142,16 +142,21 @@ pub(crate) fn is_retired(text: &str, client: &str, generation: u32) -> bool {
     of.is_some_and(|of| of < generation)
 }
 
-/// Fails outside a tokio runtime. Waiting needs tokio's timers, and a thread outside tokio may run many tasks, so it cannot be an
-/// owner.
+/// Fails outside a tokio runtime. Waiting needs tokio's timers.
 pub(crate) fn entered() -> Result<()> {
-    match Handle::try_current() {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Error::misuse(
-            "called outside a tokio runtime, where tasks cannot be distinguished: enter a tokio runtime and set an \
-             owner with `with_owner`, or use the `blocking` API",
-        )),
-    }
+    entered_or("called outside a tokio runtime: call it from a task, or use the `blocking` API")
+}
+
+/// Fails outside a tokio runtime: a thread outside tokio may run many tasks, so it cannot be an owner.
+fn entered_by_owner() -> Result<()> {
+    entered_or(
+        "called outside a tokio runtime, where tasks cannot be distinguished: enter a runtime and set an owner with \
+         `with_owner`, or use the `blocking` API",
+    )
+}
+
+fn entered_or(problem: &str) -> Result<()> {
+    Handle::try_current().map(|_| ()).map_err(|_| Error::misuse(problem))
 }
 
 #[cfg(test)]

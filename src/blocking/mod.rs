@@ -408,7 +408,9 @@ impl Background {
             .enable_all()
             .build()
             .map_err(|e| {
-                crate::Error::misuse(format!("cannot start a thread for the client's runtime: {e}"))
+                crate::Error::misuse(format!(
+                    "cannot start a thread for the client's runtime ({e}): raise the process's limits on threads and memory"
+                ))
             })?;
         Ok(Self { runtime: Some(runtime), client: None })
     }

@@ -249,7 +249,7 @@ impl Options {
         }
         if self.token_retention.is_some_and(|kept| kept < self.lease) {
             return Err(Error::misuse(
-                "fencing tokens must be kept for at least a lease: raise `fencing_token_retention`",
+                "fencing tokens must be kept for at least the watchdog timeout: raise `fencing_token_retention`",
             ));
         }
         if !self.replication().is_off() && self.hand_off.pipelined {
@@ -314,7 +314,9 @@ pub(crate) fn check_lease(lease: Duration) -> Result<()> {
 pub(crate) fn check_wait(wait: Duration) -> Result<()> {
     match i64::try_from(wait.as_millis()) {
         Ok(_) => Ok(()),
-        Err(_) => Err(Error::misuse("a wait time must fit into 2^63 ms: use `lock` to wait without a limit")),
+        Err(_) => Err(Error::misuse(
+            "a wait is at most 2^63 ms: to wait without a limit, use the method without a time limit",
+        )),
     }
 }
 

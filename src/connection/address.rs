@@ -111,8 +111,8 @@ impl Address {
         let (credentials, named) = (access.credentials.cloned(), info.redis_settings());
         if credentials.is_some() && (named.username().is_some() || named.password().is_some()) {
             return Err(Error::misuse(
-                "credentials are both in the address and in the settings: omit one of them (those in the \
-                 address, if the password may change)",
+                "both the address and a credentials callback give credentials: omit one of them (keep the callback if the \
+                 password can change)",
             ));
         }
         // Every Redis speaks RESP2, and the supervisor notices a drop without RESP3.
@@ -271,8 +271,8 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
         ),
         other => {
             return Err(Error::misuse(format!(
-                "unknown URL scheme `{}`: use redis:// or rediss:// (TLS), redis+unix://, or (with TLS as rediss-..) \
-                 redis-sentinel://, redis-cluster:// or redis-replicated://",
+                "unknown URL scheme `{}`: use redis://, redis-sentinel://, redis-cluster:// or redis-replicated:// (each also with \
+                 rediss for TLS), or redis+unix://",
                 other.escape_debug()
             )));
         }
@@ -288,7 +288,7 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
         }
         if parsed.fragment().is_some() {
             return Err(Error::misuse(format!(
-                "bad URL: a `#` is not allowed here: name a master with redis-sentinel://, and replace `#insecure` with \
+                "bad URL: a `#` is not allowed here: to name a master, use redis-sentinel://; in place of `#insecure`, use \
                  `Tls::danger_accept_any_certificate` {ENCODED}"
             )));
         }

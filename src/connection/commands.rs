@@ -387,7 +387,7 @@ impl Connection {
             phase,
             node: self.node().to_owned(),
             code: "PROTOCOL".into(),
-            message: "the reply does not fit the request: check for a proxy in between".into(),
+            message: "the reply does not fit the request: check for a proxy between client and server".into(),
         }
     }
 

@@ -166,14 +166,14 @@ impl Servers {
         let verified = master.trust() == Trust::Verified;
         if !verified && weakest < master.trust() {
             return Err(Error::misuse(
-                "the master uses TLS without a verified name, but a sentinel uses none or is verified less: an attacker on the path could \
-                 choose another master, and that server gets the password: use rediss:// for the sentinels, too",
+                "a sentinel's connection is less secure than the master's, so an attacker on the path could name another server, which \
+                 would then get the master's password: use rediss:// for the sentinels, too",
             ));
         }
         if verified && weakest < Trust::Verified && !named {
             return Err(Error::misuse(
-                "the master uses verified TLS, but a sentinel uses none or is not verified: an attacker on the path could choose \
-                 the name that the master's certificate is verified for: use rediss:// for the sentinels, too, or set that name \
+                "the master uses verified TLS, but a sentinel uses no TLS or is not verified, so an attacker on the path could choose \
+                 the name for which the master's certificate is checked: use rediss:// for the sentinels, too, or set that name \
                  with `Tls::server_name`",
             ));
         }

@@ -33,7 +33,9 @@ impl Connector {
         let config = ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&versions(tls)?)
             .map_err(|error| {
-                bad("no cipher suite belongs to a protocol: change one of the two settings", &error)
+                Error::misuse(format!(
+                    "TLS: no configured cipher suite fits a configured protocol ({error}): change `cipher_suites` or `protocols`"
+                ))
             })?;
         let mut danger = None;
         let config = if tls.unverified {

@@ -40,11 +40,11 @@ impl LockKeys {
     /// Names for the lock `name`, which the name mapper has already been applied to.
     pub(crate) fn new(name: String) -> Result<Self> {
         if name.is_empty() {
-            return Err(Error::misuse("a lock's name must not be empty"));
+            return Err(Error::misuse("a name must not be empty"));
         }
         if name.len() + ROOM > MAX_BYTES {
             return Err(Error::misuse(format!(
-                "a lock's name has {} bytes, more than the 512 MB that Redis accepts: use a shorter name",
+                "a name has {} bytes, more than the 512 MB that Redis accepts: use a shorter name",
                 name.len()
             )));
         }

@@ -4,8 +4,10 @@ use super::file::bad;
 use crate::config::credentials::Credentials;
 use crate::error::Result;
 
-pub(super) const ENCRYPTED: &str = "is encrypted in the format of Redisson PRO, which is not supported: provide \
-                         it with `RedissonConfig::credentials`, or write a sentinel password into the file unencrypted";
+pub(super) const ENCRYPTED: &str = "is encrypted in the format of Redisson PRO, which is not supported: provide it with \
+                                    `RedissonConfig::credentials`";
+pub(super) const ENCRYPTED_OF_SENTINELS: &str =
+    "is encrypted in the format of Redisson PRO, which is not supported: write it into the file unencrypted";
 
 pub(super) fn is_encrypted(password: &str) -> bool {
     password.starts_with("{aes}")

@@ -8,7 +8,7 @@ mod security;
 mod value;
 
 use self::addresses::{Servers, Transport};
-use self::credentials::{ENCRYPTED, credentials, is_encrypted, merged, of_sentinels};
+use self::credentials::{ENCRYPTED, ENCRYPTED_OF_SENTINELS, credentials, is_encrypted, merged, of_sentinels};
 use self::file::{IGNORED, Section, bad, with_variables};
 use self::value::MOST_BYTES;
 use crate::client::{Client, ClientBuilder};
@@ -275,7 +275,7 @@ impl RedissonConfig {
         let name = section.text("masterName")?.ok_or_else(|| section.bad("masterName", "is missing"))?;
         let keys = (section.text("sentinelUsername")?, section.text("sentinelPassword")?);
         if keys.1.as_deref().is_some_and(is_encrypted) {
-            return Err(section.bad("sentinelPassword", ENCRYPTED));
+            return Err(section.bad("sentinelPassword", ENCRYPTED_OF_SENTINELS));
         }
         (self.sentinel_user, self.sentinel_password) = merged(in_address, keys).ok_or_else(|| {
             section.bad("sentinelPassword", "contradicts the user or password in the addresses")
@@ -435,8 +435,8 @@ impl RedissonConfig {
             }
             Some(prefix) => {
                 self.warn(format!(
-                    "{is}: assumed to put its prefix before every name, even one that already begins with it, and to do nothing \
-                     else; otherwise provide its mapping with `RedissonConfig::name_mapper`"
+                    "{is}: it is assumed to prepend its prefix to every name, even to one that already begins with it, and to do nothing \
+                     else; if it does more, provide its mapping with `RedissonConfig::name_mapper`"
                 ));
                 self.builder = builder.name_mapper(move |name| format!("{prefix}{name}"));
             }

@@ -272,7 +272,10 @@ async fn only_configured_protocols_and_cipher_suites_are_offered() {
         (tls().protocols(["TLSv1.1"]), "TLSv1.3"),
         (tls().protocols::<String>([]), "TLSv1.3"),
         (tls().cipher_suites(["tls_aes_128_gcm_sha256"]), "TLS_AES_128_GCM_SHA256"),
-        (tls().protocols(["TLSv1.3"]).cipher_suites(of_tls12), "no cipher suite belongs to a protocol"),
+        (
+            tls().protocols(["TLSv1.3"]).cipher_suites(of_tls12),
+            "no configured cipher suite fits a configured protocol",
+        ),
     ] {
         match connect(&url, bad).await {
             Err(Error::Misuse { message, .. }) => assert!(message.contains(what), "{message}"),
