@@ -204,7 +204,8 @@ impl Lock {
                 drop(guard);
                 Err(lost(reason, self.holder().await.ok().flatten()))
             }
-            (Err(_), _) => Err(self.session.closed_error(Phase::Release)),
+            // No other state ends a hold while its guard lives.
+            (Err(_), _) => Err(Error::NotHeld { name: holding.name().to_owned(), holder: None }),
             (Ok(value), _) => match guard.unlock().await {
                 Err(error) if error.is_lost() => Err(error),
                 Err(error) => {

@@ -285,7 +285,7 @@ async fn ask_any(
     until: Moment,
     options: &Arc<Options>,
 ) -> Result<(ClusterSlotsReply, Address)> {
-    let mut problem = Error::misuse("the list of cluster nodes is empty: name at least one");
+    let mut problem = unavailable("the cluster", "no node replied");
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
         if let Some(node) = nodes.next() {

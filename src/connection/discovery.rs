@@ -151,7 +151,7 @@ async fn all<T: Send + 'static>(
 ) -> Result<Vec<T>> {
     let (mut asking, mut said) = (JoinSet::new(), Vec::new());
     asked.for_each(|one| _ = asking.spawn(one));
-    let mut problem = Error::misuse("the list of servers is empty: name at least one");
+    let mut problem = unavailable("the master", "no server replied".into());
     while said.is_empty() {
         match asking.join_next().await {
             Some(Ok(Ok(reply))) => said.push(reply),

@@ -5,7 +5,7 @@ use super::endpoints::{At, Shard, SubscriptionEndpoint};
 use super::sharded::{self, ShardSink, ShardStream};
 use super::{ErrorClass, classify};
 use crate::config::options::Options;
-use crate::error::{Error, Result};
+use crate::error::{Error, Phase, Result};
 use crate::runtime::sync::time;
 use redis::aio::{PubSubSink, PubSubStream};
 use std::sync::Arc;
@@ -50,7 +50,9 @@ impl Subscriber {
         let timeout = options.response_timeout;
         match &endpoint.at {
             At::Anywhere(servers) => {
-                let mut problem = Error::misuse("the list of servers is empty: name at least one");
+                let (phase, node, reason) =
+                    (Phase::Connect, endpoint.name.to_string(), "no server replied".to_owned());
+                let mut problem = Error::Unavailable { phase, node, reason };
                 for address in servers.listening(options).await? {
                     match address.open_subscriber(options).await {
                         Ok(connection) => return Ok(Self::split(connection, address.node(), timeout)),

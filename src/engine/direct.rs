@@ -225,9 +225,6 @@ impl DirectAcquire {
             // Nobody renews it, and `close` could not put it in doubt.
             hold.doubt(LossReason::Expired);
         }
-        if traits.renews_fixed_leases {
-            hold.found_left(Duration::from_millis(number), self.lease);
-        }
         Attempted::Done(queue.clone(), Outcome::Granted(hold, 1))
     }
 

@@ -59,7 +59,7 @@ impl LockKind for Permits {
     }
 
     fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
-        busy_if(script::number(reply)? < i64::from(self.permits))
+        too_few(reply, self.permits)
     }
 }
 
@@ -104,7 +104,7 @@ impl LockKind for ExpirablePermits {
     }
 
     fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
-        busy_if(script::number(reply)? < i64::from(self.permits))
+        too_few(reply, self.permits)
     }
 
     fn renewed_keys(&self, _: &Arc<str>, keys: &mut Vec<Arc<str>>) {
@@ -148,6 +148,11 @@ impl LockKind for Latch {
     fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
         busy_if(script::number(reply)? > 0)
     }
+}
+
+/// Busy if fewer than `permits` permits are free.
+fn too_few(reply: &Reply, permits: u32) -> Result<Probed, Undecodable> {
+    busy_if(script::number(reply)? < i64::from(permits))
 }
 
 /// The record does not name the holders of permits.

@@ -67,9 +67,7 @@ impl LockKeys {
     pub(crate) fn channel(&self) -> &Arc<str> {
         self.channel.get_or_init(|| prefix(CHANNEL, &self.record).into())
     }
-}
 
-impl LockKeys {
     /// The key that holds the last token of a fenced lock.
     pub(crate) fn token(&self) -> Arc<str> {
         prefix(TOKEN, &self.record).into()
