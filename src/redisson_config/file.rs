@@ -7,6 +7,17 @@ use std::iter;
 use std::ops::Range;
 use std::time::Duration;
 
+/// The sections of the kinds of servers.
+const MODES: [&str; 6] = [
+    "singleServerConfig",
+    "sentinelServersConfig",
+    "clusterServersConfig",
+    "masterSlaveServersConfig",
+    "replicatedServersConfig",
+    // The older name of `replicatedServersConfig`.
+    "elasticacheServersConfig",
+];
+
 /// The settings that have no effect here, whatever their value.
 pub(super) const IGNORED: &[&str] = &[
     "addressResolverGroupFactory",
@@ -84,6 +95,25 @@ pub(super) const IGNORED: &[&str] = &[
     "useThreadClassLoader",
     "valkeyCapabilities",
 ];
+
+/// Takes the only section of servers out of the file, with its name.
+pub(super) fn servers_section<'a>(whole: &mut Section<'a>) -> Result<(&'static str, Section<'a>)> {
+    let mut sections = Vec::new();
+    for mode in MODES {
+        if let Some(value) = whole.take(mode) {
+            sections.push((mode, Section::new(mode, value)?));
+        }
+    }
+    let [section] = <[_; 1]>::try_from(sections).map_err(|sections| {
+        bad(&format!(
+            "the file has {} server sections and needs exactly one of {}; from a Spring application.yml, pass only the \
+             Redisson text inside it",
+            sections.len(),
+            MODES[..5].join(", ")
+        ))
+    })?;
+    Ok(section)
+}
 
 /// A section of the file, and the entries that are still unused.
 pub(super) struct Section<'a> {

@@ -9,7 +9,7 @@ mod value;
 
 use self::addresses::{Servers, Transport};
 use self::credentials::{ENCRYPTED, ENCRYPTED_OF_SENTINELS, credentials, is_encrypted, merged, of_sentinels};
-use self::file::{IGNORED, Section, bad, with_variables};
+use self::file::{IGNORED, Section, bad, servers_section, with_variables};
 use self::value::MOST_BYTES;
 use crate::client::{Client, ClientBuilder};
 use crate::config::credentials::Credentials;
@@ -18,17 +18,6 @@ use crate::config::tls::Tls;
 use crate::error::Result;
 use std::fmt;
 use tracing::warn;
-
-/// The sections of the kinds of servers.
-const MODES: [&str; 6] = [
-    "singleServerConfig",
-    "sentinelServersConfig",
-    "clusterServersConfig",
-    "masterSlaveServersConfig",
-    "replicatedServersConfig",
-    // The older name of `replicatedServersConfig`.
-    "elasticacheServersConfig",
-];
 
 /// Redisson's configuration file, in YAML or JSON.
 ///
@@ -99,51 +88,9 @@ impl RedissonConfig {
         let text = with_variables(text, |name| std::env::var(name).ok()).ok_or_else(too_long)?;
         let file = value::read(&text).map_err(|problem| bad(&problem))?;
         let mut whole = Section::new("", &file)?;
-        let mut config = Self {
-            scheme: "redis",
-            transport: Transport::Plain,
-            user: None,
-            password: None,
-            sentinel_user: None,
-            sentinel_password: None,
-            shares_credentials: false,
-            location: String::new(),
-            builder: Client::builder(),
-            protocols: None,
-            cipher_suites: None,
-            needs: Vec::new(),
-            warnings: Vec::new(),
-        };
-        let mut sections = Vec::new();
-        for mode in MODES {
-            if let Some(value) = whole.take(mode) {
-                sections.push((mode, Section::new(mode, value)?));
-            }
-        }
-        let [(mode, mut servers)] = <[_; 1]>::try_from(sections).map_err(|sections| {
-            bad(&format!(
-                "the file has {} server sections and needs exactly one of {}; from a Spring application.yml, pass only the \
-                 Redisson text inside it",
-                sections.len(),
-                MODES[..5].join(", ")
-            ))
-        })?;
-        match mode {
-            "singleServerConfig" => config.single(&mut servers, "address")?,
-            "masterSlaveServersConfig" => {
-                config.single(&mut servers, "masterAddress")?;
-                if !servers.texts("slaveAddresses")?.is_empty() {
-                    config.builder = config.builder.replication(Replication::any());
-                    config.warn(
-                        "`slaveAddresses`: ignored; locks do not read from slaves, and no slave is followed as the new master"
-                            .into(),
-                    );
-                }
-            }
-            "sentinelServersConfig" => config.sentinels(&mut servers)?,
-            "clusterServersConfig" => config.cluster(&mut servers)?,
-            _ => config.replicated(&mut servers)?,
-        }
+        let (mode, mut servers) = servers_section(&mut whole)?;
+        let mut config = Self::empty();
+        config.topology(mode, &mut servers)?;
         config.locks(&mut whole, mode != "singleServerConfig")?;
         let mut unverified_name = false;
         // Later versions of Redisson accept some of these settings outside the section of the servers.
@@ -241,6 +188,47 @@ impl RedissonConfig {
             builder = builder.credentials(move || credentials.clone());
         }
         builder.connect(format!("{}://{}", self.scheme, self.location)).await
+    }
+
+    /// The settings before a file is read.
+    fn empty() -> Self {
+        Self {
+            scheme: "redis",
+            transport: Transport::Plain,
+            user: None,
+            password: None,
+            sentinel_user: None,
+            sentinel_password: None,
+            shares_credentials: false,
+            location: String::new(),
+            builder: Client::builder(),
+            protocols: None,
+            cipher_suites: None,
+            needs: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads the addresses from the section of the servers. `mode` is the name of that section.
+    fn topology(&mut self, mode: &str, servers: &mut Section<'_>) -> Result<()> {
+        match mode {
+            "singleServerConfig" => self.single(servers, "address"),
+            "masterSlaveServersConfig" => {
+                self.single(servers, "masterAddress")?;
+                if !servers.texts("slaveAddresses")?.is_empty() {
+                    self.builder = self.builder.clone().replication(Replication::any());
+                    self.warn(
+                        "`slaveAddresses`: ignored; locks do not read from slaves, and the client does not follow a failover to \
+                         a slave"
+                            .into(),
+                    );
+                }
+                Ok(())
+            }
+            "sentinelServersConfig" => self.sentinels(servers),
+            "clusterServersConfig" => self.cluster(servers),
+            _ => self.replicated(servers),
+        }
     }
 
     fn provided(mut self, need: Need) -> Self {
