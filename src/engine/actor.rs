@@ -99,6 +99,7 @@ impl KeyActor {
             Action::Reenter(waiters) => self.reenter(waiters).await,
             Action::Attempt(attempt) => self.attempt(attempt).await,
             Action::ProbeHolder(kind) => self.probe_holder(&kind).await,
+            Action::CountCrowd => self.count_crowd().await,
             Action::Check => self.check().await,
             Action::Refresh(kind) => self.refresh(&kind).await,
             Action::MoveRecord => self.move_record().await,

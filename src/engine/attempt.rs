@@ -250,6 +250,7 @@ impl KeyActor {
         self.busy_reply = None;
         self.yield_window = None;
         self.checked = Some(before.epoch);
+        self.crowd.begin(before.messages);
         self.keep_listening();
         let run = Run::new(answer.sent, self.messages_at_probe.take());
         if kind.traits().queued {

@@ -79,7 +79,7 @@ impl KeyActor {
             (Some(busy_reply), Some(poll)) => poll.after(busy_reply.step),
             (Some(busy_reply), None) => busy_reply.step,
             (None, Some(poll)) => poll.first,
-            (None, None) => FIRST_PROBE,
+            (None, None) => FIRST_PROBE + self.crowd.longest_delay(),
         };
         let (since, holder) = earlier.map_or((now, None), |busy_reply| (busy_reply.since, busy_reply.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
@@ -131,6 +131,18 @@ impl KeyActor {
             busy_reply.holder = holder;
         }
         self.busy_reply = Some(busy_reply);
+    }
+
+    /// Counts the other clients that wait for the lock.
+    pub(crate) async fn count_crowd(&mut self) {
+        let Some(subscription) = &self.subscription else { return };
+        let mut request = script::count_subscriptions(subscription.channel());
+        let answer = self.session.connection.call(&mut request).await;
+        let subscriptions =
+            answer.ok().and_then(|answer| script::subscriptions(&answer.reply).ok().flatten());
+        let known = subscriptions.filter(|_| self.session.connection.counts_every_subscriber());
+        let own = self.own_subscriptions();
+        self.crowd.counted(known.map(|all| all.saturating_sub(own)), Moment::now());
     }
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.

@@ -3,6 +3,7 @@
 use crate::connection::Failure;
 use crate::connection::pubsub::Subscription;
 use crate::engine::busy::BusyReply;
+use crate::engine::crowd::Crowd;
 use crate::engine::run::YieldWindow;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Current, Outcome};
@@ -22,6 +23,8 @@ pub(crate) struct KeyActor {
     pub subscription: Option<Subscription>,
     /// The last busy reply.
     pub busy_reply: Option<BusyReply>,
+    /// The other clients that wait for the lock.
+    pub crowd: Crowd,
     /// The epoch that was read before the last check of the current hold, or before its acquire.
     pub checked: Option<u64>,
     /// [`Run::messages_at_probe`](crate::engine::run::Run::messages_at_probe) of the next run.
@@ -57,11 +60,13 @@ impl PendingDequeue {
 
 impl KeyActor {
     pub(crate) fn new(session: Arc<Session>, queue: Arc<KeyQueue>) -> Self {
+        let crowd = Crowd::new(queue.signal.reading().messages);
         Self {
             session,
             queue,
             subscription: None,
             busy_reply: None,
+            crowd,
             checked: None,
             messages_at_probe: None,
             yield_window: None,

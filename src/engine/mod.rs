@@ -8,6 +8,7 @@ pub mod attempt;
 pub mod background;
 pub mod busy;
 pub mod contention;
+mod crowd;
 pub mod direct;
 pub mod key_actor;
 pub mod level;

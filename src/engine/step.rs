@@ -3,6 +3,7 @@
 use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
+use crate::engine::crowd::Crowd;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::work::{Current, Finding, Outcome, Release, Waiter, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
@@ -38,6 +39,8 @@ pub(crate) enum Action {
     Attempt(Attempt),
     /// Ask for the holder of a busy lock.
     ProbeHolder(Arc<dyn LockKind>),
+    /// Count the other clients that wait for the lock.
+    CountCrowd,
     /// Ask whether the current hold still exists.
     Check,
     /// Refresh the scores of the waiters in Redis's queue.
@@ -52,7 +55,7 @@ struct View {
     /// The current hold, and its state.
     hold: Option<Arc<Hold>>,
     state: Option<HoldState>,
-    epoch: u64,
+    signal: Reading,
     /// The end of the yield window, while it is open.
     yield_until: Option<Moment>,
 }
@@ -127,8 +130,8 @@ impl KeyActor {
     fn view(&mut self, hold: Option<Arc<Hold>>) -> View {
         let now = Moment::now();
         let state = hold.as_ref().map(Hold::state);
-        let Reading { epoch, messages } = self.queue.signal.reading();
-        View { now, hold, state, epoch, yield_until: self.yield_until(messages, now) }
+        let signal = self.queue.signal.reading();
+        View { now, hold, state, signal, yield_until: self.yield_until(signal.messages, now) }
     }
 
     /// Chooses the next step of a queue that is not idle.
@@ -179,7 +182,7 @@ impl KeyActor {
             Some(current) => {
                 let end = current.hold.deadline();
                 let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
-                self.behind_own_hold(until, view.epoch)
+                self.behind_own_hold(until, view.signal.epoch)
             }
             None => self.behind_others(first, work, view),
         }
@@ -234,16 +237,25 @@ impl KeyActor {
     }
 
     /// The step of waiters for a lock that this client does not hold.
-    fn behind_others(&self, first: &Waiter, work: &Work, view: &View) -> Step {
+    fn behind_others(&mut self, first: &Waiter, work: &Work, view: &View) -> Step {
         let busy_reply = self.busy_reply.as_ref().filter(|busy_reply| {
-            busy_reply.before.epoch == view.epoch
+            busy_reply.before.epoch == view.signal.epoch
                 && view.now < busy_reply.attempt_at
                 && busy_reply.counts_for(first.ticket)
         });
-        let Some(busy_reply) = busy_reply else { return Step::Do(Action::Attempt(Attempt::of(first, work))) };
+        let draws = Crowd::draws(&*first.kind);
+        let Some(busy_reply) = busy_reply else {
+            return match self.crowd.turn(view.signal.messages, view.now) {
+                turn if draws && view.now < turn => Step::Wait(turn),
+                _ => Step::Do(Action::Attempt(Attempt::of(first, work))),
+            };
+        };
         let probe_at = busy_reply.next_probe(work.newest());
         if view.now >= probe_at {
             return Step::Do(Action::ProbeHolder(first.kind.clone()));
+        }
+        if draws && self.own_subscriptions() > 0 && self.crowd.is_count_due(view.signal.messages, view.now) {
+            return Step::Do(Action::CountCrowd);
         }
         Step::Wait(busy_reply.attempt_at.min(probe_at))
     }

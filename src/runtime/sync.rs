@@ -19,6 +19,22 @@ pub(crate) use crate::shuttled::sync::{
 mod real {
     /// A random number.
     pub(crate) fn random() -> u64 {
-        uuid::Uuid::new_v4().as_u64_pair().1
+        let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
+        // Each half has bits that are the same in every uuid, at different places.
+        high ^ low
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::random;
+
+    #[test]
+    fn every_bit_of_a_random_number_varies() {
+        let (mut all, mut any) = (u64::MAX, 0);
+        for number in std::iter::repeat_with(random).take(100) {
+            (all, any) = (all & number, any | number);
+        }
+        assert_eq!((all, any), (0, u64::MAX));
     }
 }

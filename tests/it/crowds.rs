@@ -1,9 +1,11 @@
 //! Java threads and Rust tasks of two processes contend for one lock: no increment is lost, and no client keeps the lock.
 
 use crate::support::worker::Worker;
-use crate::support::{Java, Server, Stopwatch, since, versions};
+use crate::support::{Java, Server, Stopwatch, eventually, since, versions};
 use futures_util::future::join_all;
 use redisson_lock::{Client, HandOff};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -106,6 +108,38 @@ async fn a_mixed_spin_lock_crowd_counts_exactly_and_no_client_keeps_the_lock() {
             .await;
         }
     }
+}
+
+/// Each release wakes every client, but only some of them attempt. Otherwise each hold would take an attempt of each client.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_requests_of_a_hold_do_not_grow_with_the_crowd() {
+    const CLIENTS: usize = 64;
+    let server = Server::start();
+    let holds: Arc<Vec<AtomicU64>> = Arc::new((0..CLIENTS).map(|_| AtomicU64::new(0)).collect());
+    let mut tasks = JoinSet::new();
+    for client in 0..CLIENTS {
+        let lock = Client::connect(server.url()).await.unwrap().lock("n");
+        let holds = holds.clone();
+        tasks.spawn(async move {
+            loop {
+                let guard = lock.lock().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                holds[client].fetch_add(1, Relaxed);
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    let all = || holds.iter().map(|holds| holds.load(Relaxed)).sum::<u64>();
+    // By then every client has lost often enough to know the size of the crowd.
+    eventually(|| all() > 4 * CLIENTS as u64).await;
+    let (before, scripts) = (all(), server.scripts());
+    eventually(|| all() > before + 10 * CLIENTS as u64).await;
+    let (scripts, made) = (server.scripts() - scripts, all() - before);
+    tasks.shutdown().await;
+    // About 5 for each hold, and 12 if a hold takes 100 times as long as the shortest delay. Without the draw about 50.
+    assert!(scripts <= 16 * made, "{scripts} scripts for {made} holds");
+    let least = holds.iter().map(|holds| holds.load(Relaxed)).min().unwrap();
+    assert!(least > 0, "a client got no hold of {made}");
 }
 
 /// Java threads, and Rust tasks in two processes, add to one counter.

@@ -9,7 +9,7 @@ use redisson_lock::{Client, Error, Owner};
 use tokio::task::JoinSet;
 
 use crate::permissions::use_all;
-use crate::support::{Monitor, Server};
+use crate::support::{Monitor, Server, eventually};
 
 const NAME: &str = "n";
 const KINDS: [&str; 11] = [
@@ -58,7 +58,7 @@ async fn scripts_of(name: &str) -> BTreeSet<String> {
     let (one, other) =
         (builder().connect(server.url()).await.unwrap(), builder().connect(server.url()).await.unwrap());
     let used = match name {
-        "other calls" => use_other_calls(&one, &other).await,
+        "other calls" => use_other_calls(&server, &one, &other).await,
         name => use_all(name, &server, &one, &other).await,
     };
     used.unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -105,7 +105,20 @@ fn sources() -> BTreeMap<String, String> {
         .collect()
 }
 
-async fn use_other_calls(one: &Client, other: &Client) -> Result<(), Error> {
+async fn use_other_calls(server: &Server, one: &Client, other: &Client) -> Result<(), Error> {
+    // A waiter that hears two messages in vain counts the other waiters.
+    let guard = one.mutex("crowd").lock().await?;
+    let mutex = other.mutex("crowd");
+    let waiting = tokio::spawn(async move { mutex.lock().await?.unlock().await });
+    eventually(|| {
+        let publish = redis::cmd("PUBLISH").arg("redisson_lock__channel:{crowd}").arg("0").to_owned();
+        publish.exec(&mut server.cli()).unwrap();
+        // Before Redis 7 the subcommand is not counted by itself.
+        ["pubsub|numsub", "pubsub"].iter().any(|command| server.calls(command) > 0)
+    })
+    .await;
+    guard.unlock().await?;
+    waiting.await.unwrap()?;
     // A waiter renews its place in the queue, and leaves the queue.
     let guard = one.fair_lock(NAME).lock().await?;
     assert!(other.fair_lock(NAME).try_lock_for(ALLOWANCE).await?.is_none());

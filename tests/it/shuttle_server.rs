@@ -19,7 +19,7 @@ use crate::fast_path::restore_payload;
 use crate::support::Server;
 use crate::support::random::{USUAL_CASES, sequences};
 use crate::support::record::{Content, Window, run_and_look};
-use crate::support::scripts::{ACQUIRE, MOVE, RECOUNT, RELEASE, RENEW};
+use crate::support::scripts::{ACQUIRE, COUNT_SUBSCRIPTIONS, MOVE, RECOUNT, RELEASE, RENEW};
 use data::{Data, Queued, Record, next_command};
 
 const KEYS: [&str; 2] = ["n", "m"];
@@ -37,12 +37,13 @@ const LEASES: [u64; 3] = [SHORT, 30_000, 90_000];
 
 /// The scripts that the in-memory server knows, and the replies of each that must occur: a reply that never occurs was
 /// not compared.
-const SCRIPTS: [(&str, &str, &[&str]); 5] = [
+const SCRIPTS: [(&str, &str, &[&str]); 6] = [
     ("lock_acquire", ACQUIRE, &["1", "again 1", "BUSY", "STALE"]),
     ("lock_recount", RECOUNT, &["1", "again 1", "GONE", "OTHER", "MISMATCH"]),
     ("lock_release", RELEASE, &["0", "2", "GONE", "OTHER"]),
     ("lock_hand_off", MOVE, &["0", "2", "again 2", "GONE", "OTHER", "MISMATCH"]),
     ("lock_renew", RENEW, &["1", "a list"]),
+    ("count_subscriptions", COUNT_SUBSCRIPTIONS, &["0", "2"]),
 ];
 
 #[derive(Clone, Debug)]
@@ -71,6 +72,9 @@ enum Request {
         lease: u64,
     },
     Renew(Vec<(usize, usize, u64)>),
+    CountSubscriptions {
+        key: usize,
+    },
     /// The commands of the fast path.
     Restore {
         key: usize,
@@ -131,6 +135,7 @@ fn request() -> impl Strategy<Value = Request> {
         2 => (key(), owner(), lease(), prop::bool::weighted(0.2))
             .prop_map(|(key, owner, lease, spoilt)| Request::Restore { key, owner, lease, spoilt }),
         2 => (key(), owner()).prop_map(|(key, owner)| Request::Delete { key, owner }),
+        1 => key().prop_map(|key| Request::CountSubscriptions { key }),
         1 => key().prop_map(|key| Request::Look { key }),
     ]
 }
@@ -301,6 +306,11 @@ impl Pair {
                 let mut command = script("lock_renew", &keys);
                 batch.iter().for_each(|&(_, owner, lease)| _ = command.arg(OWNERS[owner]).arg(lease));
                 ("lock_renew", command)
+            }
+            &Request::CountSubscriptions { key } => {
+                let mut command = script("count_subscriptions", &[]);
+                command.arg(CHANNELS[key]);
+                ("count_subscriptions", command)
             }
             &Request::Restore { key, owner, lease, spoilt } => {
                 let mut payload = restore_payload::held_once(OWNERS[owner]);

@@ -152,6 +152,9 @@ impl Data {
                 false => format!("*{}\r\n{}", held.len(), held.concat()),
             };
         }
+        if script == "count_subscriptions" {
+            return number(self.subscriptions(words[0]));
+        }
         let (key, args) = (words[0], &words[1..]);
         let absent = !self.records.contains_key(key);
         let record = self.records.entry(key.to_owned()).or_default();
@@ -181,9 +184,7 @@ impl Data {
                 let ends = now + ms(lease);
                 // If an earlier send moved the record, it may have been renewed since.
                 record.expires = if count.is_none() { record.expires.max(ends) } else { ends };
-                let subscribed = |listener: &&Listener| listener.channels.contains(*channel);
-                let all = self.listeners.values().filter(subscribed).count();
-                number(all as u64)
+                number(self.subscriptions(channel))
             }
             ("lock_hand_off", _, Some(_)) => status("MISMATCH", None),
             ("lock_recount", [owner, from, to, lease, _], Some(n)) => {
@@ -209,6 +210,11 @@ impl Data {
         };
         self.records.retain(|_, record| !record.counts.is_empty());
         answer
+    }
+
+    fn subscriptions(&self, channel: &str) -> u64 {
+        let subscribed = |listener: &&Listener| listener.channels.contains(channel);
+        self.listeners.values().filter(subscribed).count() as u64
     }
 
     pub(crate) fn publish(&mut self, channel: &str) -> u64 {

@@ -1,6 +1,6 @@
 //! Requests that only read or probe, and their replies.
 
-use super::{Arg, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
+use super::{Arg, COUNT_SUBSCRIPTIONS, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
 use crate::error::Holder;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +20,17 @@ pub(crate) fn refused(reply: &Reply) -> Result<Vec<(String, String)>, Undecodabl
         texts.push(String::from_utf8_lossy(text).into_owned());
     }
     Ok(texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}
+
+/// Counts the subscriptions of a channel, at the node of its slot.
+pub(crate) fn count_subscriptions(channel: &Arc<str>) -> Request {
+    let args = vec![Arg::Text(channel.clone())];
+    Request::new(Verb::Script(&COUNT_SUBSCRIPTIONS), Vec::new(), args, Repeat::Free, None)
+}
+
+/// Reply of [`count_subscriptions`]: `None` if the number is unknown.
+pub(crate) fn subscriptions(reply: &Reply) -> Result<Option<u64>, Undecodable> {
+    reply.int().map(|n| u64::try_from(n).ok())
 }
 
 pub(crate) fn exists(record: &Arc<str>) -> Request {

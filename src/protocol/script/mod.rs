@@ -107,6 +107,7 @@ scripts! {
     GROUP_RENEW = "group_renew";
     GROUP_LOOK = "group_look";
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
+    COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
     PERMISSION_PROBE = "permission_probe" channel;
 }
 
@@ -448,6 +449,7 @@ mod tests {
             acquire_value(&k, &o, 1),
             release_value(&k, &o, &k),
             force_unlock_value(&k, &k),
+            count_subscriptions(&k),
         ] {
             let Verb::Script(script) = request.verb() else { unreachable!() };
             let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());

@@ -9,6 +9,7 @@ pub const RECOUNT: &str = include_str!("../../../lua/lock_recount.lua");
 pub const RELEASE: &str = include_str!("../../../lua/lock_release.lua");
 pub const MOVE: &str = include_str!("../../../lua/lock_hand_off.lua");
 pub const RENEW: &str = include_str!("../../../lua/lock_renew.lua");
+pub const COUNT_SUBSCRIPTIONS: &str = include_str!("../../../lua/count_subscriptions.lua");
 pub const FAIR_ACQUIRE: &str = include_str!("../../../lua/fair_acquire.lua");
 pub const FORCE_UNLOCK: &str = include_str!("../../../lua/lock_force_unlock.lua");
 
