@@ -46,7 +46,7 @@ impl fmt::Display for Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// The lock was force-unlocked or expired, and then another owner acquired it.
+    /// The lock was force-unlocked or expired, and then another owner acquired it. Or another program overwrote the record.
     Taken,
     /// The record disappeared before its lease ended: it was force-unlocked, deleted, or evicted.
     Gone,
@@ -146,7 +146,8 @@ pub enum Error {
     },
     /// The server is unreachable, or the client is closed.
     ///
-    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background, or ends with its lease.
+    /// An acquire that the server may have executed is undone in the background, or ends with its lease. After a release, the hold ends
+    /// with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
     Unavailable {
         /// The operation that failed.
         phase: Phase,
@@ -164,7 +165,8 @@ pub enum Error {
     },
     /// The server answered with an error.
     ///
-    /// The call has no lasting effect: an acquire that the server may have executed is undone in the background, or ends with its lease.
+    /// An acquire that the server may have executed is undone in the background, or ends with its lease. After a release, the hold ends
+    /// with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
     Refused {
         /// The operation that failed.
         phase: Phase,

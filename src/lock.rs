@@ -175,14 +175,15 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`lock`](Self::lock) while waiting. After that:
-    /// - [`Error::Lost`] if the hold was lost before `body` ended or before the lock was released. `body` was dropped, or had just ended:
-    ///   treat its work as unprotected.
+    /// - [`Error::Lost`] or [`Error::NotHeld`] if the hold was lost before `body` ended or before the lock was released. `body` was dropped,
+    ///   or had just ended: treat its work as unprotected.
     ///
     /// If the client is closed while `body` runs, the hold is no longer renewed: the call returns [`Error::Lost`] at its deadline, or the
     /// value of `body` if that comes first.
     ///
     /// Unlike with [`LockGuard::unlock`], an unconfirmed release is not an error here: the hold lasted until `body` ended. The client logs
-    /// a warning and continues to release the lock in the background.
+    /// a warning. If the release went unanswered, the client continues to release the lock in the background. If the server refused the
+    /// release, or the client is closed, the hold ends with its lease.
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.
