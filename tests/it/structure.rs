@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// The layers of `src/`, from the top. A module may name its own layer and the layers below it.
 const LAYERS: &[&[&str]] = &[
@@ -205,14 +206,38 @@ fn every_test_named_in_docs_reliability_exists() {
     let named: Vec<_> = text.split('`').filter(names_a_test).collect();
     assert!(named.len() > 20, "{named:?}");
     for name in named {
-        let (module, test) = name.rsplit_once("::").unwrap();
-        let path = format!("tests/it/{}.rs", module.replace("::", "/"));
-        let source = fs::read_to_string(root.join(path)).unwrap_or_default();
-        let is_test =
-            |at: usize| source[..at].trim_end_matches(['a', 's', 'y', 'n', 'c', ' ']).ends_with("]\n");
-        let found = source.match_indices(&format!("fn {test}()")).any(|(at, _)| is_test(at));
-        assert!(found, "test {name} does not exist");
+        assert!(is_test(name), "test {name} does not exist");
     }
+}
+
+/// A mutant that does not apply, or whose test does not exist, shows nothing.
+#[test]
+fn every_mutant_applies_and_names_existing_tests() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let entries =
+        ["tests/mutants", "tests/mutants/kinds"].map(|folder| fs::read_dir(root.join(folder)).unwrap());
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    let patches: Vec<_> = paths.filter(|path| path.is_file()).collect();
+    assert!(patches.len() > 100, "{patches:?}");
+    for patch in patches {
+        let applies = Command::new("git").args(["apply", "--check"]).arg(&patch).current_dir(root).status();
+        assert!(applies.unwrap().success(), "{patch:?} does not apply");
+        let text = fs::read_to_string(&patch).unwrap();
+        let in_suite = text.lines().filter_map(|line| line.split_once(" the suite: "));
+        for name in in_suite.flat_map(|(_, names)| names.split([',', ' '])).filter(|name| !name.is_empty()) {
+            assert!(is_test(name), "{patch:?} names {name:?}, which is not a test of the suite");
+        }
+    }
+}
+
+/// Whether `tests/it` has a test with this full name.
+fn is_test(name: &str) -> bool {
+    let Some((module, test)) = name.rsplit_once("::") else { return false };
+    let file = format!("tests/it/{}.rs", module.replace("::", "/"));
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap_or_default();
+    let has_attribute =
+        |at: usize| source[..at].trim_end_matches(['a', 's', 'y', 'n', 'c', ' ']).ends_with("]\n");
+    source.match_indices(&format!("fn {test}()")).any(|(at, _)| has_attribute(at))
 }
 
 #[test]
