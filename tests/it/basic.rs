@@ -1,10 +1,12 @@
 //! The lock among Rust tasks, without Java: owners, crowds, time limits, cancellation.
 
-use crate::support::proxy::{Proxy, ProxyLink};
-use crate::support::{Java, Server, Stopwatch, eventually, subscribers, versions};
+use crate::support::proxy::{Direction, Proxy, ProxyLink};
+use crate::support::raw::NAME;
+use crate::support::{FaultyClient, Java, Server, Stopwatch, eventually, subscribers, versions};
 use futures_util::poll;
 use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -645,4 +647,69 @@ async fn a_client_connects_over_a_unix_socket() {
 
 fn exists(server: &Server, key: &str) -> bool {
     redis::cmd("EXISTS").arg(key).query(&mut server.cli()).unwrap()
+}
+
+/// Closing a client waits for the reply to an unlock. It does not wait for an acquire.
+#[tokio::test]
+async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
+    let bench = FaultyClient::start().await;
+    let guard = bench.client.mutex(NAME).lock().await.unwrap();
+    bench.link.hold(Direction::ToServer);
+    let mut releasing = pin!(guard.unlock());
+    assert!(poll!(releasing.as_mut()).is_pending());
+    let mut closing = pin!(bench.client.close());
+    assert!(poll!(closing.as_mut()).is_pending(), "closed before the reply");
+    bench.link.pass(Direction::ToServer);
+    releasing.await.unwrap();
+    closing.await;
+    bench.raw.assert_nothing_else_left(&[]).await;
+
+    let bench = FaultyClient::start().await;
+    let mutex = bench.client.mutex(NAME);
+    bench.link.hold(Direction::ToServer);
+    let mut acquiring = pin!(mutex.lock());
+    assert!(poll!(acquiring.as_mut()).is_pending());
+    assert!(poll!(pin!(bench.client.close())).is_ready(), "closing waits for an acquire");
+    let error = acquiring.await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+}
+
+/// The client asks about a busy lock less and less often, but it asks soon for a caller that has just come.
+#[tokio::test]
+async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
+    let bench = FaultyClient::start().await;
+    let other = Client::connect(bench.server.url()).await.unwrap();
+    let guard = other.mutex(NAME).lock().await.unwrap();
+    let mutex = bench.client.mutex(NAME);
+    let started = Instant::now();
+    let waiting = tokio::spawn({
+        let mutex = mutex.clone();
+        async move { mutex.lock().await }
+    });
+    // After that many requests, the client waits for more than 200 ms before the next one.
+    bench.link.answered(10, |words| words.iter().any(|word| word == NAME.as_bytes())).await;
+    assert!(started.elapsed() > Duration::from_millis(500), "asked ten times in {:?}", started.elapsed());
+    // A reply of the last 15 ms would count for the next caller.
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    assert!(mutex.try_lock_for(Duration::from_millis(100)).await.unwrap().is_none());
+    waiting.abort();
+    guard.unlock().await.unwrap();
+}
+
+/// A hand-off gives the record the lease of the next owner, which must not end before the lease that it has.
+#[tokio::test]
+async fn a_lock_with_a_longer_lease_is_freed_and_not_handed_on() {
+    let bench = FaultyClient::start().await;
+    let mutex = bench.client.mutex(NAME);
+    for (lease, freed) in [(5, 0), (60, 1)] {
+        let guard = mutex.with_lease(Duration::from_secs(lease)).lock().await.unwrap();
+        let next = mutex.with_lease(Duration::from_secs(5));
+        let mut waiting = pin!(next.lock());
+        assert!(poll!(waiting.as_mut()).is_pending());
+        guard.unlock().await.unwrap();
+        let next = waiting.await.unwrap();
+        assert_eq!(bench.raw.messages_on(CHANNEL).len(), freed, "{lease} s");
+        next.unlock().await.unwrap();
+        bench.raw.messages();
+    }
 }
