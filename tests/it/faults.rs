@@ -433,3 +433,88 @@ fn resident_kib(pid: i32) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
+
+/// Two clients with one uuid count under one owner id. An acquire must not go on from a count that it does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_count_that_another_client_wrote_fails_a_re_entry() {
+    let server = Server::start();
+    let lock = Client::connect(server.url()).await.unwrap().lock("n");
+    let guard = lock.lock().await.unwrap();
+    run(&server, &format!("HSET n {} 5", guard.owner()));
+    let error = lock.lock().await.unwrap_err();
+    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    let count: u32 = redis::cmd("HGET").arg("n").arg(guard.owner()).query(&mut server.cli()).unwrap();
+    assert_eq!(count, 5, "the record was changed after all");
+    assert_eq!(guard.state(), HoldState::Held);
+}
+
+/// A fixed lease is not renewed, so no renewal would find the other owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_makes_a_holder_with_waiters_find_another_owner() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.mutex("n").with_lease(Duration::from_secs(10)).lock().await.unwrap();
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { client.mutex("n").lock().await }
+    });
+    // The client subscribes for the waiter, and then checks the hold once.
+    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") == 1).await;
+    // The record exists all the time.
+    run(&server, "HSET n another 1");
+    run(&server, &format!("HDEL n {}", guard.owner()));
+    run(&server, "PUBLISH redisson_lock__channel:{n} 0");
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Taken));
+    assert!(!waiting.is_finished());
+    waiting.abort();
+}
+
+/// Nothing but the release itself notices the end of the lease, because the only thread is blocked.
+#[test]
+fn a_release_of_one_of_two_expired_levels_says_that_the_lock_is_not_held() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let lease = Duration::from_millis(100);
+        let lock = Client::connect(server.url()).await.unwrap().lock("n").with_lease(lease);
+        let _outer = lock.lock().await.unwrap();
+        let inner = lock.lock().await.unwrap();
+        thread::sleep(lease * 2);
+        let error = inner.unlock().await.unwrap_err();
+        assert!(matches!(error, Error::NotHeld { .. }), "{error:?}");
+    });
+}
+
+/// After the loss of another hold, new requests have a new owner id. The record of the write hold still has the old one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_writer_may_read_although_its_owner_id_has_changed_since() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let both = client.read_write_lock("n");
+    let writing = both.write().lock().await.unwrap();
+    let other = client.lock("m").lock().await.unwrap();
+    run(&server, "DEL m");
+    let error = other.unlock().await.unwrap_err();
+    assert!(error.is_lost(), "{error:?}");
+    let reading = both.read().try_lock().await.unwrap().expect("the owner has the write lock");
+    assert!(!writing.owner().starts_with(reading.owner()));
+    reading.unlock().await.unwrap();
+    writing.unlock().await.unwrap();
+}
+
+/// A hand-off needs memory for the next owner's field, and a release needs none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_out_of_memory_refuses_a_hand_off_and_frees_the_lock() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let mutex = client.mutex("n");
+    let guard = mutex.lock().await.unwrap();
+    let next = mutex.clone();
+    let mut waiting = Box::pin(async move { next.lock().await });
+    assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+    server.configure("maxmemory", "1");
+    guard.unlock().await.unwrap();
+    assert!(!mutex.is_locked().await.unwrap());
+    let error = waiting.await.unwrap_err();
+    assert_eq!(error.code(), Some("OOM"), "{error:?}");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
-use redisson_lock::{Client, HoldState};
+use redisson_lock::{Client, Error, HoldState, Phase};
 
 use crate::support::Server;
 use crate::support::scripts::{ACQUIRE, FORCE_UNLOCK, MOVE, RECOUNT, RELEASE, RENEW};
@@ -293,6 +293,7 @@ async fn a_nested_hold_is_released_on_a_server_out_of_memory() {
     assert_eq!(error.code(), Some("OOM"), "{error:?}");
     let error = lock.try_lock().await.unwrap_err();
     assert_eq!(error.code(), Some("OOM"), "{error:?}");
+    assert!(matches!(error, Error::Refused { phase: Phase::Acquire, .. }), "{error:?}");
     inner.unlock().await.unwrap();
     assert_eq!(outer.state(), HoldState::Held);
     let count: u32 = redis::cmd("HGET").arg(KEY).arg(outer.owner()).query(&mut cli).unwrap();
