@@ -480,6 +480,25 @@ async fn a_hand_off_without_a_reply_until_the_deadline_leaves_no_record() {
     assert_eq!(bench.published(), 1, "the record was left to expire");
 }
 
+/// An earlier waiter's busy reply does not tell whether the lock was busy during a later wait.
+#[tokio::test]
+async fn a_wait_on_a_silent_link_does_not_end_as_busy_by_an_old_reply() {
+    // The heartbeat must not end the connection before the wait ends.
+    let bench = Bench::with_response(Client::builder(), Duration::from_secs(10)).await;
+    let other = Client::connect(bench.server.url()).await.unwrap();
+    let guard = other.mutex(NAME).lock().await.unwrap();
+    let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
+    let waiting = tokio::spawn(async move { a.lock().await });
+    bench.link.answered(2, names_record).await;
+    bench.link.swallow_both();
+    // A reply of the last 15 ms would count.
+    tokio::time::sleep(Duration::from_millis(30)).await;
+    let error = b.try_lock_for(Duration::from_millis(50)).await.unwrap_err();
+    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    waiting.abort();
+    guard.unlock().await.unwrap();
+}
+
 /// A second send could free another holder, so there is none.
 #[tokio::test]
 async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
