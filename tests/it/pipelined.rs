@@ -298,7 +298,12 @@ async fn a_holder_without_pipelining_owns_the_record() {
     for (lets_go, next) in [(false, true), (true, false)] {
         let first = a.with_pipelined_hand_off(lets_go).lock().await.unwrap();
         let second = bench.wait(&b.with_pipelined_hand_off(next)).await;
-        first.unlock().await.unwrap();
+        // This release needs a reply.
+        bench.server.stop_signal();
+        let mut releasing = std::pin::pin!(first.unlock());
+        assert!(poll!(releasing.as_mut()).is_pending());
+        bench.server.cont();
+        releasing.await.unwrap();
         let second = second.await.unwrap();
         assert_eq!(bench.record(), HashMap::from([(second.owner().to_owned(), 1)]));
         second.unlock().await.unwrap();
