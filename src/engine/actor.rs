@@ -69,7 +69,10 @@ pub(crate) fn run_actor(
     Box::pin(async move {
         let mut actor = KeyActor::new(session, queue);
         loop {
-            match actor.next() {
+            let step = actor.next();
+            #[cfg(all(test, shuttle))]
+            crate::runtime::sync::observe(&actor, &step);
+            match step {
                 Step::Wait(until) => actor.wait(until).await,
                 // Boxed, because it takes 3 KB, which a waiting actor should not keep.
                 Step::Do(action) => Box::pin(actor.act(action)).await,

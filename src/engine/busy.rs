@@ -9,6 +9,7 @@ use std::time::Duration;
 pub(crate) const FIRST_PROBE: Duration = Duration::from_millis(10);
 
 /// When the lock was last known to be held. This decides whether a wait without success ends as busy or with an error.
+#[derive(Debug)]
 pub(crate) struct LastBusy {
     at: Moment,
     /// The holder, if it is an owner of this client.

@@ -30,11 +30,11 @@ const COUNT_AGAIN_AFTER_EACH: Duration = Duration::from_millis(10);
 /// The same if the server does not report the number.
 const COUNT_UNKNOWN_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// What a waiting client knows of the others.
+/// The other clients, as far as a waiting client knows them.
 pub(crate) struct Crowd {
     /// The number of subscriptions of other clients, 0 if it is unknown.
     others: u64,
-    count_at: Moment,
+    pub count_at: Moment,
     /// The number of messages heard when the wait began.
     since: u64,
     /// The last draw: the number of messages heard at that time, and when to attempt.
@@ -60,7 +60,12 @@ impl Crowd {
 
     /// Whether it is time to count the other clients.
     pub(crate) fn is_count_due(&self, messages: u64, now: Moment) -> bool {
-        messages.saturating_sub(self.since) >= COUNT_AFTER && now >= self.count_at
+        self.in_vain(messages) >= COUNT_AFTER && now >= self.count_at
+    }
+
+    /// The number of messages that brought other clients the lock since the wait began.
+    pub(crate) fn in_vain(&self, messages: u64) -> u64 {
+        messages.saturating_sub(self.since)
     }
 
     /// Records the number of subscriptions of other clients, `None` if it is unknown.
@@ -81,8 +86,7 @@ impl Crowd {
         match self.drawn {
             Some((at, turn)) if at == messages => turn,
             _ => {
-                let in_vain = messages.saturating_sub(self.since);
-                let turn = now + delay(self.others, in_vain, random());
+                let turn = now + delay(self.others, self.in_vain(messages), random());
                 self.drawn = Some((messages, turn));
                 turn
             }

@@ -4,7 +4,7 @@ use crate::runtime::clock::Moment;
 use std::time::Duration;
 
 /// A series of local hand-offs, from an acquire until the lock is freed.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Run {
     pub since: Moment,
     /// The number of hand-offs.

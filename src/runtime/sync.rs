@@ -12,7 +12,7 @@ pub(crate) use {
 
 #[cfg(all(test, shuttle))]
 pub(crate) use crate::shuttled::sync::{
-    Handle, Mutex, MutexGuard, atomic, random, select, task, time, watch,
+    Handle, Mutex, MutexGuard, atomic, observe, random, select, task, time, watch,
 };
 
 #[cfg(not(all(test, shuttle)))]

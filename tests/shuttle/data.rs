@@ -23,7 +23,7 @@ pub(crate) struct Data {
     pub found_by_looking: bool,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
     pub counts: BTreeMap<String, u64>,
     pub expires: Duration,
@@ -49,6 +49,11 @@ impl Data {
             freed: BTreeMap::new(),
             found_by_looking: false,
         }
+    }
+
+    /// Loads these scripts.
+    pub(crate) fn load(&mut self, scripts: impl Iterator<Item = &'static str>) {
+        self.known.extend(scripts);
     }
 
     pub(crate) fn add(&mut self, messages: mpsc::UnboundedSender<String>) -> u64 {

@@ -3,9 +3,15 @@
 use super::SubscriptionEndpoint;
 use crate::config::options::Options;
 use crate::error::Result;
-use crate::shuttled::server::{self, Link};
+use crate::shuttled::{explore, server};
 use std::sync::Arc;
 use tokio::sync::mpsc;
+
+/// The client's end of a connection.
+enum Link {
+    Random(server::Link),
+    Explored(explore::Link),
+}
 
 #[derive(Clone)]
 pub(crate) struct Subscriber {
@@ -29,7 +35,13 @@ pub(crate) enum SubscribeError {
 
 impl Subscriber {
     pub(crate) async fn open(_place: &SubscriptionEndpoint, _options: &Options) -> Result<(Self, Messages)> {
-        let (link, messages) = server::listen().await;
+        let (link, messages) = if explore::is_running() {
+            let (link, messages) = explore::listen();
+            (Link::Explored(link), messages)
+        } else {
+            let (link, messages) = server::listen().await;
+            (Link::Random(link), messages)
+        };
         Ok((Self { node: "server".into(), link: Arc::new(link) }, Messages(messages)))
     }
 
@@ -49,18 +61,30 @@ impl Subscriber {
         &mut self,
         channels: &[Arc<str>],
     ) -> std::result::Result<(), SubscribeError> {
-        self.link.subscribe(channels).await.ok_or(SubscribeError::Broken)
+        let done = match &*self.link {
+            Link::Random(link) => link.subscribe(channels).await,
+            Link::Explored(link) => link.subscribe(channels).await,
+        };
+        done.ok_or(SubscribeError::Broken)
     }
 
     pub(crate) async fn unsubscribe(
         &mut self,
         channels: &[Arc<str>],
     ) -> std::result::Result<(), SubscribeError> {
-        self.link.unsubscribe(channels).await.ok_or(SubscribeError::Broken)
+        let done = match &*self.link {
+            Link::Random(link) => link.unsubscribe(channels).await,
+            Link::Explored(link) => link.unsubscribe(channels).await,
+        };
+        done.ok_or(SubscribeError::Broken)
     }
 
     pub(crate) async fn ping(&mut self) -> std::result::Result<(), SubscribeError> {
-        self.link.is_up().await.then_some(()).ok_or(SubscribeError::Broken)
+        let up = match &*self.link {
+            Link::Random(link) => link.is_up().await,
+            Link::Explored(link) => link.is_up(),
+        };
+        up.then_some(()).ok_or(SubscribeError::Broken)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The types that `src/runtime/sync.rs` gives to the crate in these tests.
 
+pub(crate) use super::explore::observe;
 pub(crate) use super::time;
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, atomic};
 
@@ -11,7 +12,18 @@ macro_rules! select {
 pub(crate) use select;
 
 pub(crate) mod task {
-    pub(crate) use shuttle::future::{AbortHandle, JoinHandle, spawn, yield_now};
+    pub(crate) use shuttle::future::{AbortHandle, JoinHandle, yield_now};
+
+    /// Spawns a task, which an exploration counts.
+    pub(crate) fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        let living = crate::shuttled::explore::Living::begin();
+        shuttle::future::spawn(async move {
+            let _living = living;
+            future.await
+        })
+    }
 }
 
 /// Replaces the sender of `tokio::sync::watch`. The closure of `send_if_modified` locks a mutex of shuttle, which must not happen

@@ -70,16 +70,28 @@ pub(super) async fn keep_moving() {
             })
         })
         .await;
-        let (due, hung) = Clock::with(|clock| {
-            let Some((&(at, _), _)) = clock.timers.first_key_value() else { return (BTreeMap::new(), false) };
-            clock.now = clock.now.max(at);
-            let later = clock.timers.split_off(&(clock.now, u64::MAX));
-            (std::mem::replace(&mut clock.timers, later), clock.now > clock.limit)
-        });
+        let due = advance();
+        let hung = Clock::with(|clock| clock.now > clock.limit);
         assert!(!hung, "the run reached its time limit: no task makes progress");
-        due.into_values().for_each(Waker::wake);
+        due.into_iter().for_each(Waker::wake);
         task::yield_now().await;
     }
+}
+
+/// Moves the clock to the next timer, if there is one. Returns the tasks to wake.
+pub(super) fn advance() -> Vec<Waker> {
+    let due = Clock::with(|clock| {
+        let Some((&(at, _), _)) = clock.timers.first_key_value() else { return BTreeMap::new() };
+        clock.now = clock.now.max(at);
+        let later = clock.timers.split_off(&(clock.now, u64::MAX));
+        std::mem::replace(&mut clock.timers, later)
+    });
+    due.into_values().collect()
+}
+
+/// When the timers fire.
+pub(super) fn timers() -> Vec<Duration> {
+    Clock::with(|clock| clock.timers.keys().map(|&(at, _)| at).collect())
 }
 
 pub(crate) fn since_boot() -> Duration {

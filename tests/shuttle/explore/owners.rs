@@ -1,0 +1,140 @@
+//! The owners of an exploration: each makes its next step when the director says so.
+
+use super::with;
+use crate::Lock;
+use crate::error::Error;
+use crate::guard::{Holding, LockGuard};
+use crate::shuttled::sync::task;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+/// The steps of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Lock,
+    TryLock,
+    Unlock,
+    /// Drops the guard.
+    Drop,
+}
+
+pub(super) struct Owner {
+    pub client: usize,
+    /// It waits for the director.
+    pub ready: bool,
+    /// The acquire that it waits for may be dropped.
+    pub cancellable: bool,
+    /// It waits for the lock.
+    pub waits: bool,
+    pub steps_left: usize,
+    pub holds: Vec<Hold>,
+    go: Arc<Notify>,
+    cancel: Arc<Notify>,
+    /// The failures of its steps.
+    pub failures: Vec<Error>,
+}
+
+/// A hold that an owner had at some time.
+#[derive(Clone)]
+pub(super) struct Hold {
+    pub holding: Holding,
+    /// It was seen to have ended.
+    pub ended: bool,
+}
+
+impl Owner {
+    pub(super) fn new(client: usize, steps: usize, cancellable: bool) -> Self {
+        Self {
+            client,
+            ready: false,
+            cancellable,
+            waits: false,
+            steps_left: steps,
+            holds: Vec::new(),
+            go: Arc::default(),
+            cancel: Arc::default(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Lets the owner make its next step.
+    pub(super) fn go(&mut self) {
+        (self.ready, self.steps_left) = (false, self.steps_left - 1);
+        self.go.notify_one();
+    }
+
+    /// Drops the acquire that the owner waits for.
+    pub(super) fn cancel(&mut self) {
+        (self.waits, self.cancellable) = (false, false);
+        self.cancel.notify_one();
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.steps_left == 0 && !self.waits && self.ready
+    }
+}
+
+/// Makes the steps of the owner with this number.
+pub(super) async fn act(number: usize, lock: Lock, steps: &'static [Step]) {
+    let mut guards = Vec::new();
+    for step in steps {
+        let go = with(|world| {
+            world.owners[number].ready = true;
+            world.owners[number].go.clone()
+        });
+        go.notified().await;
+        match step {
+            Step::Lock | Step::TryLock => match acquire(number, &lock, *step).await {
+                Some(guard) => guards.push(guard),
+                None => break,
+            },
+            Step::Unlock => {
+                let guard: LockGuard = guards.pop().expect("a step before acquired the lock");
+                if let Err(error) = guard.unlock().await {
+                    with(|world| world.owners[number].failures.push(error));
+                }
+            }
+            Step::Drop => drop(guards.pop()),
+        }
+    }
+    with(|world| {
+        let owner = &mut world.owners[number];
+        (owner.ready, owner.steps_left) = (true, 0);
+    });
+    // Guards that are left are dropped here: their owner gave up.
+    drop(guards);
+    task::yield_now().await;
+}
+
+async fn acquire(number: usize, lock: &Lock, step: Step) -> Option<LockGuard> {
+    let cancel = with(|world| {
+        world.owners[number].waits = true;
+        world.owners[number].cancel.clone()
+    });
+    let acquired = async {
+        match step {
+            Step::TryLock => lock.try_lock().await,
+            _ => lock.lock().await.map(Some),
+        }
+    };
+    let guard = tokio::select! {
+        biased;
+        () = cancel.notified() => Ok(None),
+        guard = acquired => guard,
+    };
+    with(|world| {
+        let owner = &mut world.owners[number];
+        owner.waits = false;
+        match guard {
+            Ok(Some(guard)) => {
+                owner.holds.push(Hold { holding: Holding::clone(&guard), ended: false });
+                Some(guard)
+            }
+            Ok(None) => None,
+            Err(error) => {
+                owner.failures.push(error);
+                None
+            }
+        }
+    })
+}

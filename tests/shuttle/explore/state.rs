@@ -1,0 +1,193 @@
+//! Tells the states of an exploration apart.
+
+use super::director::{CLIENTS, World};
+use super::network::{Incoming, LOCK, Reply, Request, channels_of};
+use super::owners::Owner;
+use super::{search, with};
+use crate::connection::pubsub::Subscription;
+use crate::engine::key_actor::KeyActor;
+use crate::engine::session::QueueId;
+use crate::engine::step::{Action, Step};
+use crate::engine::work::{Current, Release, Waiter, Work};
+use crate::runtime::wakeup::Reading;
+use crate::shuttled::time;
+use std::any::Any;
+
+/// The knowledge of an actor when it began its present step, and that step.
+#[derive(Clone)]
+pub(super) struct Note {
+    text: String,
+    /// It waits for a signal or a timer. Otherwise it sends requests.
+    waits: bool,
+    before: Reading,
+    /// The last waiter at the time of its last busy reply.
+    newest: u64,
+}
+
+/// Notes what an actor knows, and the step that it begins. Of the signal's counters only the distances matter. Kinds with a queue in
+/// Redis are not explored, so their state is left out.
+pub(crate) fn observe(actor: &dyn Any, step: &dyn Any) {
+    if !super::is_running() {
+        return;
+    }
+    let (Some(actor), Some(step)) = (actor.downcast_ref::<KeyActor>(), step.downcast_ref::<Step>()) else {
+        unreachable!("an actor begins a step")
+    };
+    let (kind, waits) = match step {
+        Step::Wait(_) => ("wait", true),
+        Step::Do(Action::Release(_)) => ("release", false),
+        Step::Do(Action::Reenter(_)) => ("re-enter", false),
+        Step::Do(Action::Attempt(_)) => ("attempt", false),
+        Step::Do(Action::ProbeHolder(_)) => ("probe", false),
+        Step::Do(Action::Check) => ("check", false),
+        _ => ("other", false),
+    };
+    let note = note(actor, kind, waits);
+    with(|world| {
+        let client = search::client().expect("an actor has a client");
+        world.notes[client] = Some(note).filter(|_| kind != "other");
+    });
+}
+
+fn note(actor: &KeyActor, kind: &str, waits: bool) -> Note {
+    let before = actor.queue.signal.reading();
+    let busy = actor.busy_reply.as_ref().map(|busy| {
+        let behind = (before.epoch - busy.before.epoch, before.messages - busy.before.messages);
+        (behind, busy.since, busy.holder.clone(), busy.attempt_at, busy.probe_at, busy.step, busy.at)
+    });
+    let window = actor.yield_window.as_ref().map(|window| {
+        let turns = window.turns.as_ref();
+        let turns =
+            turns.map(|turns| (before.messages - turns.heard, turns.paid.saturating_sub(before.messages)));
+        (window.until, turns)
+    });
+    let checked = actor.checked.map(|checked| before.epoch - checked);
+    let probed = actor.messages_at_probe.map(|messages| before.messages - messages);
+    let subscribed = actor.subscription.as_ref().map(Subscription::is_confirmed);
+    let listening = (subscribed, actor.listen_until, actor.keep_subscribed);
+    let crowd = (actor.crowd.in_vain(before.messages), actor.crowd.count_at.remaining());
+    let current = hold(&actor.queue.work(), before.messages);
+    let text =
+        format!("{kind} {busy:?} {window:?} {checked:?} {probed:?} {listening:?} {crowd:?} {current:?}");
+    Note { text, waits, before, newest: actor.busy_reply.as_ref().map_or(0, |busy| busy.newest) }
+}
+
+/// The current hold of a key queue.
+fn hold(work: &Work, messages: u64) -> Option<String> {
+    work.current.as_ref().map(|current| {
+        let Current { hold, since, recorded, levels, changing, count_unsure, run, .. } = current;
+        let missed = run.messages_at_probe.map(|before| messages - before);
+        let run = (run.since, run.count, run.others, missed);
+        let hold = (&hold.owner_id, hold.is_over(), hold.deadline());
+        format!("{hold:?} {since:?} {recorded} {levels} {changing} {count_unsure} {run:?}")
+    })
+}
+
+/// Forgets the past of each client of which all that the past has left is known.
+pub(super) fn forget_pasts() {
+    for client in 0..CLIENTS {
+        if let Some(left) = left(client) {
+            with(|world| {
+                world.histories[client] = Fingerprint::default();
+                world.note(client, &left);
+            });
+        }
+    }
+}
+
+/// All that the past of a client has left, apart from what is on its way. `None` if it is not known.
+fn left(client: usize) -> Option<String> {
+    if search::has_crashed(client) {
+        return Some("crashed".to_owned());
+    }
+    let (session, more_tasks, note, struck) = with(|world| {
+        let session = world.sessions[client].upgrade().expect("kept");
+        let more_tasks = world.tasks[client] - world.resting[client];
+        (session, more_tasks, world.notes[client].clone(), world.struck[client])
+    });
+    let generation = session.generation();
+    let Some(queue) = session.existing_queue(&QueueId::Record(LOCK.into())) else {
+        return (more_tasks <= 0).then(|| generation.to_string());
+    };
+    let now = queue.signal.reading();
+    let work = queue.work();
+    let note = note.filter(|_| work.has_actor);
+    let unknown = work.has_actor && note.is_none() || more_tasks > i64::from(work.has_actor);
+    let sends = work.direct.is_some() || note.as_ref().is_some_and(|note| !note.waits);
+    if unknown || sends && struck || work.finding.is_some() {
+        return None;
+    }
+    let releases: Option<Vec<_>> = work.releases.iter().map(level).collect();
+    let releases = releases?;
+    let newest = note.as_ref().map_or(0, |note| note.newest);
+    let waiters: Option<Vec<_>> = work.waiters.iter().map(|waiter| shown(waiter, newest)).collect();
+    let waiters = waiters?;
+    let direct = work.direct.as_ref();
+    let direct = direct.map(|direct| (now, direct.until, direct.overtaken, direct.is_release()));
+    let heard =
+        note.as_ref().map(|note| (now.epoch - note.before.epoch, now.messages - note.before.messages));
+    let note = note.map(|note| note.text);
+    let (current, seen) = (hold(&work, now.messages), (&work.busy, work.yield_until, work.pollers_until));
+    drop(session);
+    Some(format!("{generation} {note:?} {heard:?} {current:?} {seen:?} {releases:?} {waiters:?} {direct:?}"))
+}
+
+/// A release of a level. Other releases follow faults, and are not known.
+fn level(release: &Release) -> Option<String> {
+    match release {
+        Release::Level(level) => Some(format!("{} {}", level.hold.owner_id, level.reply.is_some())),
+        _ => None,
+    }
+}
+
+fn shown(waiter: &Waiter, newest: u64) -> Option<String> {
+    let arrived = waiter.ticket <= newest;
+    waiter.unanswered.is_none().then(|| format!("{:?} {} {arrived}", waiter.owner, waiter.once))
+}
+
+/// A fingerprint of everything that decides how the execution goes on: what each client has received and done, the data of the
+/// server, and what is on its way.
+pub(super) fn state() -> u128 {
+    let (now, timers) = (time::since_boot(), time::timers());
+    with(|world| {
+        let mut all = Fingerprint::default();
+        world.histories.iter().for_each(|history| all.add(&history.0.to_string()));
+        let World { network, early_left, fault_left, owners, struck, .. } = world;
+        all.add(&format!("{now:?} {timers:?} {early_left} {fault_left:?} {:?}", network.data.records));
+        all.add(&format!("{struck:?}"));
+        for owner in owners {
+            let Owner { ready, cancellable, waits, steps_left, failures, .. } = owner;
+            all.add(&format!("{ready} {cancellable} {waits} {steps_left} {failures:?}"));
+        }
+        for link in &network.commands {
+            let requests: Vec<_> = link.requests.iter().map(Request::text).collect();
+            let replies: Vec<_> = link.replies.iter().map(Reply::text).collect();
+            all.add(&format!("{} {requests:?} {replies:?}", link.is_up()));
+        }
+        for link in &network.subscriptions {
+            let channels = channels_of(network, link);
+            let incoming: Vec<_> = link.incoming.iter().map(Incoming::text).collect();
+            let changes: Vec<_> = link.changes.iter().map(|(change, _)| change).collect();
+            all.add(&format!("{channels:?} {changes:?} {incoming:?}"));
+        }
+        all.0
+    })
+}
+
+/// A hash of 128 bits (FNV-1a), so that two states hardly ever have the same one.
+#[derive(Clone, Copy)]
+pub(super) struct Fingerprint(u128);
+
+impl Default for Fingerprint {
+    fn default() -> Self {
+        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+    }
+}
+
+impl Fingerprint {
+    pub(super) fn add(&mut self, text: &str) {
+        for byte in text.bytes().chain([0]) {
+            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0100_0000_0000_0000_0000_013b);
+        }
+    }
+}
