@@ -123,7 +123,8 @@ impl Lock {
     /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. Exceptions: re-entries and
     /// `try_lock` do not queue, readers and owners of a group have no order, and a waiter that left the queue of a fair lock may rejoin
     /// behind a later one. A release publishes a message, which wakes the waiters. Some holders publish no message, so the client also
-    /// checks a busy lock after 10 ms, 20 ms, 40 ms and so on, with one read for all its waiters. It does not check fair and group locks.
+    /// checks a busy lock after 10 ms, 20 ms, 40 ms and so on, with one read for all its waiters. In a crowd of clients, the first check
+    /// comes later. Fair and group locks are not checked.
     ///
     /// # Errors
     /// - [`Error::Misuse`], before anything is sent: for an invalid argument, outside a tokio runtime, or if another branch of the task is

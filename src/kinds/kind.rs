@@ -36,7 +36,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
         owner_id
     }
-    /// The owner's id within this kind's owner id, if it can be told apart; otherwise the whole text.
+    /// The id of the owner, without what this kind adds to it. Without a known addition, the whole text.
     fn owner<'a>(&self, owner_id: &'a str) -> &'a str {
         owner_id
     }
