@@ -7,13 +7,15 @@ use crate::engine::busy::LastBusy;
 use crate::engine::direct::{Attempted, DirectAcquire};
 use crate::engine::level::Level;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Outcome, Terms, Work, next_ticket};
+use crate::engine::waiters::Outcome;
+use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::time;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -104,7 +106,7 @@ impl Acquire<'_> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
         let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, kind, owner, terms) {
-            Some(direct) => match self.within_limit(direct.send(once)).await {
+            Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
                 Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
                 Some(Attempted::Queued(queue, queued)) => (queue, queued),
                 None => return Err(no_reply(session, kind.record(), started)),
@@ -143,8 +145,9 @@ impl Acquire<'_> {
         }
     }
 
-    /// The output of `future`, or `None` if the limit comes first.
-    async fn within_limit<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    /// The output of `future`, or `None` if the limit comes first. Takes a reference, because a future that is moved into an async
+    /// function is stored twice.
+    async fn within_limit<T>(&self, future: impl Future<Output = T> + Unpin) -> Option<T> {
         match self.limit {
             None => Some(future.await),
             Some(limit) => {

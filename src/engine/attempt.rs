@@ -15,7 +15,8 @@ use crate::engine::key_actor::KeyActor;
 use crate::engine::run::Run;
 use crate::engine::session::QueueId;
 use crate::engine::unfinished::Unanswered;
-use crate::engine::work::{Current, Outcome, ReleasedLevel, Waiter, Work, next_ticket};
+use crate::engine::waiters::{Outcome, Waiter};
+use crate::engine::work::{Current, ReleasedLevel, Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
@@ -42,7 +43,7 @@ impl Attempt {
     /// An attempt for `waiter`, which is one of `work`.
     pub(crate) fn of(waiter: &Waiter, work: &Work) -> Self {
         let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
-        let (kind, owner, newest) = (kind.clone(), owner.clone(), work.newest());
+        let (kind, owner, newest) = (kind.clone(), owner.clone(), work.waiters.newest());
         Self { ticket: *ticket, kind, owner, lease: *lease, once: *once, newest }
     }
 }
@@ -82,7 +83,7 @@ impl KeyActor {
             let (session, queue) = (&self.session, &self.queue);
             if failure.unanswered {
                 session.rotate_owner_ids();
-                let waits = queue.work().waiters.iter().any(|w| w.ticket == ticket);
+                let waits = queue.work().waiters.contains(ticket);
                 if !refused && !once && waits && !session.is_closed() {
                     // The same request again, so that it counts once even if an earlier send took effect.
                     debug!(lock = ?queue.record(), "acquire went unanswered, repeating it");
@@ -139,7 +140,7 @@ impl KeyActor {
     /// Takes the request that the waiter sent itself, if that went unanswered.
     fn take_unanswered(&self, ticket: u64) -> Option<Unanswered> {
         let mut work = self.queue.work();
-        let waiter = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket);
+        let waiter = work.waiters.get_mut(ticket);
         waiter.and_then(|waiter| waiter.unanswered.take()).map(|unanswered| *unanswered)
     }
 
@@ -172,7 +173,7 @@ impl KeyActor {
         let fresh = || owner.owner_id(&self.session.id, self.session.generation());
         let owner_id = || kind.owner_id(shared.map_or_else(fresh, |hold| kind.owner(&hold.owner_id).into()));
         let mut work = self.queue.work();
-        let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == *ticket) else {
+        let Some(waiter) = work.waiters.get_mut(*ticket) else {
             return (owner_id(), Waiting::No);
         };
         waiter.attempts += 1;
@@ -227,10 +228,10 @@ impl KeyActor {
             }
         };
         let mut work = self.queue.work();
-        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
+        if let Some(waiter) = work.waiters.get_mut(ticket) {
             waiter.queued = waiter.owner_id.is_some();
         }
-        let first = work.first().is_none_or(|first| first.ticket == ticket);
+        let first = work.waiters.first().is_none_or(|first| first.ticket == ticket);
         drop(work);
         if first || !kind.traits().queued {
             let only = (kind.traits().access == Access::Shared).then_some(ticket);
@@ -375,7 +376,7 @@ impl KeyActor {
         let hold = Hold::new(begun, self.queue.observer());
         let mut work = self.queue.work();
         work.busy = LastBusy::at(since, Some(hold.owner.clone()));
-        work.current = Some(Current::new(hold.clone(), since, run));
+        work.set_current(Current::new(hold.clone(), since, run));
         drop(work);
         hold
     }
@@ -406,7 +407,7 @@ impl KeyActor {
 
     /// Delivers "busy" to a waiter that wanted a single attempt.
     fn tell_busy_once(&self, ticket: u64) {
-        if self.queue.work().waiters.iter().any(|waiter| waiter.ticket == ticket && waiter.once) {
+        if self.queue.work().waiters.get_mut(ticket).is_some_and(|waiter| waiter.once) {
             self.tell(ticket, Outcome::Busy);
         }
     }

@@ -85,7 +85,7 @@ impl KeyActor {
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
         let mut work = self.queue.work();
         work.busy = LastBusy::at(now, None);
-        let newest = work.newest();
+        let newest = work.waiters.newest();
         drop(work);
         let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
         self.busy_reply =
@@ -110,7 +110,7 @@ impl KeyActor {
             busy_reply.probe_at = next_on_grid(now, busy_reply.step);
         }
         let mut work = self.queue.work();
-        (busy_reply.at, busy_reply.newest) = (now, work.newest());
+        (busy_reply.at, busy_reply.newest) = (now, work.waiters.newest());
         if let Some(Probed::Busy(holder)) = probed {
             work.busy = LastBusy::at(now, None);
             drop(work);
@@ -147,7 +147,7 @@ impl KeyActor {
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
     pub(crate) fn refresh_due(&mut self, work: &Work, now: Moment) -> Option<Arc<dyn LockKind>> {
-        let Some(queued) = work.waiters.iter().find(|waiter| waiter.queued) else {
+        let Some(queued) = work.waiters.apart().find(|waiter| waiter.queued) else {
             self.refresh_at = None;
             return None;
         };

@@ -20,7 +20,8 @@ use crate::engine::release::freed;
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
-use crate::engine::work::{Current, Finding, Outcome, Release, Terms, Work, next_ticket};
+use crate::engine::waiters::Outcome;
+use crate::engine::work::{Current, Finding, Release, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold, HoldState};
@@ -219,7 +220,7 @@ impl DirectAcquire {
         let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
         current.levels = 1;
         work.busy = LastBusy::at(answer.sent, Some(self.owner.clone()));
-        work.current = Some(current);
+        work.set_current(current);
         self.direct.end(work);
         if session.is_closed() {
             // Nobody renews it, and `close` could not put it in doubt.
@@ -238,7 +239,7 @@ impl DirectAcquire {
         let &Direct { ref session, ref queue, ticket, .. } = &self.direct;
         work.direct = None;
         let outcome = work.enqueue(ticket, &self.kind, self.owner.clone(), self.terms, once);
-        if let Some(waiter) = work.waiters.iter_mut().find(|waiter| waiter.ticket == ticket) {
+        if let Some(waiter) = work.waiters.get_mut(ticket) {
             waiter.unanswered = unanswered.map(Box::new);
         }
         actor::wake(session, queue, work);

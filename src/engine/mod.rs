@@ -20,6 +20,7 @@ pub mod session;
 pub mod single;
 pub mod step;
 pub mod unfinished;
+pub mod waiters;
 pub mod work;
 
 use crate::config::options::Options;

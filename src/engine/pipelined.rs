@@ -24,7 +24,8 @@ use crate::engine::busy::LastBusy;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::release::successor;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Current, LaggingRecord, Outcome, ReleasedLevel, Waiter};
+use crate::engine::waiters::{Outcome, Waiter};
+use crate::engine::work::{Current, LaggingRecord, ReleasedLevel};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState};
 use crate::protocol::script::{self, HandedOff};
@@ -78,8 +79,8 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
     work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
     current.run.count += 1;
-    work.current =
-        Some(Current { hold: next.clone(), since: now, lagging: ahead.then_some(lagging), ..current });
+    let lagging = ahead.then_some(lagging);
+    work.set_current(Current { hold: next.clone(), since: now, lagging, ..current });
     drop(work);
     session.watchdog.forget(hold);
     queue.signal.nudge();

@@ -5,7 +5,8 @@ use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::crowd::Crowd;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
-use crate::engine::work::{Current, Finding, Outcome, Release, Waiter, Work};
+use crate::engine::waiters::{Outcome, Waiter};
+use crate::engine::work::{Current, Finding, Release, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::{Hold, HoldState};
 use crate::runtime::clock::Moment;
@@ -153,14 +154,14 @@ impl KeyActor {
         if let Some(dequeue) = self.due_dequeue(view.now) {
             return Step::Do(Action::RetryDequeue(dequeue));
         }
-        if let Some(step) = immediate(&work, view.now) {
+        if let Some(step) = immediate(&mut work, view.now) {
             return step;
         }
         if let Some(kind) = self.refresh_due(&work, view.now) {
             return Step::Do(Action::Refresh(kind));
         }
         self.keep_subscribed |= view.yield_until.is_some() && !work.waiters.is_empty();
-        let Some(first) = work.first() else { return self.without_waiters(work, view.yield_until) };
+        let Some(first) = work.waiters.first() else { return self.without_waiters(work, view.yield_until) };
         self.with_waiters(first, &work, view)
     }
 
@@ -250,7 +251,7 @@ impl KeyActor {
                 _ => Step::Do(Action::Attempt(Attempt::of(first, work))),
             };
         };
-        let probe_at = busy_reply.next_probe(work.newest());
+        let probe_at = busy_reply.next_probe(work.waiters.newest());
         if view.now >= probe_at {
             return Step::Do(Action::ProbeHolder(first.kind.clone()));
         }
@@ -280,7 +281,7 @@ impl KeyActor {
 }
 
 /// A step that does not depend on the turns of the waiters.
-fn immediate(work: &Work, now: Moment) -> Option<Step> {
+fn immediate(work: &mut Work, now: Moment) -> Option<Step> {
     following(work, now).or_else(|| reentry(work)).or_else(|| own_attempt(work))
 }
 
@@ -300,17 +301,22 @@ fn waiters_of_holder(work: &Work) -> impl Iterator<Item = &Waiter> {
 }
 
 /// A waiter of the holder gets a further level, or an error if its kind cannot be re-entered.
-fn reentry(work: &Work) -> Option<Step> {
+fn reentry(work: &mut Work) -> Option<Step> {
+    if !work.may_reenter {
+        debug_assert!(waiters_of_holder(work).next().is_none(), "no waiter has become one of the holder");
+        return None;
+    }
     if let Some(waiter) = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant) {
         return Some(Step::Tell(waiter.ticket, Outcome::Failed(would_deadlock(&*waiter.kind))));
     }
     let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
-    (!waiters.is_empty()).then_some(Step::Do(Action::Reenter(waiters)))
+    work.may_reenter = !waiters.is_empty();
+    work.may_reenter.then_some(Step::Do(Action::Reenter(waiters)))
 }
 
 /// A waiter that needs a reply of its own from the server gets it.
 fn own_attempt(work: &Work) -> Option<Step> {
-    let waiter = work.waiters.iter().find(|waiter| waiter.once || waiter.is_new())?;
+    let waiter = work.waiters.apart().find(|waiter| waiter.once || waiter.is_new())?;
     Some(match overtakes(waiter, work) {
         true => Step::Tell(waiter.ticket, Outcome::Busy),
         false => Step::Do(Action::Attempt(Attempt::of(waiter, work))),

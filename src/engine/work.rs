@@ -4,7 +4,8 @@ use crate::config::options::Lease;
 use crate::engine::busy::LastBusy;
 use crate::engine::run::{Run, YieldWindow};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
-use crate::error::{Error, Result};
+use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
+use crate::error::Result;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
@@ -19,8 +20,9 @@ use tokio::sync::oneshot;
 /// The work and the holds of a key queue.
 #[derive(Default)]
 pub(crate) struct Work {
-    /// In the order of arrival, which is the order of their tickets.
-    pub waiters: VecDeque<Waiter>,
+    pub waiters: Waiters,
+    /// A waiter may have the owner of the current hold. Unset once none was found.
+    pub may_reenter: bool,
     pub releases: VecDeque<Release>,
     pub current: Option<Current>,
     /// Shared holds that have an owner. None of them is current.
@@ -75,50 +77,6 @@ pub(crate) struct LaggingRecord {
     pub retry_at: Option<Moment>,
 }
 
-/// A caller that wants the lock.
-pub(crate) struct Waiter {
-    pub ticket: u64,
-    pub kind: Arc<dyn LockKind>,
-    pub owner: LocalOwner,
-    pub lease: Lease,
-    /// Wants the outcome of a single attempt.
-    pub once: bool,
-    /// May be granted the lock ahead of the record.
-    pub pipelined: bool,
-    pub attempts: u32,
-    /// The owner id under which it waits in Redis's queue, if its kind has one; and whether it is known to be there.
-    pub owner_id: Option<Arc<str>>,
-    pub queued: bool,
-    /// Its place in Redis's queue, as far as this client's waiters go: when it was entered there ([`next_ticket`]), or [`NOT_ENTERED`].
-    /// An owner has one entry, which its waiters share.
-    pub turn: u64,
-    pub unanswered: Option<Box<Unanswered>>,
-    pub reply: oneshot::Sender<Outcome>,
-}
-
-/// The turn of a waiter that is not in Redis's queue. It comes after all others.
-pub(crate) const NOT_ENTERED: u64 = u64::MAX;
-
-impl Waiter {
-    /// Whether it has to enter Redis's queue and is not known to be there.
-    pub(crate) fn is_new(&self) -> bool {
-        !self.once && !self.queued && self.kind.traits().queued
-    }
-
-    /// Delivers a level of `hold`. Returns whether the waiter was still there.
-    pub(crate) fn receives(self, hold: &Arc<Hold>) -> bool {
-        self.reply.send(Outcome::Granted(hold.clone(), self.attempts)).is_ok()
-    }
-}
-
-/// The outcome of a wait.
-pub(crate) enum Outcome {
-    /// A level of this hold, and the number of attempts that it took. The receiver of the outcome has to release it.
-    Granted(Arc<Hold>, u32),
-    Busy,
-    Failed(Error),
-}
-
 /// The result of a caller's request that the actor has to act on.
 pub(crate) enum Finding {
     /// The lock was busy, for at most `ttl`. `before` is the signal's reading before the request.
@@ -161,8 +119,7 @@ impl Current {
 }
 
 impl Work {
-    /// Adds a waiter in the order of the tickets: it is the last one, unless it sent a request itself before. Returns the receiver of
-    /// its outcome.
+    /// Adds a waiter. Returns the receiver of its outcome.
     pub(crate) fn enqueue(
         &mut self,
         ticket: u64,
@@ -173,28 +130,21 @@ impl Work {
     ) -> oneshot::Receiver<Outcome> {
         let (reply, outcome) = oneshot::channel();
         let Terms { lease, pipelined } = terms;
-        if self.waiters.is_empty() {
-            // Most waiters are alone.
-            self.waiters.reserve_exact(1);
-        }
-        let at = self.waiters.partition_point(|waiter| waiter.ticket < ticket);
-        self.waiters.insert(
-            at,
-            Waiter {
-                ticket,
-                kind: kind.clone(),
-                owner,
-                lease,
-                once,
-                pipelined,
-                attempts: 0,
-                owner_id: None,
-                queued: false,
-                turn: NOT_ENTERED,
-                unanswered: None,
-                reply,
-            },
-        );
+        self.may_reenter |= self.current.as_ref().is_some_and(|current| current.hold.owner == owner);
+        self.waiters.insert(Waiter {
+            ticket,
+            kind: kind.clone(),
+            owner,
+            lease,
+            once,
+            pipelined,
+            attempts: 0,
+            owner_id: None,
+            queued: false,
+            turn: NOT_ENTERED,
+            unanswered: None,
+            reply,
+        });
         outcome
     }
 
@@ -266,14 +216,10 @@ impl Work {
         (*levels > returned).then(|| hold.clone())
     }
 
-    /// The waiter whose turn is first. The actor attempts and subscribes for it.
-    pub(crate) fn first(&self) -> Option<&Waiter> {
-        self.waiters.iter().min_by_key(|waiter| (waiter.turn, waiter.ticket))
-    }
-
-    /// The ticket of the last waiter.
-    pub(crate) fn newest(&self) -> u64 {
-        self.waiters.back().map_or(0, |waiter| waiter.ticket)
+    /// Makes `current` the current hold.
+    pub(crate) fn set_current(&mut self, current: Current) {
+        self.may_reenter = true;
+        self.current = Some(current);
     }
 
     /// Removes the current hold, which is being released. Returns its run and the owner id in the record.
@@ -305,8 +251,7 @@ impl Work {
 
     /// Removes the waiter with this ticket, if it still waits.
     pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
-        let at = self.waiters.binary_search_by_key(&ticket, |w| w.ticket).ok()?;
-        let mut waiter = self.waiters.remove(at)?;
+        let mut waiter = self.waiters.remove(ticket)?;
         if let Some(Unanswered { owner_id, until, .. }) =
             waiter.unanswered.take().map(|unanswered| *unanswered)
         {
@@ -317,9 +262,7 @@ impl Work {
 
     /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
     pub(crate) fn remove_queued(&mut self) -> Vec<Waiter> {
-        let (queued, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.waiters).into_iter().partition(|waiter| waiter.owner_id.is_some());
-        self.waiters = others.into();
+        let queued = self.waiters.remove_all(|waiter| waiter.owner_id.is_some());
         let dequeue = |waiter: &Waiter| Some(Release::Dequeue(waiter.kind.clone(), waiter.owner_id.clone()?));
         self.releases.extend(queued.iter().filter_map(dequeue));
         queued

@@ -100,6 +100,24 @@ fn every_task_and_thread_is_a_separate_owner() {
     assert!(owners.iter().all(|owner| owner.split(':').count() == 2 && !owner.contains('~')), "{owners:?}");
 }
 
+/// The key actor has seen all waiters when the re-entry comes.
+#[tokio::test]
+async fn a_holder_re_enters_while_another_task_waits() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let outer = lock.lock().await.unwrap();
+    let other = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await.unwrap().unlock().await }
+    });
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    let inner = lock.try_lock_for(Duration::from_secs(5)).await.unwrap().expect("a re-entry does not wait");
+    inner.unlock().await.unwrap();
+    outer.unlock().await.unwrap();
+    other.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn owners_exclude_each_other_whatever_their_kind() {
     let server = Server::start();
