@@ -368,8 +368,9 @@ pub(crate) fn freed(
 }
 
 impl Freed {
-    /// The yield window after the release. `None` if no other client is known to want the lock and the run was short. `heard` is the
-    /// number of messages heard before the release, and `own` the number of this client's subscriptions.
+    /// The yield window after the release. `None` if no other client is known to want the lock, and either no task of this client waits
+    /// for it or the run was short. `heard` is the number of messages heard before the release, and `own` the number of this client's
+    /// subscriptions.
     pub(crate) fn yield_window(
         &self,
         session: &Session,
@@ -392,7 +393,8 @@ impl Freed {
             true => self.receivers.saturating_sub(own),
             false => u64::from(run.count > 0),
         };
-        if others == 0 && self.sent.since(run.since) < bounds.max_time_alone {
+        let short = || self.sent.since(run.since) < bounds.max_time_alone;
+        if others == 0 && (queue.work().waiters.is_empty() || short()) {
             return None;
         }
         // The message of this release also reaches this client, and is no turn.

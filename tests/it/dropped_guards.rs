@@ -31,9 +31,15 @@ async fn few_tasks_release_many_dropped_guards() {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     drop(guards);
-    let started = tasks() - before;
-    assert!(started <= TASKS, "{started} tasks for {GUARDS} guards");
-    eventually(|| records(&server) == 0).await;
+    let mut most = 0;
+    while records(&server) > 0 {
+        // The releases start and end while this task yields.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+            most = most.max(tasks() - before);
+        }
+    }
+    assert!(most <= TASKS, "{most} tasks at once for {GUARDS} guards");
 }
 
 /// A call that needs a lock whose release is pending runs that release first.
