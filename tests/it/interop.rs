@@ -150,8 +150,8 @@ async fn javas_force_unlock_is_reported_to_the_holder() {
         java.force_unlock("plain", "n").await.unwrap();
         // The next renewal comes a third of the lease after the last, which was sent a lease before the deadline.
         let next = renewed - lease + lease / 3;
-        let state = guard.lost().await;
-        let late = watch.since(next);
+        let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
+        let (state, late) = (lost.expect("the loss is reported"), watch.since(next));
         assert!(matches!(state, HoldState::Lost(_)), "{version}: {state:?}");
         assert!(late < Duration::from_millis(150), "{version}: reported {late:?} after the renewal was due");
         assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: None, .. })), "{version}");

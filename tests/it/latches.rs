@@ -382,16 +382,21 @@ async fn bad_input_is_refused_and_changes_nothing() {
 #[tokio::test]
 async fn a_reply_from_before_a_close_does_not_count_for_a_later_wait() {
     let server = Server::start();
+    let raw = RawRedis::of(&server);
     let latch = latch_of_new_client(&server).await;
     // Load the script.
     latch.wait().await.unwrap();
+    let asked = server.calls("evalsha");
     let mut early = std::pin::pin!(latch.wait());
-    assert!(poll!(early.as_mut()).is_pending(), "the question is sent and not answered yet");
-    assert!(latch.try_set_count(1).await.unwrap());
-    assert!(
-        !latch.wait_for(Duration::from_millis(100)).await.unwrap(),
-        "a wait passed the latch that its client had just closed"
-    );
+    // The server answers while this thread waits for its counter. The client reads the reply when this task yields again.
+    while server.calls("evalsha") == asked {
+        assert!(poll!(early.as_mut()).is_pending(), "the question is not answered yet");
+        tokio::task::yield_now().await;
+    }
+    raw.run::<()>(&["SET", NAME, "1"]);
+    let mut late = std::pin::pin!(latch.wait_for(Duration::from_millis(100)));
+    assert!(poll!(late.as_mut()).is_pending(), "it joins the queue before the reply is read");
+    assert!(!late.await.unwrap(), "a wait passed the latch that was closed before it");
     // The latch was open when this wait asked.
     early.await.unwrap();
 }

@@ -186,6 +186,10 @@ async fn a_wait_that_ends_during_a_hand_off_reports_busy() {
     }
     let served: u32 = tasks.join_all().await.iter().sum();
     assert!((1..TASKS * TRIES).contains(&served), "some were served and some were not: {served}");
+    assert!(
+        client.lock("n").try_lock().await.unwrap().is_some(),
+        "a wait that had ended was granted the lock"
+    );
 }
 
 /// A client that takes turns with others waits again soon after each release. When it subscribed anew each time, it

@@ -268,8 +268,8 @@ impl ProxyLink {
         self.set(way, |control| control.mode = Mode::Pass);
     }
 
-    /// Holds the frames that come from now on until [`pass`](Self::pass). A frame that was held for the server is then
-    /// delivered even if the client is long gone.
+    /// Holds the frames that come from now on, and those that wait at the shut gate, until [`pass`](Self::pass). A frame that was
+    /// held for the server is then delivered even if the client is long gone.
     pub fn hold(&self, way: Direction) {
         self.set(way, |control| control.mode = Mode::Hold);
     }
@@ -498,7 +498,7 @@ async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedR
     let (mut from, mut to) = (Some(from), Some(to));
     let mut unread = Vec::new();
     let mut waiting: VecDeque<Frame> = VecDeque::new();
-    let mut ended = false;
+    let (mut ended, mut stopped) = (false, false);
     loop {
         if !*from_open.borrow_and_update() {
             from = None;
@@ -511,9 +511,13 @@ async fn pump(shared: Arc<Shared>, link: ProxyLink, way: Direction, from: OwnedR
         if mode == Mode::Swallow && before == Mode::Hold {
             waiting.clear();
         }
+        if mode == Mode::Hold && before != Mode::Hold && stopped {
+            // The frames at the shut gate have not passed, so the link holds them, too.
+            waiting.iter_mut().for_each(|frame| frame.held = true);
+        }
         before = mode;
         gate.mark_unchanged();
-        let mut stopped = false;
+        stopped = false;
         let goes_on = |frame: &Frame| mode != Mode::Hold || !frame.held;
         while waiting.front().is_some_and(|frame| goes_on(frame) && frame.due <= Instant::now()) {
             let (admitted, counts) = shared.let_in(waiting.front().and_then(|frame| frame.subject.as_ref()));
