@@ -62,8 +62,8 @@ impl Waiter {
 
 /// Waiters in the order of arrival, which is the order of their tickets.
 ///
-/// With many waiters, a search through all of them for each hold takes longer than the request of the hold. So the usual questions have
-/// answers that do not depend on their number.
+/// If each hold searched all waiters, its cost would grow with their number. So [`first`](Self::first) and [`apart`](Self::apart) search
+/// only if a waiter needs a reply of its own, which is rare.
 #[derive(Default)]
 pub(crate) struct Waiters {
     all: VecDeque<Waiter>,

@@ -36,7 +36,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn owner_id(&self, owner_id: Arc<str>) -> Arc<str> {
         owner_id
     }
-    /// The id of the owner, without what this kind adds to it. Without a known addition, the whole text.
+    /// The id of the owner: the owner id without the text that this kind adds to it.
     fn owner<'a>(&self, owner_id: &'a str) -> &'a str {
         owner_id
     }
