@@ -46,11 +46,12 @@ impl Cluster {
             say(replica, &["REPLICATE", &id(master)]);
         }
         cluster.wait(|info| info.contains("cluster_state:ok"));
-        for replica in &cluster.replicas {
+        // A replica that reports its link as up is not yet one that its master counts.
+        for master in cluster.masters.iter().filter(|_| replicas_each > 0) {
             until(|| {
-                let info: String =
-                    redis::cmd("INFO").arg("replication").query(&mut replica.cli()).expect("INFO");
-                info.contains("master_link_status:up")
+                let (_, _, replicas): (String, u64, Vec<Vec<String>>) =
+                    redis::cmd("ROLE").query(&mut master.cli()).expect("ROLE");
+                replicas.len() == replicas_each
             });
         }
         cluster
