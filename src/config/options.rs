@@ -11,7 +11,8 @@ use uuid::Uuid;
 /// The bounds of the local hand-off.
 ///
 /// When a hold ends and another task of the same client waits, the lock passes from owner to owner without being released. These bounds
-/// keep the hand-off fair to other clients. When a bound is reached, the client releases the lock with a message and opens a yield window:
+/// keep the hand-off fair to other clients. They also apply to the permits of a [`Semaphore`](crate::Semaphore), which pass to the next
+/// waiter that wants as many. When a bound is reached, the client releases the lock with a message and opens a yield window:
 /// it does not try to acquire the lock for [`pause`](Self::pause). Each message of another client restarts this pause. The window ends when
 /// every client that received the release has had a turn, or when the pause passes without a message. `try_lock` does not wait for its end.
 ///
@@ -27,7 +28,8 @@ pub struct HandOff {
     ///
     /// The series is also limited to the number of this client's waiters divided by the number of other subscribers, rounded up.
     pub max_in_row: u32,
-    /// Maximum duration of a series of hand-offs while another client subscribes or is known to poll. Default 20 ms.
+    /// Maximum duration of a series of hand-offs while another client subscribes or is known to poll, and of each series of a lock whose
+    /// waiters poll ([`Client::spin_lock`](crate::Client::spin_lock)). Default 20 ms.
     pub max_time: Duration,
     /// Maximum duration of a series even if no other client subscribes, because some clients poll instead. Default 200 ms.
     pub max_time_alone: Duration,

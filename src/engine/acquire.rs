@@ -105,7 +105,8 @@ impl Acquire<'_> {
     async fn level(&self) -> Result<Option<(Level, u32)>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
-        let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, kind, owner, terms) {
+        let queue = session.queue(&**kind, owner);
+        let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
                 Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
                 Some(Attempted::Queued(queue, queued)) => (queue, queued),
@@ -116,7 +117,7 @@ impl Acquire<'_> {
                     let ticket = next_ticket();
                     (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
                 };
-                let (queued, queue) = actor::submit(session, kind, owner, join)?;
+                let (queued, queue) = actor::submit(session, queue, join);
                 (queue, queued)
             }
         };

@@ -11,9 +11,6 @@ use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::step::{Action, Step};
 use crate::engine::work::{Release, Work};
-use crate::error::Result;
-use crate::kinds::kind::LockKind;
-use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::sync::{select, time};
@@ -21,24 +18,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Adds work to the key queue of `kind` and `owner`, and makes sure that an actor serves it. Fails in a forked child, because the
-/// tasks are the parent's.
+/// Adds work to a key queue, or to the queue that has replaced it in the table, and makes sure that an actor serves it. The caller
+/// has checked the process. Returns the queue that has the work.
 pub(crate) fn submit<T>(
-    session: &Arc<Session>,
-    kind: &Arc<dyn LockKind>,
-    owner: &LocalOwner,
-    add: impl FnOnce(&mut Work) -> T,
-) -> Result<(T, Arc<KeyQueue>)> {
-    session.check_open()?;
-    submit_to(session, session.queue(&**kind, owner), add)
-}
-
-/// The same for a known queue, or for the queue that has replaced it in the table.
-pub(crate) fn submit_to<T>(
     session: &Arc<Session>,
     queue: Arc<KeyQueue>,
     add: impl FnOnce(&mut Work) -> T,
-) -> Result<(T, Arc<KeyQueue>)> {
+) -> (T, Arc<KeyQueue>) {
     let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
         if !work.has_actor || session.is_closed() || !work.only_joins() {
             wake(session, queue, work);

@@ -18,7 +18,7 @@ use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::release::freed;
 use crate::engine::run::Run;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::{KeyQueue, QueueId, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Current, Finding, Release, Terms, Work, next_ticket};
@@ -91,21 +91,25 @@ impl DirectAcquire {
     /// Begins an acquire, if nobody else is at the key.
     pub(crate) fn begin(
         session: &Arc<Session>,
+        queue: &Arc<KeyQueue>,
         kind: &Arc<dyn LockKind>,
         owner: &LocalOwner,
         terms: Terms,
     ) -> Option<Self> {
         let traits = kind.traits();
-        if traits.queued || traits.access != Access::Exclusive || traits.counterpart.is_some() {
+        if traits.queued || traits.access != Access::Exclusive {
             return None;
         }
-        let route = session.connection.route(kind.record())?;
-        let lease = session.lease_duration(terms.lease);
-        let queue = session.queue(&**kind, owner);
+        // The owner may have a counterpart hold, which the request has to name.
+        if QueueId::of_counterpart(&**kind, owner).is_some_and(|id| session.existing_queue(&id).is_some()) {
+            return None;
+        }
         let mut work = queue.work();
         if work.removed || !work.is_unused() {
             return None;
         }
+        let route = session.connection.route(kind.record())?;
+        let lease = session.lease_duration(terms.lease);
         let ticket = next_ticket();
         let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
         let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.connection_id());
@@ -115,7 +119,7 @@ impl DirectAcquire {
         let until = Moment::now() + session.options.response_timeout + replicas;
         work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
         drop(work);
-        let direct = Direct { session: session.clone(), queue, route, ticket };
+        let direct = Direct { session: session.clone(), queue: queue.clone(), route, ticket };
         Some(Self { direct, kind: kind.clone(), owner: owner.clone(), owner_id, terms, lease })
     }
 
@@ -201,7 +205,7 @@ impl DirectAcquire {
         attempted
     }
 
-    /// Begins the hold. `number` is its token, if the kind is fenced.
+    /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let traits = self.kind.traits();
@@ -217,6 +221,9 @@ impl DirectAcquire {
             },
             queue.observer(),
         );
+        if traits.renews_fixed_leases {
+            hold.found_left(Duration::from_millis(number), self.lease);
+        }
         let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
         current.levels = 1;
         work.busy = LastBusy::at(answer.sent, Some(self.owner.clone()));
@@ -259,11 +266,11 @@ impl DirectRelease {
     pub(crate) fn begin(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
-        let exclusive = hold.kind.traits().access == Access::Exclusive && queue.is_whole();
-        if !exclusive || hold.state_at(now) != HoldState::Held {
+        if hold.kind.traits().access != Access::Exclusive || hold.state_at(now) != HoldState::Held {
             return None;
         }
         let route = session.connection.route(queue.record())?;
+        let others = session.other_readers(queue);
         let deadline = hold.deadline();
         let mut work = queue.work();
         let alone =
@@ -283,7 +290,7 @@ impl DirectRelease {
         }
         let (run, named) = work.end_hold(now)?;
         let ticket = next_ticket();
-        let request = hold.kind.release(&named, &[]);
+        let request = hold.kind.release(&named, &others);
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
         let unfinished = Some(Unfinished::Release(freeing));
         let until = now + RELEASED_WITHIN;

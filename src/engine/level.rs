@@ -9,6 +9,7 @@
 use crate::config::options::{ENDLESS, Lease};
 use crate::engine::actor;
 use crate::engine::direct::DirectRelease;
+use crate::engine::permits;
 use crate::engine::pipelined;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Release, ReleasedLevel};
@@ -94,7 +95,7 @@ impl Level {
     ///
     /// If the future is dropped, the release continues in the background.
     pub(crate) async fn release(&mut self) -> Result<()> {
-        if self.hand_off_ahead() {
+        if self.pass_on() {
             return Ok(());
         }
         match self.session.check_open() {
@@ -108,14 +109,18 @@ impl Level {
         }
         let (reply, outcome) = oneshot::channel();
         let release = Release::Level(self.returned(Some(reply)));
-        actor::submit_to(&self.session, self.queue.clone(), |work| work.releases.push_back(release))?;
+        actor::submit(&self.session, self.queue.clone(), |work| work.releases.push_back(release));
         outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
     }
 
-    fn hand_off_ahead(&mut self) -> bool {
-        self.released = self.pipelined
-            && self.session.check_open().is_ok()
-            && pipelined::hand_off_ahead(&self.session, &self.queue, &self.hold);
+    /// Passes the lock or the permits to the next waiter of this client at once, where that is allowed.
+    fn pass_on(&mut self) -> bool {
+        let Self { session, queue, hold, .. } = &*self;
+        let is_open = || session.check_open().is_ok();
+        self.released = match hold.kind.permits() {
+            Some(permits) => is_open() && permits::pass_on(session, queue, hold, permits),
+            None => self.pipelined && is_open() && pipelined::hand_off_ahead(session, queue, hold),
+        };
         self.released
     }
 
@@ -128,7 +133,7 @@ impl Level {
 
 impl Drop for Level {
     fn drop(&mut self) {
-        if !self.released && !self.hand_off_ahead() {
+        if !self.released && !self.pass_on() {
             let level = self.returned(None);
             self.session.return_level(&self.queue, level);
         }

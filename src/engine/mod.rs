@@ -13,6 +13,7 @@ pub mod direct;
 pub mod key_actor;
 pub mod level;
 pub mod pending;
+pub mod permits;
 pub mod pipelined;
 pub mod release;
 pub mod run;

@@ -36,24 +36,14 @@ pub(crate) fn successor<'a>(
     run: &Run,
     now: Moment,
 ) -> Option<&'a Waiter> {
-    let bounds = session.options.hand_off;
-    let may_succeed = |waiter: &&Waiter| !waiter.once && !waiter.reply.is_closed();
-    let next = work.waiters.iter().find(may_succeed).filter(|next| hold.kind.hands_off_to(&*next.kind))?;
-    let waiting = work.waiters.len() as u64;
-    let ran = now.since(run.since);
-    let pollers = hold.kind.poll().is_some() || work.has_pollers();
-    let others = run.others.unwrap_or(0);
-    let shared = others > 0 || pollers;
-    let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
+    let next = work.waiters.next_local().filter(|next| hold.kind.hands_off_to(&*next.kind))?;
+    let pollers = work.pollers(&*hold.kind);
     let left = deadline.since(now);
     let length = session.lease_duration(next.lease);
-    let refused = bounds.max_in_row == 0
-        || ran >= bounds.max_time_alone
-        || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
-        || left < length / 3
-        || left > length
-        || next.owner == hold.owner;
-    (!refused).then_some(next)
+    let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
+        && (length / 3..=length).contains(&left)
+        && next.owner != hold.owner;
+    allowed.then_some(next)
 }
 
 /// The waiter that gets the lock by a hand-off.
@@ -129,7 +119,9 @@ impl KeyActor {
         if !was.is_live() {
             return Err(self.not_held());
         }
-        let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
+        let passed_on = self.queue.work().passing.take();
+        let run = passed_on.unwrap_or_else(|| Run::new(now, None));
+        let (hold, named) = (hold.clone(), hold.owner_id.clone());
         self.free(&Freeing { hold, named, deadline, was, run }, false).await.map(|()| None)
     }
 
@@ -246,6 +238,10 @@ impl KeyActor {
         self.rotate_if_repeated(&request);
         let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
         self.busy_reply = None;
+        if freeing.hold.kind.permits().is_some() {
+            let others = self.foreign_subscriptions(Some(freed.receivers));
+            self.queue.work().passing = Some(Run { others: Some(others), ..Run::new(answer.sent, None) });
+        }
         if let Some(yield_window) =
             freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
         {
@@ -381,7 +377,8 @@ impl Freed {
     ) -> Option<YieldWindow> {
         let bounds = session.options.hand_off;
         let traits = hold.kind.traits();
-        if traits.queued || traits.access != Access::Exclusive {
+        // Redis keeps the order of queued waiters. Permits that were not passed on have been free to others all the time.
+        if (traits.queued || traits.access != Access::Exclusive) && run.count == 0 {
             return None;
         }
         if queue.work().has_pollers() || hold.kind.poll().is_some() && run.count > 0 {

@@ -11,7 +11,7 @@ use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Servers};
 use crate::engine::pending::PendingAcquires;
-use crate::engine::unfinished::Undo;
+use crate::engine::unfinished::{DirectRequest, Undo};
 use crate::engine::work::{Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
@@ -130,14 +130,13 @@ impl Session {
     }
 
     /// Adds work to a key queue, or to the queue that has replaced it in the table. `serve` sees to it that an actor does the work.
-    /// Fails in a forked child, because the tasks are the parent's.
+    /// If the session is closed, the work is dropped. The caller has checked the process.
     pub(crate) fn add_work<T>(
         self: &Arc<Self>,
         mut queue: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
         serve: impl FnOnce(&Arc<KeyQueue>, MutexGuard<'_, Work>),
-    ) -> Result<(T, Arc<KeyQueue>)> {
-        self.check_open()?;
+    ) -> (T, Arc<KeyQueue>) {
         let added = loop {
             let mut work = queue.work();
             if !work.removed {
@@ -147,17 +146,17 @@ impl Session {
             }
             drop(work);
             self.remove(&queue);
-            self.check_open()?;
             queue = self.queue_with(queue.id.clone());
         };
         if self.is_closed() {
-            // The session was closed meanwhile, and `close` may have emptied the queue before its work was added.
+            // `close` may have emptied the queue before its work was added.
             queue.drop_work();
         }
-        Ok((added, queue))
+        (added, queue)
     }
 
     /// Adds releases that nobody waits for. If the queue has no actor, one of a bounded number of tasks serves it (`background.rs`).
+    /// A forked child adds none, because the tasks are the parent's.
     pub(crate) fn release_later(self: &Arc<Self>, queue: Arc<KeyQueue>, add: impl FnOnce(&mut Work)) {
         let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
             if work.has_actor {
@@ -169,7 +168,9 @@ impl Session {
                 let _ = self.unserved.send((self.clone(), queue.clone()));
             }
         };
-        let _ = self.add_work(queue, add, serve);
+        if self.check_process().is_ok() {
+            self.add_work(queue, add, serve);
+        }
     }
 
     /// Releases a level that was granted and that nobody took.
@@ -226,7 +227,8 @@ impl Session {
         let named = |reader: &Arc<KeyQueue>| {
             let work = reader.work();
             let current = work.current.as_ref().map(|current| &current.hold.owner_id);
-            current.or(work.in_flight.as_ref()).cloned()
+            let direct = || work.direct.as_ref().and_then(DirectRequest::owner_id);
+            current.or(work.in_flight.as_ref()).or_else(direct).cloned()
         };
         others.iter().filter_map(named).collect()
     }
@@ -437,11 +439,6 @@ impl KeyQueue {
     /// The queue is of one reader.
     pub(crate) fn is_readers(&self) -> bool {
         self.id.scope() == QueueScope::Reader
-    }
-
-    /// The queue is of a whole record.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.id.scope() == QueueScope::Record
     }
 
     pub(crate) fn observer(&self) -> Weak<dyn Observer> {

@@ -36,6 +36,14 @@ impl DirectRequest {
     pub(crate) fn is_release(&self) -> bool {
         matches!(self.unfinished, Some(Unfinished::Release(_)))
     }
+
+    /// The owner id that the record may have until the reply.
+    pub(crate) fn owner_id(&self) -> Option<&Arc<str>> {
+        self.unfinished.as_ref().map(|unfinished| match unfinished {
+            Unfinished::Acquire { owner_id, .. } => owner_id,
+            Unfinished::Release(freeing) => &freeing.named,
+        })
+    }
 }
 
 /// Makes sure that an owner id does not hold the record.

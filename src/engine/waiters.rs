@@ -120,6 +120,11 @@ impl Waiters {
         }
     }
 
+    /// The waiter that a holder of this client may hand the lock to, if the bounds of the hand-off allow it.
+    pub(crate) fn next_local(&self) -> Option<&Waiter> {
+        self.all.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())
+    }
+
     /// The waiters that need a reply of their own.
     pub(crate) fn apart(&self) -> impl Iterator<Item = &Waiter> {
         let looked_at = if self.apart == 0 { 0 } else { self.all.len() };

@@ -2,7 +2,7 @@
 
 use crate::config::options::Lease;
 use crate::engine::busy::LastBusy;
-use crate::engine::run::{Run, YieldWindow};
+use crate::engine::run::{Pollers, Run, YieldWindow};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
 use crate::error::Result;
@@ -27,6 +27,8 @@ pub(crate) struct Work {
     pub current: Option<Current>,
     /// Shared holds that have an owner. None of them is current.
     pub shared_holds: Vec<Arc<Hold>>,
+    /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
+    pub passing: Option<Run>,
     /// The owner id of a reader whose request is in flight. The record may name it.
     pub in_flight: Option<Arc<str>>,
     /// A release was taken from the queue and is not finished.
@@ -167,6 +169,15 @@ impl Work {
     /// Whether clients that send no messages were noticed recently.
     pub(crate) fn has_pollers(&self) -> bool {
         self.pollers_until.is_some_and(|until| !until.passed())
+    }
+
+    /// The clients that may want a lock of this kind without a subscription.
+    pub(crate) fn pollers(&self, kind: &dyn LockKind) -> Pollers {
+        match kind.poll() {
+            _ if self.has_pollers() => Pollers::Noticed,
+            Some(_) => Pollers::Possible,
+            None => Pollers::Rare,
+        }
     }
 
     /// Whether there is something to do for an actor.

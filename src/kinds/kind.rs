@@ -59,6 +59,11 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease_ms: u64) -> Option<Request> {
         None
     }
+    /// The number of permits of a hold, for a kind whose record names no holder, not even by an id. Such permits may pass to a waiter of
+    /// the same client that wants as many, without a request.
+    fn permits(&self) -> Option<u32> {
+        None
+    }
     /// Removes the waiter with this owner id from the queue in Redis. Only for kinds with [`KindTraits::queued`].
     fn dequeue(&self, _owner_id: &Arc<str>) -> Option<Request> {
         None

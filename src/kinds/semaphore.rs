@@ -50,6 +50,10 @@ impl LockKind for Permits {
         script::give_permits(&self.keys, self.permits, None)
     }
 
+    fn permits(&self) -> Option<u32> {
+        Some(self.permits)
+    }
+
     fn undo(&self, number: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::give_permits(&self.keys, self.permits, Some(number))
     }

@@ -255,7 +255,9 @@ async fn a_release_after_an_empty_restart_adds_its_permits() {
     let semaphore = client.semaphore(NAME);
     semaphore.try_set_permits(1).await.unwrap();
     let permit = semaphore.acquire().await.unwrap();
-    let waiting = tokio::spawn(async move { semaphore.acquire().await.unwrap().forget() });
+    // A task of the same client would get the permit without a request.
+    let other = Client::connect(server.url()).await.unwrap().semaphore(NAME);
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap().forget() });
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
     server.kill();
     server.restart();

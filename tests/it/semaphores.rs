@@ -121,6 +121,63 @@ async fn a_waiter_for_many_permits_is_not_overtaken() {
     assert_eq!(bench.raw.value(), Some(2));
 }
 
+/// The record does not name the holders of permits, so it need not change while they pass from task to task.
+#[tokio::test]
+async fn permits_pass_to_tasks_of_the_same_client_without_a_request() {
+    const TASKS: usize = 12;
+    let server = Server::start();
+    let semaphore = Client::connect(server.url()).await.unwrap().semaphore(NAME);
+    assert!(semaphore.try_set_permits(2).await.unwrap());
+    let held = semaphore.acquire_many(2).await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (semaphore, order) = (semaphore.clone(), order.clone());
+        tasks.spawn(async move {
+            let permit = semaphore.acquire_many(2).await.unwrap();
+            order.lock().unwrap().push(task);
+            match task % 2 {
+                0 => permit.release().await.unwrap(),
+                _ => drop(permit),
+            }
+        });
+        tokio::task::yield_now().await;
+    }
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    server.commandstats_reset();
+    held.release().await.unwrap();
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..TASKS));
+    eventually(|| redis::cmd("GET").arg(NAME).query(&mut server.cli()) == Ok(Some(2))).await;
+    // Another subscriber is assumed until the first release has counted them. The last release finds no waiter.
+    assert_eq!(server.calls("incrby"), 2, "of {TASKS} holds");
+}
+
+/// After a series of local passes, the permits are released with a message.
+#[tokio::test]
+async fn permits_go_to_other_clients_despite_tasks_that_pass_them_on() {
+    let bench = Bench::of(1).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let semaphore = bench.semaphore.clone();
+        tasks.spawn(async move {
+            loop {
+                let permit = semaphore.acquire().await.unwrap();
+                tokio::task::yield_now().await;
+                permit.release().await.unwrap();
+            }
+        });
+    }
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    let other = bench.another().await;
+    for _ in 0..10 {
+        let permit = other.try_acquire_for(1, PROMPT).await.unwrap().expect("a permit in time");
+        permit.release().await.unwrap();
+    }
+}
+
 /// When a waiter gives up, the waiters behind it are served before their next look at the clock.
 #[tokio::test]
 async fn waiters_behind_one_that_gives_up_are_served_at_once() {
