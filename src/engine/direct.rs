@@ -117,7 +117,7 @@ impl DirectAcquire {
         let replication = session.options.replication();
         let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };
         let until = Moment::now() + session.options.response_timeout + replicas;
-        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        work.direct = Some(Box::new(DirectRequest { ticket, until, overtaken: false, unfinished }));
         drop(work);
         let direct = Direct { session: session.clone(), queue: queue.clone(), route, ticket };
         Some(Self { direct, kind: kind.clone(), owner: owner.clone(), owner_id, terms, lease })
@@ -195,7 +195,7 @@ impl DirectAcquire {
                 Attempted::Done(queue.clone(), Outcome::Busy)
             }
             false => {
-                work.finding = Some(Finding::Busy { kind: self.kind.clone(), before, ttl });
+                work.finding = Some(Box::new(Finding::Busy { kind: self.kind.clone(), before, ttl }));
                 self.enqueue(work, once, None)
             }
         };
@@ -294,7 +294,7 @@ impl DirectRelease {
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
         let unfinished = Some(Unfinished::Release(freeing));
         let until = now + RELEASED_WITHIN;
-        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        work.direct = Some(Box::new(DirectRequest { ticket, until, overtaken: false, unfinished }));
         drop(work);
         session.watchdog.forget(hold);
         if hold.has_renewal_in_flight() {
@@ -351,7 +351,7 @@ impl DirectRelease {
             Err(_) => None,
         };
         let mut work = queue.work();
-        work.finding = yield_window.map(Finding::Freed);
+        work.finding = yield_window.map(|yield_window| Box::new(Finding::Freed(yield_window)));
         self.direct.end(work);
         Ok(freed.map(drop))
     }

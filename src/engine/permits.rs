@@ -19,7 +19,8 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
     let Some(queue) = session.existing_queue(&queue.id) else { return false };
     let now = Moment::now();
     let mut work = queue.work();
-    let run = work.passing.unwrap_or(Run { others: Some(1), ..Run::new(now, None) });
+    let new = || Box::new(Run { others: Some(1), ..Run::new(now, None) });
+    let run = **work.passing.get_or_insert_with(new);
     let (waiting, pollers) = (work.waiters.len() as u64, work.pollers(&*hold.kind));
     if !run.may_go_on(&session.options.hand_off, waiting, pollers, now) {
         return false;
@@ -28,7 +29,9 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
     let Some(waiter) = next.map(|next| next.ticket).and_then(|ticket| work.take(ticket)) else {
         return false;
     };
-    work.passing = Some(Run { count: run.count + 1, ..run });
+    if let Some(run) = &mut work.passing {
+        run.count += 1;
+    }
     let last = work.waiters.is_empty();
     drop(work);
     if last {

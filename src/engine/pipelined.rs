@@ -65,11 +65,9 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
         unreachable!("both were found under the same lock")
     };
     let owner_id = hold.kind.owner_id(waiter.owner.owner_id(&session.id, session.generation()));
-    let lagging = current.lagging.take().unwrap_or_else(|| LaggingRecord {
-        owner_id: hold.owner_id.clone(),
-        until: hold.deadline(),
-        moving: false,
-        retry_at: None,
+    let lagging = current.lagging.take().unwrap_or_else(|| {
+        let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
+        Box::new(LaggingRecord { owner_id, until, moving: false, retry_at: None })
     });
     let length = session.lease_duration(waiter.lease);
     let deadline = lagging.until.min(now + length);
@@ -128,7 +126,8 @@ impl KeyActor {
                 let Some(current) = &mut work.current else { return };
                 current.run.others = others;
                 let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease);
-                current.lagging = Some(LaggingRecord { owner_id, until, moving: false, retry_at: None });
+                let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
+                current.lagging = Some(Box::new(lagging));
                 if current.hold.owner_id == hold.owner_id {
                     current.lagging = None;
                     let now = current.hold.clone();

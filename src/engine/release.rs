@@ -120,7 +120,7 @@ impl KeyActor {
             return Err(self.not_held());
         }
         let passed_on = self.queue.work().passing.take();
-        let run = passed_on.unwrap_or_else(|| Run::new(now, None));
+        let run = passed_on.map_or_else(|| Run::new(now, None), |run| *run);
         let (hold, named) = (hold.clone(), hold.owner_id.clone());
         self.free(&Freeing { hold, named, deadline, was, run }, false).await.map(|()| None)
     }
@@ -240,7 +240,8 @@ impl KeyActor {
         self.busy_reply = None;
         if freeing.hold.kind.permits().is_some() {
             let others = self.foreign_subscriptions(Some(freed.receivers));
-            self.queue.work().passing = Some(Run { others: Some(others), ..Run::new(answer.sent, None) });
+            let run = Run { others: Some(others), ..Run::new(answer.sent, None) };
+            self.queue.work().passing = Some(Box::new(run));
         }
         if let Some(yield_window) =
             freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)

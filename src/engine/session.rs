@@ -227,7 +227,7 @@ impl Session {
         let named = |reader: &Arc<KeyQueue>| {
             let work = reader.work();
             let current = work.current.as_ref().map(|current| &current.hold.owner_id);
-            let direct = || work.direct.as_ref().and_then(DirectRequest::owner_id);
+            let direct = || work.direct.as_deref().and_then(DirectRequest::owner_id);
             current.or(work.in_flight.as_ref()).or_else(direct).cloned()
         };
         others.iter().filter_map(named).collect()

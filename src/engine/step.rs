@@ -85,7 +85,7 @@ impl KeyActor {
         if work.overtake_direct() {
             self.session.rotate_owner_ids();
         }
-        match work.finding.take() {
+        match work.finding.take().map(|finding| *finding) {
             Some(Finding::Busy { kind, before, ttl }) => {
                 drop(work);
                 self.busy(&kind, before, ttl, None);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The work and the holds of a key queue.
+/// The work and the holds of a key queue. A program may hold many locks, so parts that are mostly absent are boxed.
 #[derive(Default)]
 pub(crate) struct Work {
     pub waiters: Waiters,
@@ -28,7 +28,7 @@ pub(crate) struct Work {
     /// Shared holds that have an owner. None of them is current.
     pub shared_holds: Vec<Arc<Hold>>,
     /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
-    pub passing: Option<Run>,
+    pub passing: Option<Box<Run>>,
     /// The owner id of a reader whose request is in flight. The record may name it.
     pub in_flight: Option<Arc<str>>,
     /// A release was taken from the queue and is not finished.
@@ -36,9 +36,9 @@ pub(crate) struct Work {
     /// The queue has an actor.
     pub has_actor: bool,
     /// The request that a caller sends itself, see `direct.rs`.
-    pub direct: Option<DirectRequest>,
+    pub direct: Option<Box<DirectRequest>>,
     /// The result of a direct request on which the actor has to act.
-    pub finding: Option<Finding>,
+    pub finding: Option<Box<Finding>>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
     pub busy: Option<LastBusy>,
@@ -62,7 +62,7 @@ pub(crate) struct Current {
     /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
     pub count_unsure: bool,
     /// The state of the record, while the hold is ahead of it.
-    pub lagging: Option<LaggingRecord>,
+    pub lagging: Option<Box<LaggingRecord>>,
     pub run: Run,
 }
 
@@ -202,7 +202,7 @@ impl Work {
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing
             || !self.releases.is_empty()
-            || self.direct.as_ref().is_some_and(DirectRequest::is_release)
+            || self.direct.as_ref().is_some_and(|direct| direct.is_release())
     }
 
     /// Records a shared hold.
@@ -338,8 +338,8 @@ impl Work {
     /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
     pub(crate) fn take_over(&mut self) {
         self.undo_direct();
-        if let Some(DirectRequest { unfinished: Some(Unfinished::Release(freeing)), .. }) = self.direct.take()
-        {
+        let unfinished = self.direct.take().and_then(|direct| direct.unfinished);
+        if let Some(Unfinished::Release(freeing)) = unfinished {
             self.releases.push_front(Release::Free(freeing, true, None));
         }
     }
