@@ -52,14 +52,25 @@ impl Semaphore {
         Ok(self.block_on(self.semaphore.try_acquire_many(permits))?.map(|permit| self.permit(permit)))
     }
 
-    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    /// Acquires one permit, waiting for at most `wait`.
     ///
-    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
+    /// Returns `None` if no permit became free. A `wait` of zero means [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As for [`crate::Semaphore::try_acquire_for`].
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
+    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<SemaphorePermit>> {
+        self.try_acquire_many_for(1, wait)
+    }
+
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means [`try_acquire_many`](Self::try_acquire_many).
+    ///
+    /// # Errors
+    /// As for [`crate::Semaphore::try_acquire_many_for`].
+    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
+        let permit = self.block_on(self.semaphore.try_acquire_many_for(permits, wait))?;
+        Ok(permit.map(|permit| self.permit(permit)))
     }
 
     /// Releases `permits` permits for which no guard exists, for example after [`SemaphorePermit::forget`]. Creates the semaphore if it
@@ -203,17 +214,38 @@ impl ExpirableSemaphore {
     /// # Errors
     /// As for [`crate::ExpirableSemaphore::try_acquire`].
     pub fn try_acquire(&self) -> Result<Option<ExpirablePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire())?.map(|permit| self.permit(permit)))
+        self.try_acquire_many(1)
+    }
+
+    /// Acquires `permits` permits at once if they are free, with a single attempt.
+    ///
+    /// Returns `None` if too few permits are free or if other threads of this client wait.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::try_acquire_many`].
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<ExpirablePermit>> {
+        Ok(self.block_on(self.semaphore.try_acquire_many(permits))?.map(|permit| self.permit(permit)))
+    }
+
+    /// Acquires one permit, waiting for at most `wait`.
+    ///
+    /// Returns `None` if no permit became free. A `wait` of zero means [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::try_acquire_for`].
+    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<ExpirablePermit>> {
+        self.try_acquire_many_for(1, wait)
     }
 
     /// Acquires `permits` permits at once, waiting for at most `wait`.
     ///
-    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
+    /// Returns `None` if too few permits became free. A `wait` of zero means [`try_acquire_many`](Self::try_acquire_many).
     ///
     /// # Errors
-    /// As for [`crate::ExpirableSemaphore::try_acquire_for`].
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
+    /// As for [`crate::ExpirableSemaphore::try_acquire_many_for`].
+    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
+        let permit = self.block_on(self.semaphore.try_acquire_many_for(permits, wait))?;
+        Ok(permit.map(|permit| self.permit(permit)))
     }
 
     /// Frees the permits whose leases have expired, and returns how many are free.

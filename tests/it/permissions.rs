@@ -132,7 +132,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             let (here, there) = (one.semaphore(NAME), other.semaphore(NAME));
             assert!(here.try_set_permits(1).await?);
             let permit = here.acquire().await?;
-            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            let waiting = tokio::spawn(async move { there.try_acquire_for(WAIT).await });
             eventually(listens).await;
             permit.release().await?;
             waiting.await.unwrap()?.expect("it is free").release().await?;
@@ -145,7 +145,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             assert!(here.try_set_permits(1).await?);
             let permit = here.acquire().await?;
             renewed(|| permit.deadline()).await;
-            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            let waiting = tokio::spawn(async move { there.try_acquire_for(WAIT).await });
             eventually(listens).await;
             permit.release().await?;
             waiting.await.unwrap()?.expect("it is free").release().await?;

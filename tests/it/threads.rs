@@ -179,7 +179,7 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     assert_eq!((permit.permits(), semaphore.available_permits().unwrap()), (2, 1));
     assert!(semaphore.try_acquire_many(2).unwrap().is_none());
     let other = semaphore.clone();
-    let waiting = std::thread::spawn(move || other.try_acquire_for(3, Duration::from_secs(10)).unwrap());
+    let waiting = std::thread::spawn(move || other.try_acquire_many_for(3, Duration::from_secs(10)).unwrap());
     permit.release().unwrap();
     drop(waiting.join().unwrap().expect("all are free"));
     semaphore.acquire().unwrap().forget();
@@ -195,7 +195,7 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     assert!(leased.try_acquire().unwrap().is_none());
     permit.release().unwrap();
     let short = leased.with_lease(Duration::from_millis(100)).acquire().unwrap();
-    let waiting = leased.try_acquire_for(2, Duration::from_secs(10)).unwrap();
+    let waiting = leased.try_acquire_many_for(2, Duration::from_secs(10)).unwrap();
     assert_eq!(short.state(), HoldState::Lost(LossReason::Expired));
     drop(waiting.expect("one has ended"));
     leased.acquire().unwrap().release().unwrap();
