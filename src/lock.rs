@@ -10,7 +10,7 @@ use crate::guard::{Holding, LockGuard};
 use crate::kinds::kind::{LockKind, OwnedKind};
 use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
-use crate::protocol::script::{self, TimeToLive};
+use crate::protocol::script;
 use crate::runtime::sync::select;
 use std::fmt;
 use std::sync::Arc;
@@ -272,11 +272,7 @@ impl Lock {
     pub async fn remaining_lease(&self) -> Result<Option<Duration>> {
         let kind = self.kind()?;
         let left = self.session.inspect(kind.time_to_live(), |reply| kind.lives(reply)).await?;
-        Ok(match left {
-            TimeToLive::Absent => None,
-            TimeToLive::Never => Some(Duration::MAX),
-            TimeToLive::Left(left) => Some(left),
-        })
+        Ok(left.duration())
     }
 
     /// Returns the current holder and its hold count, or `None` if the lock is free.

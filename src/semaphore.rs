@@ -140,6 +140,22 @@ impl Semaphore {
         release(&mut Level::outstanding(&self.session, &kind)?).await
     }
 
+    /// Releases `permits` permits for which no guard exists, unless the semaphore does not exist.
+    ///
+    /// Returns `true` if the semaphore existed. Use this in place of [`release`](Self::release) if the semaphore may have
+    /// [expired](Self::try_set_permits_for).
+    ///
+    /// # Errors
+    /// As for [`try_set_permits`](Self::try_set_permits); also [`Error::Misuse`] for 0 permits.
+    ///
+    /// # Cancel safety
+    /// As for [`try_set_permits`](Self::try_set_permits).
+    pub async fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        at_least_one(permits)?;
+        let request = script::give_permits_if_exists(self.keys()?, permits);
+        self.session.ask_once(request, script::yes, Phase::Release).await
+    }
+
     /// Returns how many permits are free.
     ///
     /// The number is negative if more permits were [removed](Self::add_permits) than were free.

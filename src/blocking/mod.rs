@@ -5,9 +5,13 @@
 //!
 //! Calls block the thread. Inside async code they panic, as tokio's `block_on` does. From async code, call them in `spawn_blocking`.
 
+mod latch;
+mod multi;
 mod permits;
 
-pub use permits::{CountDownLatch, ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use latch::CountDownLatch;
+pub use multi::{MultiLock, MultiLockGuard, RedLock};
+pub use permits::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
 use crate::error::{Holder, Result};
 use crate::guard::Holding;
@@ -16,10 +20,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-
-mod multi;
-
-pub use multi::{MultiLock, MultiLockGuard, RedLock};
 
 /// A connection to Redis that creates lock handles for threads. See [`crate::Client`].
 #[derive(Clone, Debug)]

@@ -1,17 +1,17 @@
 //! [`ExpirableSemaphore`], whose permits have ids and leases, and [`ExpirablePermit`], its guard.
 
 use super::{at_least_one, take};
-use crate::config::options::Lease;
+use crate::config::options::{Lease, check_lease, millis};
 use crate::engine::acquire::Wait;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::guard::{Holding, release};
+use crate::kinds::ExpirablePermits;
 use crate::kinds::kind::LockKind;
-use crate::kinds::{ExpirablePermits, ID};
 use crate::owner::entered;
 use crate::protocol::keys::{CounterKeys, LockKeys};
-use crate::protocol::script;
+use crate::protocol::script::{self, PermitId, PermitsSeen, Released, Reply, TimeToLive};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -131,12 +131,82 @@ impl ExpirableSemaphore {
         self.take(permits, Wait::within(&self.session, wait)?).await
     }
 
+    /// Releases the permit `id`, whichever client or process took it.
+    ///
+    /// `id` is one of [`ExpirablePermit::ids`], or an id that Redisson 3.17 or later returned. Returns `true` if the permit was taken, and
+    /// `false` if it was unknown or its lease had ended. A guard of the permit reports the loss at its next renewal; with a fixed lease,
+    /// at its release or its deadline.
+    ///
+    /// # Errors
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits); also [`Error::Misuse`] for an `id` that is not 32
+    /// hexadecimal digits. After [`Error::Ambiguous`], call this again: no other permit has the id.
+    ///
+    /// # Cancel safety
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    pub async fn release(&self, id: impl AsRef<str>) -> Result<bool> {
+        let request = script::give_id(self.keys()?, permit_id(id.as_ref())?);
+        let held = |reply: &Reply| script::released(reply).map(|released| released != Released::Gone);
+        self.session.ask_once(request, held, Phase::Release).await
+    }
+
+    /// Returns the time until the lease of the permit `id` ends unless it is renewed.
+    ///
+    /// Returns `None` if the permit is not taken, and [`Duration::MAX`] for a permit [without a lease](Self::without_lease). First frees
+    /// the permits whose leases have expired. `id` is as in [`release`](Self::release).
+    ///
+    /// # Errors
+    /// As for [`available_permits`](Self::available_permits); also [`Error::Misuse`] for an invalid `id`.
+    pub async fn remaining_lease(&self, id: impl AsRef<str>) -> Result<Option<Duration>> {
+        let request = script::permit_lease(self.keys()?, permit_id(id.as_ref())?);
+        let seen = self.session.inspect(request, script::permits_seen).await?;
+        Ok(seen.left.duration())
+    }
+
+    /// Replaces the lease of the permit `id`: it ends `lease` from now.
+    ///
+    /// Returns `false` if the permit is not taken. First frees the permits whose leases have expired. `id` is as in
+    /// [`release`](Self::release), `lease` as in [`with_lease`](Self::with_lease). A guard of the permit does not learn of the change: its
+    /// deadline stays, and its watchdog renews a lease that became shorter than its own.
+    ///
+    /// # Errors
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits); also [`Error::Misuse`] for an invalid `id` or `lease`.
+    ///
+    /// # Cancel safety
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    pub async fn update_lease(&self, id: impl AsRef<str>, lease: Duration) -> Result<bool> {
+        check_lease(lease)?;
+        let request = script::set_permit_lease(self.keys()?, permit_id(id.as_ref())?, millis(lease));
+        let seen = self.session.ask_once(request, script::permits_seen, Phase::Adjust).await?;
+        Ok(seen.left != TimeToLive::Absent)
+    }
+
     /// Returns how many permits are free. First frees the permits whose leases have expired.
     ///
     /// # Errors
     /// As for [`Semaphore::available_permits`](crate::Semaphore::available_permits).
     pub async fn available_permits(&self) -> Result<i64> {
-        self.session.inspect(script::free_permits(self.keys()?), script::number).await
+        Ok(self.counts().await?.free)
+    }
+
+    /// Returns how many permits are taken. First frees the permits whose leases have expired.
+    ///
+    /// # Errors
+    /// As for [`available_permits`](Self::available_permits).
+    pub async fn acquired_permits(&self) -> Result<u64> {
+        Ok(self.counts().await?.taken)
+    }
+
+    /// Returns the number of all permits, free and taken. First frees the permits whose leases have expired.
+    ///
+    /// # Errors
+    /// As for [`available_permits`](Self::available_permits).
+    pub async fn permits(&self) -> Result<i64> {
+        let seen = self.counts().await?;
+        Ok(seen.free.saturating_add_unsigned(seen.taken))
+    }
+
+    async fn counts(&self) -> Result<PermitsSeen> {
+        self.session.inspect(script::permit_counts(self.keys()?), script::permits_seen).await
     }
 
     /// Creates the semaphore with `permits` permits, unless it exists.
@@ -150,6 +220,21 @@ impl ExpirableSemaphore {
     /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool> {
         self.session.ask_once(script::set_permits(self.keys()?, permits, 0), script::yes, Phase::Adjust).await
+    }
+
+    /// Sets the number of all permits, free and taken, to `permits`. Creates the semaphore if it does not exist.
+    ///
+    /// Returns how many permits are then free. The number is negative if more than `permits` are taken. Taken permits stay taken; those
+    /// whose leases have expired count as taken until a call frees them.
+    ///
+    /// # Errors
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    ///
+    /// # Cancel safety
+    /// As for [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    pub async fn set_permits(&self, permits: u32) -> Result<i64> {
+        let request = script::set_all_permits(self.keys()?, permits);
+        self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
     /// Adds `permits` permits, or removes them if the number is negative. Returns how many permits are then free.
@@ -197,7 +282,7 @@ pub struct ExpirablePermit {
 impl ExpirablePermit {
     /// Returns the ids of the permits in the form that Redisson's methods use: each id's bytes in hexadecimal.
     pub fn ids(&self) -> Vec<String> {
-        let ids = self.level.hold.owner_id.as_bytes().chunks(ID);
+        let ids = self.level.hold.owner_id.as_bytes().chunks(size_of::<PermitId>());
         ids.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
     }
 
@@ -225,6 +310,19 @@ impl Deref for ExpirablePermit {
     type Target = Holding;
     fn deref(&self) -> &Holding {
         &self.holding
+    }
+}
+
+/// Reads an id in the form of [`ExpirablePermit::ids`].
+fn permit_id(text: &str) -> Result<PermitId> {
+    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
+    match digits {
+        Some(digits) if digits.len() == 2 * size_of::<PermitId>() => {
+            Ok(std::array::from_fn(|at| (digits[2 * at] << 4 | digits[2 * at + 1]) as u8))
+        }
+        _ => Err(Error::misuse(
+            "the id of a permit has 32 hexadecimal digits: pass one of `ExpirablePermit::ids`",
+        )),
     }
 }
 

@@ -144,6 +144,41 @@ async fn attempts_for_several_permits_take_all_or_none() {
     bench.raw.assert_nothing_else_left(&[NAME]).await;
 }
 
+/// The id is all that another process needs.
+#[tokio::test]
+async fn another_process_releases_and_extends_a_permit_by_its_id() {
+    let bench = Bench::of(3).await;
+    let (ours, other) = (&bench.semaphore, connect_semaphore(&bench.server).await);
+    let permit = ours.without_lease().acquire().await.unwrap();
+    let id = permit.ids().remove(0);
+    assert_eq!((other.permits().await.unwrap(), other.acquired_permits().await.unwrap()), (3, 1));
+    assert_eq!(other.remaining_lease(&id).await.unwrap(), Some(Duration::MAX));
+    assert!(other.update_lease(&id, LEASE).await.unwrap());
+    let left = other.remaining_lease(&id).await.unwrap().expect("it is taken");
+    // The end of the lease is rounded up.
+    assert!(left <= LEASE + Duration::from_millis(1), "{left:?}");
+    assert!(other.release(id.to_uppercase()).await.unwrap());
+    assert!(!other.release(&id).await.unwrap() && !other.update_lease(&id, LEASE).await.unwrap());
+    assert_eq!(other.remaining_lease(&id).await.unwrap(), None);
+    assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    // The numbers count taken permits, too.
+    let two = ours.acquire_many(2).await.unwrap();
+    assert_eq!((other.set_permits(1).await.unwrap(), other.permits().await.unwrap()), (-1, 1));
+    two.release().await.unwrap();
+    assert_eq!((bench.raw.value(), other.acquired_permits().await.unwrap()), (Some(1), 0));
+    for misuse in [
+        other.release("").await.err(),
+        other.release(&id[1..]).await.err(),
+        other.release(format!("+{}", &id[1..])).await.err(),
+        other.remaining_lease(format!("{id}0")).await.err(),
+        other.update_lease("鎖", LEASE).await.err(),
+        other.update_lease(&id, Duration::ZERO).await.err(),
+    ] {
+        assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
+    }
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
+}
+
 /// No message is published when a lease expires, so a waiter retries at the earliest expiry.
 #[tokio::test]
 async fn a_waiter_gets_the_permit_when_the_earliest_lease_expires() {

@@ -139,6 +139,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             here.add_permits(2).await?;
             assert_eq!(here.available_permits().await?, 3);
             assert_eq!(here.drain_permits().await?, 3);
+            assert!(here.release_if_exists(1).await?);
         }
         "expirable_semaphore" => {
             let (here, there) = (one.expirable_semaphore(NAME), other.expirable_semaphore(NAME));
@@ -151,6 +152,15 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             waiting.await.unwrap()?.expect("it is free").release().await?;
             here.add_permits(2).await?;
             assert_eq!(here.available_permits().await?, 3);
+            assert_eq!(
+                (here.set_permits(4).await?, here.permits().await?, here.acquired_permits().await?),
+                (4, 4, 0)
+            );
+            let permit = here.without_lease().acquire().await?;
+            let id = &permit.ids()[0];
+            assert_eq!(here.remaining_lease(id).await?, Some(Duration::MAX));
+            assert!(here.update_lease(id, WAIT).await? && here.release(id).await?);
+            permit.forget();
             here.with_lease(Duration::from_millis(1)).acquire().await?.forget();
             here.acquire_many(3).await?.release().await?;
         }

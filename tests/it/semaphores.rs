@@ -253,6 +253,7 @@ async fn bad_input_is_refused_and_changes_nothing() {
         semaphore.try_acquire_many_for(0, Duration::ZERO).await.err(),
         semaphore.try_acquire_for(Duration::MAX).await.err(),
         semaphore.release(0).await.err(),
+        semaphore.release_if_exists(0).await.err(),
         semaphore.try_set_permits_for(1, Duration::ZERO).await.err(),
         client.semaphore("").acquire().await.err(),
         client.semaphore("").try_set_permits(1).await.err(),
@@ -271,6 +272,7 @@ async fn bad_input_is_refused_and_changes_nothing() {
             ("try_acquire", semaphore.try_acquire().await.err()),
             ("available", semaphore.available_permits().await.err()),
             ("release", semaphore.release(1).await.err()),
+            ("release_if_exists", semaphore.release_if_exists(1).await.err()),
             ("add", semaphore.add_permits(1).await.err()),
             ("drain", semaphore.drain_permits().await.err()),
         ] {

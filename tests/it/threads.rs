@@ -183,7 +183,7 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     permit.release().unwrap();
     drop(waiting.join().unwrap().expect("all are free"));
     semaphore.acquire().unwrap().forget();
-    semaphore.release(2).unwrap();
+    assert!(semaphore.release_if_exists(2).unwrap());
     assert_eq!((semaphore.add_permits(-1).unwrap(), semaphore.drain_permits().unwrap()), (3, 3));
     assert!(semaphore.try_acquire().unwrap().is_none());
     assert!(client.semaphore("t").try_set_permits_for(1, Duration::from_secs(60)).unwrap());
@@ -193,7 +193,12 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     let permit = leased.without_lease().acquire_many(2).unwrap();
     assert_eq!((permit.ids().len(), permit.state()), (2, HoldState::Held));
     assert!(leased.try_acquire().unwrap().is_none());
-    permit.release().unwrap();
+    assert_eq!((leased.acquired_permits().unwrap(), leased.permits().unwrap()), (2, 2));
+    let id = &permit.ids()[0];
+    assert!(leased.update_lease(id, Duration::from_secs(60)).unwrap());
+    assert!(leased.remaining_lease(id).unwrap().is_some_and(|left| left > Duration::from_secs(30)));
+    assert!(leased.release(id).unwrap() && permit.release().is_err());
+    assert_eq!(leased.set_permits(2).unwrap(), 2);
     let short = leased.with_lease(Duration::from_millis(100)).acquire().unwrap();
     let waiting = leased.try_acquire_many_for(2, Duration::from_secs(10)).unwrap();
     assert_eq!(short.state(), HoldState::Lost(LossReason::Expired));

@@ -54,6 +54,17 @@ pub(crate) enum TimeToLive {
     Left(Duration),
 }
 
+impl TimeToLive {
+    /// `None` if there is no record, [`Duration::MAX`] if it never expires.
+    pub(crate) fn duration(self) -> Option<Duration> {
+        match self {
+            Self::Absent => None,
+            Self::Never => Some(Duration::MAX),
+            Self::Left(left) => Some(left),
+        }
+    }
+}
+
 pub(crate) fn lives(reply: &Reply) -> Result<TimeToLive, Undecodable> {
     Ok(match reply.int()? {
         -2 => TimeToLive::Absent,

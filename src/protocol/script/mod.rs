@@ -87,13 +87,15 @@ scripts! {
     READ_WRITE_FORCE_UNLOCK = "read_write_force_unlock" channel;
     SEMAPHORE_ACQUIRE = "semaphore_acquire";
     SEMAPHORE_RELEASE = "semaphore_release" channel;
+    SEMAPHORE_RELEASE_EXISTING = "semaphore_release_existing" channel;
     SEMAPHORE_SET = "semaphore_set" channel;
     SEMAPHORE_ADD = "semaphore_add" channel;
     SEMAPHORE_DRAIN = "semaphore_drain";
     PERMIT_ACQUIRE = "permit_acquire" channel;
     PERMIT_RELEASE = "permit_release" channel;
     PERMIT_RENEW = "permit_renew";
-    PERMIT_FREE = "permit_free" channel;
+    PERMIT_LOOK = "permit_look" channel;
+    PERMIT_SET = "permit_set" channel;
     LATCH_LOOK = "latch_look";
     LATCH_COUNT_DOWN = "latch_count_down" channel;
     LATCH_SET = "latch_set" channel;
@@ -132,6 +134,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
     Text(Arc<str>),
+    Bytes([u8; 16]),
     Number(u64),
     Literal(&'static str),
 }
