@@ -47,6 +47,7 @@ mod permits_with_java;
 mod pipelined;
 mod products;
 mod red_lock;
+mod redisson_api;
 mod regressions;
 mod replication;
 mod secrets;
