@@ -194,12 +194,56 @@ impl Lock {
         Fut: Future<Output = T>,
     {
         let guard = self.lock().await?;
+        self.run_held(guard, body).await
+    }
+
+    /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. A lost hold cancels `body`.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would. The limit is for the wait alone: `body` may
+    /// run for as long as it likes.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<&'static str> {
+    /// use std::time::Duration;
+    /// let order = client.mutex("orders:42");
+    /// let shipped = order.try_run_for(Duration::from_secs(2), |_| async { "shipped" }).await?;
+    /// Ok(shipped.unwrap_or("busy, try again later"))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run).
+    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
+    where
+        F: FnOnce(Holding) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        match self.try_lock_for(wait).await? {
+            Some(guard) => self.run_held(guard, body).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn run_held<F, Fut, T>(&self, guard: LockGuard, body: F) -> Result<T>
+    where
+        F: FnOnce(Holding) -> Fut,
+        Fut: Future<Output = T>,
+    {
         let holding = Holding::clone(&guard);
         let done = select! {
             biased;
             state = holding.lost() => Err(state),
             value = body(holding.clone()) => Ok(value),
         };
+        self.end_run(guard, done).await
+    }
+
+    /// Releases the lock after a body ended with a value, or was cancelled in a state of the hold.
+    pub(crate) async fn end_run<T>(&self, guard: LockGuard, done: Result<T, HoldState>) -> Result<T> {
+        let holding = Holding::clone(&guard);
         let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
         match (done, holding.state()) {
             (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {

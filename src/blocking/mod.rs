@@ -231,6 +231,27 @@ impl Lock {
         Ok(self.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.guard(guard)))
     }
 
+    /// Acquires the lock, runs `body` in this thread, and releases the lock.
+    ///
+    /// Nothing can cancel a running thread: between its steps, `body` should compare [`Holding::state`] with what it is about to do. If the
+    /// hold was lost before the lock was released, the value of `body` is discarded and the call fails.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::run`].
+    pub fn run<T>(&self, body: impl FnOnce(Holding) -> T) -> Result<T> {
+        self.lock()?.run(&self.lock, body)
+    }
+
+    /// Acquires the lock, waiting for at most `wait`, runs `body` in this thread as [`run`](Self::run) does, and releases the lock.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::try_run_for`].
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(Holding) -> T) -> Result<Option<T>> {
+        self.try_lock_for(wait)?.map(|guard| guard.run(&self.lock, body)).transpose()
+    }
+
     /// Returns whether any owner holds the lock.
     ///
     /// # Errors
@@ -383,6 +404,11 @@ impl LockGuard {
     /// If called from inside async code.
     pub fn unlock(self) -> Result<()> {
         self.runtime.get().block_on(self.guard.unlock())
+    }
+
+    fn run<T>(self, lock: &crate::Lock, body: impl FnOnce(Holding) -> T) -> Result<T> {
+        let value = body(Holding::clone(&self));
+        self.runtime.get().block_on(lock.end_run(self.guard, Ok(value)))
     }
 }
 

@@ -144,6 +144,26 @@ impl MultiLock {
         self.lock().await?.run(body).await
     }
 
+    /// Acquires all locks, waiting for at most `wait`, runs `body`, and releases the locks. The loss of a lock cancels `body`.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
+    ///
+    /// # Errors
+    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run).
+    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
+    where
+        F: FnOnce(MultiHolding) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        match self.try_lock_for(wait).await? {
+            Some(guard) => guard.run(body).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     fn round(&self) -> Result<InOrder> {
         let (members, claims) = (self.members.clone(), self.members.claims()?);
         Ok(InOrder { members, claims, first: 0, began: Moment::now() })

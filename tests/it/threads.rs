@@ -1,7 +1,7 @@
 //! The blocking API: plain threads, with and without a runtime around them.
 
 use crate::support::{Server, Stopwatch};
-use redisson_lock::blocking::{Client, Lock};
+use redisson_lock::blocking::{Client, Lock, MultiLock};
 use redisson_lock::{BackOff, Error, HoldState, LossReason};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -122,6 +122,34 @@ fn threads_see_expiry_loss_and_force_unlock() {
 }
 
 /// Each kind works for threads: one thread holds the lock, and another one waits and gets it.
+#[test]
+fn run_calls_its_body_in_the_calling_thread_and_reports_a_loss() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let (lock, wait) = (client.lock("n"), Duration::from_millis(500));
+    let here = std::thread::current().id();
+    // The body may block, and its thread owns the lock.
+    let seen = lock.run(|holding| {
+        assert_eq!((std::thread::current().id(), holding.state()), (here, HoldState::Held));
+        lock.is_held().unwrap()
+    });
+    assert!(seen.unwrap() && !lock.is_locked().unwrap());
+    let outcome = lock.try_run_for(wait, |_| lock.force_unlock().unwrap());
+    assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })), "{outcome:?}");
+    // A panic releases the lock.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lock.run(|_| panic!("a bug"))));
+    assert!(panicked.is_err());
+    assert!(client.mutex("n").try_lock_for(Duration::from_secs(10)).unwrap().is_some());
+
+    let multi = MultiLock::new([client.mutex("a"), client.mutex("b")]).unwrap();
+    assert_eq!(multi.run(|holding| holding.members().len()).unwrap(), 2);
+    let guard = client.mutex("b").lock().unwrap();
+    assert_eq!(multi.try_run_for(wait, |_| panic!("it is busy")).unwrap(), None::<()>);
+    guard.unlock().unwrap();
+    let outcome = multi.run(|_| client.mutex("b").force_unlock().unwrap());
+    assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
+}
+
 #[test]
 fn each_kind_works_for_threads() {
     let server = Server::start();
