@@ -7,7 +7,7 @@ use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
 use crate::guard::{Holding, LockGuard};
-use crate::kinds::kind::{LockKind, OwnedKind};
+use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
 use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script;
@@ -326,6 +326,25 @@ impl Lock {
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
         self.session.inspect(kind.holder_probe(), |reply| kind.held_by(reply)).await
+    }
+
+    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// let seen = client.lock("orders:42").inspect().await?;
+    /// for holder in &seen.holders {
+    ///     println!("held {} times by {}", holder.count(), holder.owner());
+    /// }
+    /// println!("{:?} wait, the lease ends in {:?}", seen.waiters, seen.remaining_lease);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`holder`](Self::holder).
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let kind = self.kind()?;
+        self.session.inspect(kind.inspect(), |reply| kind.inspected(reply)).await
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.

@@ -15,6 +15,7 @@ pub use permits::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermi
 
 use crate::error::{Holder, Result};
 use crate::guard::Holding;
+use crate::kinds::kind::Inspection;
 use crate::owner::Owner;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -294,6 +295,14 @@ impl Lock {
     /// As for [`crate::Lock::holder`].
     pub fn holder(&self) -> Result<Option<Holder>> {
         self.block_on(self.lock.holder())
+    }
+
+    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::inspect`].
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.block_on(self.lock.inspect())
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.

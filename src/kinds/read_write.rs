@@ -110,6 +110,10 @@ impl OwnedKind for Write {
         script::force_unlock_read_write(&self.0, Side::Write)
     }
 
+    fn inspect(&self) -> Request {
+        script::inspect_shares(&self.0)
+    }
+
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         any_holder(reply)
     }
@@ -184,6 +188,10 @@ impl LockKind for Read {
 impl OwnedKind for Read {
     fn force_unlock(&self) -> Request {
         script::force_unlock_read_write(&self.0, Side::Read)
+    }
+
+    fn inspect(&self) -> Request {
+        script::inspect_shares(&self.0)
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

@@ -18,16 +18,28 @@ const COMMON: &str = "+eval +evalsha +ping +subscribe +unsubscribe";
 const USED: [(&str, &[&str], &str); 9] = [
     (
         "lock",
-        &["lock_acquire", "lock_force", "lock_hand_off", "lock_recount", "lock_release", "lock_renew"],
+        &[
+            "lock_acquire",
+            "lock_force",
+            "lock_hand_off",
+            "lock_inspect",
+            "lock_recount",
+            "lock_release",
+            "lock_renew",
+        ],
         "exists hget hscan pttl",
     ),
     ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
     (
         "fenced_lock",
-        &["fenced_", "lock_force", "lock_recount", "lock_release", "lock_renew"],
+        &["fenced_", "lock_force", "lock_inspect", "lock_recount", "lock_release", "lock_renew"],
         "exists hget hscan pttl",
     ),
-    ("read_write_lock", &["read_", "write_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
+    (
+        "read_write_lock",
+        &["read_", "write_", "lock_inspect", "lock_recount", "lock_renew"],
+        "exists hget hscan pttl",
+    ),
     ("value_lock", &["value_"], "exists get pttl"),
     ("group_lock", &["group_"], ""),
     ("semaphore", &["semaphore_"], "get"),
@@ -187,6 +199,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
                 here.hold_count().await?;
                 here.remaining_lease().await?;
                 here.holder().await?;
+                assert!(here.inspect().await?.waiters.is_some());
                 let against = if kind == Kind::Read { Kind::Write.lock(other, NAME) } else { there };
                 let waiting = tokio::spawn(async move { served(&against).await });
                 if kind.listens() {

@@ -70,6 +70,7 @@ scripts! {
     LOCK_RELEASE = "lock_release" channel;
     LOCK_HAND_OFF = "lock_hand_off" channel;
     LOCK_RENEW = "lock_renew";
+    LOCK_INSPECT = "lock_inspect" channel;
     LOCK_FORCE_UNLOCK = "lock_force_unlock" channel;
     FENCED_ACQUIRE = "fenced_acquire";
     FENCED_HAND_OFF = "fenced_hand_off" channel;
@@ -77,6 +78,7 @@ scripts! {
     FAIR_RELEASE = "fair_release" channel;
     FAIR_LEAVE = "fair_leave" channel;
     FAIR_REFRESH = "fair_refresh";
+    FAIR_INSPECT = "fair_inspect";
     FAIR_FORCE_UNLOCK = "fair_force_unlock" channel;
     WRITE_ACQUIRE = "write_acquire";
     WRITE_RELEASE = "write_release" channel;
@@ -103,11 +105,12 @@ scripts! {
     VALUE_ACQUIRE = "value_acquire";
     VALUE_RELEASE = "value_release" channel;
     VALUE_RENEW = "value_renew";
+    VALUE_INSPECT = "value_inspect" channel;
     VALUE_FORCE_UNLOCK = "value_force_unlock" channel;
     GROUP_ACQUIRE = "group_acquire";
     GROUP_RELEASE = "group_release" channel;
     GROUP_RENEW = "group_renew";
-    GROUP_LOOK = "group_look";
+    GROUP_LOOK = "group_look" channel;
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
     COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
     PERMISSION_PROBE = "permission_probe" channel;
