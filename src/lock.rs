@@ -172,6 +172,36 @@ impl Lock {
         self.acquire(Wait::within(&self.session, wait)?).await
     }
 
+    /// Acquires the write side of a [`ReadWriteLock`] with a single attempt, even if the current owner reads.
+    ///
+    /// Returns `None` if another owner reads or writes. The call never waits for other readers, so two readers that upgrade at the same
+    /// time do not block each other: both get `None`, and one of them must release its read guard. A read guard of the owner stays valid.
+    /// When the write guard is released before it, the owner continues as a reader.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// let lock = client.read_write_lock("catalogue");
+    /// let reading = lock.read().lock().await?;
+    /// // Read, and find that something must change. Without a write guard, release the read guard and take the write side.
+    /// if let Some(writing) = lock.write().try_upgrade().await? {
+    ///     writing.unlock().await?;
+    /// }
+    /// reading.unlock().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`try_lock`](Self::try_lock); also [`Error::Misuse`] for any lock but the write side of a read/write lock.
+    ///
+    /// # Cancel safety
+    /// As for [`lock`](Self::lock).
+    pub async fn try_upgrade(&self) -> Result<Option<LockGuard>> {
+        let kind = self.kind()?;
+        let message = "only the write side of a read/write lock can upgrade a reader: use `try_lock`";
+        let kind = kind.upgrade().ok_or_else(|| misuse(&**kind, message));
+        Self { kind, ..self.clone() }.try_lock().await
+    }
+
     /// Acquires the lock, runs `body`, and releases the lock. A lost hold cancels `body`.
     ///
     /// # Errors
@@ -455,7 +485,8 @@ impl ReadWriteLock {
 
     /// Returns the write side, which excludes every other owner.
     ///
-    /// An owner that holds the read side cannot acquire the write side: the acquire fails with [`Error::WouldDeadlock`].
+    /// An owner that holds the read side cannot wait for the write side: the acquire fails with [`Error::WouldDeadlock`].
+    /// [`try_upgrade`](Lock::try_upgrade) acquires it if nobody else reads.
     pub fn write(&self) -> &Lock {
         &self.write
     }

@@ -232,6 +232,16 @@ impl Lock {
         Ok(self.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.guard(guard)))
     }
 
+    /// Acquires the write side of a [`ReadWriteLock`] with a single attempt, even if the current owner reads.
+    ///
+    /// Returns `None` if another owner reads or writes.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::try_upgrade`].
+    pub fn try_upgrade(&self) -> Result<Option<LockGuard>> {
+        Ok(self.block_on(self.lock.try_upgrade())?.map(|guard| self.guard(guard)))
+    }
+
     /// Acquires the lock, runs `body` in this thread, and releases the lock.
     ///
     /// Nothing can cancel a running thread: between its steps, `body` should compare [`Holding::state`] with what it is about to do. If the

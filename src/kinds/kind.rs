@@ -95,6 +95,10 @@ pub(crate) trait LockKind: Send + Sync + 'static {
 pub(crate) trait OwnedKind: LockKind {
     /// Frees the lock, whoever holds it.
     fn force_unlock(&self) -> Request;
+    /// The kind that its owner can also acquire from a shared hold of its own. Only for the write side of a read/write lock.
+    fn upgrade(&self) -> Option<Arc<dyn OwnedKind>> {
+        None
+    }
     /// The holder, by a reply of [`holder_probe`](LockKind::holder_probe).
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         script::held_by(reply)

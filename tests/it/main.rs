@@ -61,5 +61,6 @@ mod threads;
 mod tls;
 mod topologies;
 mod truth_table;
+mod upgrades;
 mod value_lock;
 mod value_peers;

@@ -9,14 +9,18 @@ use crate::error::Holder;
 use crate::protocol::keys::ReadWriteKeys;
 use std::sync::Arc;
 
-/// Acquires the first write hold of `writer`. `reader` is the same owner's id as a reader.
+/// Acquires the first write hold of `writer`. `reader` is the same owner's id as a reader. With `upgrade`, the owner may be the only
+/// reader.
 pub(crate) fn acquire_write(
     keys: &ReadWriteKeys,
     writer: &Arc<str>,
     lease_ms: u64,
     reader: &Arc<str>,
+    upgrade: bool,
 ) -> Request {
-    let args = vec![Arg::Text(writer.clone()), Arg::Number(lease_ms), Arg::Text(reader.clone()), FIRST];
+    let upgrade = Arg::Number(upgrade.into());
+    let args =
+        vec![Arg::Text(writer.clone()), Arg::Number(lease_ms), Arg::Text(reader.clone()), upgrade, FIRST];
     Request::script(&WRITE_ACQUIRE, &keys.record, args, Repeat::Flagged)
 }
 

@@ -48,7 +48,7 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
         refresh_fair(&queue, &[o.clone(), o.clone()], 1),
         force_unlock(&k, &k),
         force_unlock_fair(&queue),
-        acquire_write(&rw, &o, 1, &o),
+        acquire_write(&rw, &o, 1, &o, true),
         release_write(&rw, &o),
         acquire_read(&rw, &o, 1, &o),
         extend_read(&rw, &o, 1),
