@@ -1,5 +1,9 @@
 //! The handles of all locks with an owner: [`Lock`] and [`ReadWriteLock`].
 
+mod read_write;
+
+pub use read_write::ReadWriteLock;
+
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
 use crate::engine::pending::PendingAcquire;
@@ -86,10 +90,24 @@ impl Lock {
     /// The hold ends after `lease` unless it is released earlier. Without a fixed lease, the watchdog renews the client's lease (30 s by
     /// default) while the guard lives.
     ///
+    /// A hold with several levels lasts as long as the longest of them. If an owner acquires the lock again without a fixed lease, the
+    /// watchdog renews the hold until that inner guard is released. Then the deadline of the outer guard counts again; if it has passed
+    /// meanwhile, the hold is lost.
+    ///
     /// The lease is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a lease out of range fails with
     /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
+    }
+
+    /// Returns this lock with a limit for each hold: the watchdog renews it for at most `max`, and then the hold is lost.
+    ///
+    /// Use it for work that may hang: a live process no longer keeps the lock forever. [`Holding::ending`](crate::Holding::ending) warns the
+    /// holder one lease before the end. This replaces a [fixed lease](Self::with_lease), which is not renewed at all.
+    ///
+    /// `max` is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a `max` out of range fails with [`Error::Misuse`].
+    pub fn with_max_hold(&self, max: Duration) -> Self {
+        Self { lease: Lease::WatchdogFor(max), ..self.clone() }
     }
 
     /// Returns this lock with `owner` as its owner, in place of the current task.
@@ -444,51 +462,6 @@ impl Lock {
             OwnerMode::Explicit(owner) => LocalOwner::explicit(owner),
             OwnerMode::Guard => LocalOwner::guard(),
         }
-    }
-}
-
-/// A read/write lock: any number of readers, or one writer. Redisson's `RReadWriteLock`.
-///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) returns the handle.
-///
-/// # Java readers with a shorter lease
-/// Each renewal of a Java reader sets the record's expiry to that reader's `lockWatchdogTimeout`, even if another reader
-/// has a longer lease. A client of this library detects this when it acquires and when it renews, and then renews at a third
-/// of the shorter lease. Two gaps remain:
-/// - A Java reader may join, shorten the expiry and die between two renewals of this client.
-/// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
-///
-/// In both cases the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
-/// renewal reports the loss.
-/// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
-/// and have the resource check the token.
-#[derive(Clone, Debug)]
-pub struct ReadWriteLock {
-    read: Lock,
-    write: Lock,
-}
-
-impl ReadWriteLock {
-    pub(crate) fn new(read: Lock, write: Lock) -> Self {
-        Self { read, write }
-    }
-
-    /// Returns the read side, which readers share.
-    ///
-    /// The writer may acquire the read side, too, and continue as a reader when its write guard is gone. Other readers can then enter.
-    ///
-    /// The client counts the re-entries of a read lock. The record stores a count of 1 for each reader, because a bug in Redisson 3.44 to
-    /// 3.52 frees the lock at any greater count.
-    pub fn read(&self) -> &Lock {
-        &self.read
-    }
-
-    /// Returns the write side, which excludes every other owner.
-    ///
-    /// An owner that holds the read side cannot wait for the write side: the acquire fails with [`Error::WouldDeadlock`].
-    /// [`try_upgrade`](Lock::try_upgrade) acquires it if nobody else reads.
-    pub fn write(&self) -> &Lock {
-        &self.write
     }
 }
 

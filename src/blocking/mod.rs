@@ -193,6 +193,11 @@ impl Lock {
         Self { lock: self.lock.with_lease(lease), runtime: self.runtime.clone() }
     }
 
+    /// Returns this lock with a limit for each hold, after which the watchdog does not renew it. See [`crate::Lock::with_max_hold`].
+    pub fn with_max_hold(&self, max: Duration) -> Self {
+        Self { lock: self.lock.with_max_hold(max), runtime: self.runtime.clone() }
+    }
+
     /// Returns this lock with `owner` as its owner, in place of the calling thread. See [`crate::Lock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), runtime: self.runtime.clone() }

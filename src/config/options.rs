@@ -166,6 +166,8 @@ impl Replication {
 pub(crate) enum Lease {
     /// The client's lease, renewed while the holder lives.
     Watchdog,
+    /// The client's lease, renewed while the holder lives, for at most this long.
+    WatchdogFor(Duration),
     /// This long, never renewed.
     Fixed(Duration),
     /// Until it is released.
@@ -180,7 +182,7 @@ impl Lease {
     pub(crate) fn check(self) -> Result<()> {
         match self {
             Self::Watchdog | Self::Endless => Ok(()),
-            Self::Fixed(lease) => check_lease(lease),
+            Self::WatchdogFor(lease) | Self::Fixed(lease) => check_lease(lease),
         }
     }
 }

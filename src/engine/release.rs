@@ -18,7 +18,7 @@ use crate::engine::waiters::Waiter;
 use crate::engine::work::{Current, Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, HoldState};
+use crate::lease::hold::{Begun, Hold, HoldState, LevelTerm};
 use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, HandedOff, Released};
 use crate::runtime::clock::Moment;
@@ -78,15 +78,12 @@ impl KeyActor {
     }
 
     /// Releases one level.
-    pub(crate) async fn release(
-        &mut self,
-        ReleasedLevel { hold, renewing, pipelined, reply }: ReleasedLevel,
-    ) {
+    pub(crate) async fn release(&mut self, ReleasedLevel { hold, term, pipelined, reply }: ReleasedLevel) {
         if !pipelined {
             self.let_waiters_return(&hold).await;
         }
         let span = debug_span!("release", lock = ?hold.record(), owner = %hold.owner_id);
-        let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
+        let (outcome, handed) = match self.release_level(&hold, term).instrument(span).await {
             Ok(handed) => (Ok(()), handed),
             Err(error) => {
                 debug!(lock = ?hold.record(), owner = %hold.owner_id, %error, "not released");
@@ -102,20 +99,24 @@ impl KeyActor {
         }
     }
 
-    async fn release_level(&mut self, hold: &Arc<Hold>, renewing: bool) -> Result<Option<Handed>> {
-        let still_renewed = if renewing { hold.end_renewal() } else { hold.is_renewed() };
+    async fn release_level(&mut self, hold: &Arc<Hold>, term: Option<LevelTerm>) -> Result<Option<Handed>> {
+        let live = hold.state().is_live();
         let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
             (current.recorded, current.levels)
         });
+        hold.end_level(term, current.map_or(0, |(_, levels)| levels));
         match current {
             None if hold.kind.traits().access == Access::Exclusive => Err(self.not_held()),
             None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
-            Some(_) if !hold.state().is_live() => Err(self.not_held()),
+            Some(_) if !live => Err(self.not_held()),
+            // Only this level kept the hold until now.
+            Some(_) if !hold.state().is_live() => Ok(None),
             Some((recorded, levels)) => {
-                // The other levels have fixed leases, which this release must not extend.
-                let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
+                self.session.watchdog.watch(hold);
+                // Fixed leases must not be extended.
+                let lease = if hold.is_renewed() { self.session.options.lease } else { Duration::ZERO };
                 self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
             }
         }

@@ -31,6 +31,7 @@ mod kinds_lost_replies;
 mod kinds_together;
 mod known_issues;
 mod latches;
+mod levels;
 mod lost_replies;
 mod model;
 mod model_api;
