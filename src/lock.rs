@@ -1,6 +1,7 @@
 //! The handles of all locks with an owner: [`Lock`] and [`ReadWriteLock`].
 
 mod read_write;
+mod run;
 
 pub use read_write::ReadWriteLock;
 
@@ -10,12 +11,10 @@ use crate::engine::pending::PendingAcquire;
 use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
-use crate::guard::{Holding, LockGuard};
+use crate::guard::LockGuard;
 use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
-use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script;
-use crate::runtime::sync::select;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +107,19 @@ impl Lock {
     /// `max` is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a `max` out of range fails with [`Error::Misuse`].
     pub fn with_max_hold(&self, max: Duration) -> Self {
         Self { lease: Lease::WatchdogFor(max), ..self.clone() }
+    }
+
+    /// Returns this lock with a minimum time for each hold: if it is released earlier, the record stays for the rest of `min`.
+    ///
+    /// Use it for a job that must run once although several processes start it at about the same time. Nobody holds the lock after the
+    /// release, but it stays busy, even if the process ends. The record names an owner id that ends in `:kept`. The rest is measured from
+    /// the acquire. While the lock is held, the watchdog renews it, and it survives the process for at least `min`. No message announces
+    /// the end of the rest, so other waiters notice it when they check, and those of Java when the lease that they saw has passed.
+    ///
+    /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
+    /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.
+    pub fn with_min_hold(&self, min: Duration) -> Self {
+        Self { lease: Lease::AtLeast(min), ..self.clone() }
     }
 
     /// Returns this lock with `owner` as its owner, in place of the current task.
@@ -218,97 +230,6 @@ impl Lock {
         let message = "only the write side of a read/write lock can upgrade a reader: use `try_lock`";
         let kind = kind.upgrade().ok_or_else(|| misuse(&**kind, message));
         Self { kind, ..self.clone() }.try_lock().await
-    }
-
-    /// Acquires the lock, runs `body`, and releases the lock. A lost hold cancels `body`.
-    ///
-    /// # Errors
-    /// As for [`lock`](Self::lock) while waiting. After that:
-    /// - [`Error::Lost`] or [`Error::NotHeld`] if the hold was lost before `body` ended or before the lock was released. `body` was dropped,
-    ///   or had just ended: treat its work as unprotected.
-    ///
-    /// If the client is closed while `body` runs, the hold is no longer renewed: the call returns [`Error::Lost`] at its deadline, or the
-    /// value of `body` if that comes first.
-    ///
-    /// Unlike with [`LockGuard::unlock`], an unconfirmed release is not an error here: the hold lasted until `body` ended. The client logs
-    /// a warning. If the release went unanswered, the client continues to release the lock in the background. If the server refused the
-    /// release, or the client is closed, the hold ends with its lease.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `body` and releases the lock in the background.
-    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(Holding) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let guard = self.lock().await?;
-        self.run_held(guard, body).await
-    }
-
-    /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. A lost hold cancels `body`.
-    ///
-    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would. The limit is for the wait alone: `body` may
-    /// run for as long as it likes.
-    ///
-    /// ```no_run
-    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<&'static str> {
-    /// use std::time::Duration;
-    /// let order = client.mutex("orders:42");
-    /// let shipped = order.try_run_for(Duration::from_secs(2), |_| async { "shipped" }).await?;
-    /// Ok(shipped.unwrap_or("busy, try again later"))
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`run`](Self::run).
-    ///
-    /// # Cancel safety
-    /// As for [`run`](Self::run).
-    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
-    where
-        F: FnOnce(Holding) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        match self.try_lock_for(wait).await? {
-            Some(guard) => self.run_held(guard, body).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn run_held<F, Fut, T>(&self, guard: LockGuard, body: F) -> Result<T>
-    where
-        F: FnOnce(Holding) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let holding = Holding::clone(&guard);
-        let done = select! {
-            biased;
-            state = holding.lost() => Err(state),
-            value = body(holding.clone()) => Ok(value),
-        };
-        self.end_run(guard, done).await
-    }
-
-    /// Releases the lock after a body ended with a value, or was cancelled in a state of the hold.
-    pub(crate) async fn end_run<T>(&self, guard: LockGuard, done: Result<T, HoldState>) -> Result<T> {
-        let holding = Holding::clone(&guard);
-        let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
-        match (done, holding.state()) {
-            (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
-                drop(guard);
-                Err(lost(reason, self.holder().await.ok().flatten()))
-            }
-            // No other state ends a hold while its guard lives.
-            (Err(_), _) => Err(Error::NotHeld { name: holding.name().to_owned(), holder: None }),
-            (Ok(value), _) => match guard.unlock().await {
-                Err(error) if error.is_lost() => Err(error),
-                Err(error) => {
-                    tracing::warn!(lock = ?holding.name(), %error, "released without confirmation");
-                    Ok(value)
-                }
-                Ok(()) => Ok(value),
-            },
-        }
     }
 
     /// Returns whether any owner holds the lock.
@@ -427,6 +348,12 @@ impl Lock {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
         let owner = claim.owner.clone();
         self.lease.check()?;
+        if self.is_kept() && !kind.traits().hands_off {
+            return Err(misuse(
+                &**self.kind()?,
+                "this kind of lock has no minimum time: remove `with_min_hold`",
+            ));
+        }
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
@@ -445,6 +372,11 @@ impl Lock {
 
     pub(crate) fn has_same_owner_as(&self, other: &Self) -> bool {
         self.owner == other.owner
+    }
+
+    /// Whether the record stays for a minimum time.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.lease, Lease::AtLeast(_))
     }
 
     pub(crate) fn is_mutex(&self) -> bool {

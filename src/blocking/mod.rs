@@ -198,6 +198,11 @@ impl Lock {
         Self { lock: self.lock.with_max_hold(max), runtime: self.runtime.clone() }
     }
 
+    /// Returns this lock with a minimum time for each hold, after which its record ends. See [`crate::Lock::with_min_hold`].
+    pub fn with_min_hold(&self, min: Duration) -> Self {
+        Self { lock: self.lock.with_min_hold(min), runtime: self.runtime.clone() }
+    }
+
     /// Returns this lock with `owner` as its owner, in place of the calling thread. See [`crate::Lock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), runtime: self.runtime.clone() }

@@ -91,8 +91,8 @@ impl RedLock {
     /// A red lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no lock, if two locks are on one server, if the locks have different owners, or if a name is
-    /// invalid.
+    /// [`Error::Misuse`] if there is no lock, if two locks are on one server, if the locks have different owners, if one has a
+    /// minimum time, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same =
             |one: &Lock, other: &Lock| one.session().connection.node() == other.session().connection.node();

@@ -260,7 +260,7 @@ impl DirectRelease {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
         let exclusive = hold.kind.traits().access == Access::Exclusive && queue.is_whole();
-        if !exclusive || hold.state_at(now) != HoldState::Held {
+        if !exclusive || hold.state_at(now) != HoldState::Held || hold.kept_after(now).is_some() {
             return None;
         }
         let route = session.connection.route(queue.record())?;

@@ -75,11 +75,14 @@ impl Level {
     pub(crate) fn take(&mut self) {
         let now = Moment::now();
         self.term = match self.lease {
-            Lease::Watchdog => Some(LevelTerm::Renewed(Moment::FAR)),
+            Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
             Lease::Fixed(lease) => Some(LevelTerm::Fixed(self.hold.deadline().min(now + lease))),
             Lease::Endless => None,
         };
+        if let Lease::AtLeast(min) = self.lease {
+            self.hold.keep_until(now + min);
+        }
         if let Some(term) = self.term {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);

@@ -52,7 +52,8 @@ pub(crate) fn successor<'a>(
         || (shared && (u64::from(run.count) >= in_row || ran >= bounds.max_time))
         || left < length / 3
         || left > length
-        || next.owner == hold.owner;
+        || next.owner == hold.owner
+        || hold.kept_after(now).is_some();
     (!refused).then_some(next)
 }
 
@@ -164,6 +165,9 @@ impl KeyActor {
         let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(self.not_held());
         };
+        if let Some(end) = hold.kept_after(now) {
+            return self.keep(hold, &owner_id, deadline, end.since(now)).await.map(|()| None);
+        }
         self.detect_silent_release(&mut run);
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
@@ -175,6 +179,33 @@ impl KeyActor {
         }
         let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run };
         self.free(&freeing, false).await.map(|()| None)
+    }
+
+    /// Moves the record from the owner id `named` to nobody, so that it ends after `rest`. Until then nobody holds the lock. No message is
+    /// sent, because no waiter may have the lock yet.
+    async fn keep(
+        &mut self,
+        hold: &Arc<Hold>,
+        named: &Arc<str>,
+        deadline: Moment,
+        rest: Duration,
+    ) -> Result<()> {
+        let nobody = owner::nobody();
+        // A rest of 0 ms would delete the record without a message.
+        let rest = millis(rest).max(1);
+        let Some(mut request) = hold.kind.hand_off(named, &nobody, rest) else { return Ok(()) };
+        let answer = self.session.connection.call_within(&mut request, Limit::Until(deadline)).await;
+        let answer = answer.map_err(|failure| self.release_error(failure))?;
+        self.rotate_if_repeated(&request);
+        let lost = |reason| vanished(&self.session, &self.queue, request.repeated, HoldState::Held, reason);
+        match script::handed_off(&answer.reply) {
+            Ok(HandedOff::Moved { .. }) => Ok(()),
+            Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
+            Ok(HandedOff::Other) => lost(LossReason::Taken),
+            Ok(HandedOff::Mismatch) | Err(script::Undecodable) => {
+                Err(self.session.connection.protocol_error(Phase::Release))
+            }
+        }
     }
 
     /// Moves the record from the owner id `named` to the successor. Returns `None` if the record must be freed instead.

@@ -236,6 +236,7 @@ impl Session {
         match lease {
             Lease::Watchdog => self.options.lease,
             Lease::WatchdogFor(max) => self.options.lease.min(whole_millis(max)),
+            Lease::AtLeast(min) => self.options.lease.max(whole_millis(min)),
             Lease::Fixed(lease) => whole_millis(lease),
             Lease::Endless => ENDLESS,
         }

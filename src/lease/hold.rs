@@ -131,6 +131,8 @@ struct Status {
     again: bool,
     /// The terms of the levels that their owners have taken.
     terms: Vec<LevelTerm>,
+    /// Until when the record is kept, even if the hold is released earlier.
+    kept: Option<Moment>,
     /// The number of renewals without an answer. A dead connection may still deliver each of them.
     unanswered: u32,
     /// The record is confirmed to name the hold's owner.
@@ -169,6 +171,7 @@ impl Hold {
                 confirmed: sent,
                 again: false,
                 terms: Vec::new(),
+                kept: None,
                 unanswered: 0,
                 settled: true,
                 data_epoch,
@@ -297,6 +300,17 @@ impl Hold {
         {
             status.deadline = status.deadline.min(end - status.margin);
         }
+    }
+
+    /// Keeps the record until `end`, even if the hold is released earlier.
+    pub(crate) fn keep_until(&self, end: Moment) {
+        let mut status = self.lock();
+        status.kept = status.kept.max(Some(end));
+    }
+
+    /// Until when the record is kept, if that is after `now`.
+    pub(crate) fn kept_after(&self, now: Moment) -> Option<Moment> {
+        self.lock().kept.filter(|end| *end > now)
     }
 
     /// When the last level ends, whether the hold is renewed or not. [`Moment::FAR`] if a level has no limit.

@@ -33,6 +33,7 @@ mod known_issues;
 mod latches;
 mod levels;
 mod lost_replies;
+mod min_hold;
 mod model;
 mod model_api;
 mod moving_slots;
