@@ -36,7 +36,7 @@ pub(crate) fn refresh_fair(keys: &FairLockKeys, owners: &[Arc<str>], allowance_m
     with_fair_keys(keys, &FAIR_REFRESH, args, Repeat::Afresh)
 }
 
-/// Reads the holder, its lease, and the length of the queue. The reply is that of [`inspect`](super::inspect).
+/// Reads the holder, its lease, and the length of the queue. The reply is that of [`inspect`](super::inspect()).
 pub(crate) fn inspect_fair(keys: &FairLockKeys) -> Request {
     let (record, queue) = (keys.lock.record().clone(), keys.queue.clone());
     Request::with_keys(&FAIR_INSPECT, vec![record, queue], vec![Arg::Literal(FEW)], Repeat::Free)

@@ -27,7 +27,7 @@ pub(crate) fn force_unlock_value(record: &Arc<str>, channel: &Arc<str>) -> Reque
     Request::script(&VALUE_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
 }
 
-/// Reads the token, its TTL, and the number of subscriptions. The reply is that of [`inspect`](super::inspect).
+/// Reads the token, its TTL, and the number of subscriptions. The reply is that of [`inspect`](super::inspect()).
 pub(crate) fn inspect_value(record: &Arc<str>, channel: &Arc<str>) -> Request {
     Request::script(&VALUE_INSPECT, record, vec![Arg::Text(channel.clone())], Repeat::Free)
 }
