@@ -3,7 +3,7 @@
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
 -- KEYS[3]  mark (integer: number of this client's last request that took effect)
--- ARGV[1]  number of this request
+-- ARGV[1]  number of this request, 0 for the ids of another client's permits
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  channel
 -- ARGV[4]  permit ids, 16 bytes each

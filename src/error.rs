@@ -55,7 +55,8 @@ pub enum LossReason {
     /// The server was replaced or restarted, which its run id shows. If the user may not read the run id, the reason is
     /// [`Gone`](Self::Gone).
     DataLost,
-    /// The lease ended according to this client's clock: a fixed lease, or a lease that was not renewed in time.
+    /// The lease ended according to this client's clock: a fixed lease, a lease that was not renewed in time, or the last one before the
+    /// limit of [`with_max_hold`](crate::Lock::with_max_hold).
     Expired,
     /// The lease ended according to this client's clock, because the server was unreachable or did not answer when the renewal was due.
     ///

@@ -158,6 +158,30 @@ impl Holding {
         }
     }
 
+    /// Waits until the hold is about to end although it is not released, and returns how long it still lasts at most.
+    ///
+    /// This is one lease before the limit that [`Lock::with_max_hold`](crate::Lock::with_max_hold) sets. It is at once for a fixed lease,
+    /// and for a limit that is shorter than a lease. Without a limit, the call returns zero when the hold has ended, as it does for every
+    /// hold that ends before.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call only observes.
+    pub async fn ending(&self) -> Duration {
+        let mut states = self.0.watch_state();
+        while self.0.state().is_live() {
+            let end = self.0.end();
+            let warned = end - self.0.lease;
+            if warned.passed() {
+                return end.remaining();
+            }
+            select! {
+                _ = states.changed() => {}
+                () = until_next_check(warned) => {}
+            }
+        }
+        Duration::ZERO
+    }
+
     /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`. After an
     /// unanswered request or a lost hold, new owner ids end in `~<n>`. The owner ids of writers also end in `:write`. For a value lock the
     /// text is the token, and for permits their ids.

@@ -91,6 +91,7 @@ pub use config::options::{BackOff, HandOff, Replication};
 pub use config::tls::Tls;
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::{Holding, LockGuard};
+pub use kinds::kind::Inspection;
 pub use latch::CountDownLatch;
 pub use lease::hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};

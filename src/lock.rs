@@ -1,17 +1,20 @@
 //! The handles of all locks with an owner: [`Lock`] and [`ReadWriteLock`].
 
+mod read_write;
+mod run;
+
+pub use read_write::ReadWriteLock;
+
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
 use crate::engine::pending::PendingAcquire;
 use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
-use crate::guard::{Holding, LockGuard};
-use crate::kinds::kind::{LockKind, OwnedKind};
-use crate::lease::hold::HoldState;
+use crate::guard::LockGuard;
+use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
 use crate::owner::{LocalOwner, Owner};
-use crate::protocol::script::{self, TimeToLive};
-use crate::runtime::sync::select;
+use crate::protocol::script;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,10 +89,37 @@ impl Lock {
     /// The hold ends after `lease` unless it is released earlier. Without a fixed lease, the watchdog renews the client's lease (30 s by
     /// default) while the guard lives.
     ///
+    /// A hold with several levels lasts as long as the longest of them. If an owner acquires the lock again without a fixed lease, the
+    /// watchdog renews the hold until that inner guard is released. Then the deadline of the outer guard counts again; if it has passed
+    /// meanwhile, the hold is lost.
+    ///
     /// The lease is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a lease out of range fails with
     /// [`Error::Misuse`].
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
+    }
+
+    /// Returns this lock with a limit for each hold: the watchdog renews it for at most `max`, and then the hold is lost.
+    ///
+    /// Use it for work that may hang: a live process no longer keeps the lock forever. [`Holding::ending`](crate::Holding::ending) warns the
+    /// holder one lease before the end. This replaces a [fixed lease](Self::with_lease), which is not renewed at all.
+    ///
+    /// `max` is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a `max` out of range fails with [`Error::Misuse`].
+    pub fn with_max_hold(&self, max: Duration) -> Self {
+        Self { lease: Lease::WatchdogFor(max), ..self.clone() }
+    }
+
+    /// Returns this lock with a minimum time for each hold: if it is released earlier, the record stays for the rest of `min`.
+    ///
+    /// Use it for a job that must run once although several processes start it at about the same time. Nobody holds the lock after the
+    /// release, but it stays busy, even if the process ends. The record names an owner id that ends in `:kept`. The rest is measured from
+    /// the acquire. While the lock is held, the watchdog renews it, and it survives the process for at least `min`. No message announces
+    /// the end of the rest, so other waiters notice it when they check, and those of Java when the lease that they saw has passed.
+    ///
+    /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
+    /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.
+    pub fn with_min_hold(&self, min: Duration) -> Self {
+        Self { lease: Lease::AtLeast(min), ..self.clone() }
     }
 
     /// Returns this lock with `owner` as its owner, in place of the current task.
@@ -172,51 +202,34 @@ impl Lock {
         self.acquire(Wait::within(&self.session, wait)?).await
     }
 
-    /// Acquires the lock, runs `body`, and releases the lock. A lost hold cancels `body`.
+    /// Acquires the write side of a [`ReadWriteLock`] with a single attempt, even if the current owner reads.
+    ///
+    /// Returns `None` if another owner reads or writes. The call never waits for other readers, so two readers that upgrade at the same
+    /// time do not block each other: both get `None`, and one of them must release its read guard. A read guard of the owner stays valid.
+    /// When the write guard is released before it, the owner continues as a reader.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// let lock = client.read_write_lock("catalogue");
+    /// let reading = lock.read().lock().await?;
+    /// // Read, and find that something must change. Without a write guard, release the read guard and take the write side.
+    /// if let Some(writing) = lock.write().try_upgrade().await? {
+    ///     writing.unlock().await?;
+    /// }
+    /// reading.unlock().await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock) while waiting. After that:
-    /// - [`Error::Lost`] or [`Error::NotHeld`] if the hold was lost before `body` ended or before the lock was released. `body` was dropped,
-    ///   or had just ended: treat its work as unprotected.
-    ///
-    /// If the client is closed while `body` runs, the hold is no longer renewed: the call returns [`Error::Lost`] at its deadline, or the
-    /// value of `body` if that comes first.
-    ///
-    /// Unlike with [`LockGuard::unlock`], an unconfirmed release is not an error here: the hold lasted until `body` ended. The client logs
-    /// a warning. If the release went unanswered, the client continues to release the lock in the background. If the server refused the
-    /// release, or the client is closed, the hold ends with its lease.
+    /// As for [`try_lock`](Self::try_lock); also [`Error::Misuse`] for any lock but the write side of a read/write lock.
     ///
     /// # Cancel safety
-    /// Dropping the future drops `body` and releases the lock in the background.
-    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(Holding) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let guard = self.lock().await?;
-        let holding = Holding::clone(&guard);
-        let done = select! {
-            biased;
-            state = holding.lost() => Err(state),
-            value = body(holding.clone()) => Ok(value),
-        };
-        let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
-        match (done, holding.state()) {
-            (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
-                drop(guard);
-                Err(lost(reason, self.holder().await.ok().flatten()))
-            }
-            // No other state ends a hold while its guard lives.
-            (Err(_), _) => Err(Error::NotHeld { name: holding.name().to_owned(), holder: None }),
-            (Ok(value), _) => match guard.unlock().await {
-                Err(error) if error.is_lost() => Err(error),
-                Err(error) => {
-                    tracing::warn!(lock = ?holding.name(), %error, "released without confirmation");
-                    Ok(value)
-                }
-                Ok(()) => Ok(value),
-            },
-        }
+    /// As for [`lock`](Self::lock).
+    pub async fn try_upgrade(&self) -> Result<Option<LockGuard>> {
+        let kind = self.kind()?;
+        let message = "only the write side of a read/write lock can upgrade a reader: use `try_lock`";
+        let kind = kind.upgrade().ok_or_else(|| misuse(&**kind, message));
+        Self { kind, ..self.clone() }.try_lock().await
     }
 
     /// Returns whether any owner holds the lock.
@@ -272,11 +285,7 @@ impl Lock {
     pub async fn remaining_lease(&self) -> Result<Option<Duration>> {
         let kind = self.kind()?;
         let left = self.session.inspect(kind.time_to_live(), |reply| kind.lives(reply)).await?;
-        Ok(match left {
-            TimeToLive::Absent => None,
-            TimeToLive::Never => Some(Duration::MAX),
-            TimeToLive::Left(left) => Some(left),
-        })
+        Ok(left.duration())
     }
 
     /// Returns the current holder and its hold count, or `None` if the lock is free.
@@ -286,6 +295,25 @@ impl Lock {
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
         self.session.inspect(kind.holder_probe(), |reply| kind.held_by(reply)).await
+    }
+
+    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// let seen = client.lock("orders:42").inspect().await?;
+    /// for holder in &seen.holders {
+    ///     println!("held {} times by {}", holder.count(), holder.owner());
+    /// }
+    /// println!("{:?} wait, the lease ends in {:?}", seen.waiters, seen.remaining_lease);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`holder`](Self::holder).
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let kind = self.kind()?;
+        self.session.inspect(kind.inspect(), |reply| kind.inspected(reply)).await
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.
@@ -320,6 +348,12 @@ impl Lock {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
         let owner = claim.owner.clone();
         self.lease.check()?;
+        if self.is_kept() && !kind.traits().hands_off {
+            return Err(misuse(
+                &**self.kind()?,
+                "this kind of lock has no minimum time: remove `with_min_hold`",
+            ));
+        }
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
@@ -340,6 +374,11 @@ impl Lock {
         self.owner == other.owner
     }
 
+    /// Whether the record stays for a minimum time.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.lease, Lease::AtLeast(_))
+    }
+
     pub(crate) fn is_mutex(&self) -> bool {
         self.owner == OwnerMode::Guard
     }
@@ -355,50 +394,6 @@ impl Lock {
             OwnerMode::Explicit(owner) => LocalOwner::explicit(owner),
             OwnerMode::Guard => LocalOwner::guard(),
         }
-    }
-}
-
-/// A read/write lock: any number of readers, or one writer. Redisson's `RReadWriteLock`.
-///
-/// [`Client::read_write_lock`](crate::Client::read_write_lock) returns the handle.
-///
-/// # Java readers with a shorter lease
-/// Each renewal of a Java reader sets the record's expiry to that reader's `lockWatchdogTimeout`, even if another reader
-/// has a longer lease. A client of this library detects this when it acquires and when it renews, and then renews at a third
-/// of the shorter lease. Two gaps remain:
-/// - A Java reader may join, shorten the expiry and die between two renewals of this client.
-/// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
-///
-/// In both cases the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
-/// renewal reports the loss.
-/// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
-/// and have the resource check the token.
-#[derive(Clone, Debug)]
-pub struct ReadWriteLock {
-    read: Lock,
-    write: Lock,
-}
-
-impl ReadWriteLock {
-    pub(crate) fn new(read: Lock, write: Lock) -> Self {
-        Self { read, write }
-    }
-
-    /// Returns the read side, which readers share.
-    ///
-    /// The writer may acquire the read side, too, and continue as a reader when its write guard is gone. Other readers can then enter.
-    ///
-    /// The client counts the re-entries of a read lock. The record stores a count of 1 for each reader, because a bug in Redisson 3.44 to
-    /// 3.52 frees the lock at any greater count.
-    pub fn read(&self) -> &Lock {
-        &self.read
-    }
-
-    /// Returns the write side, which excludes every other owner.
-    ///
-    /// An owner that holds the read side cannot acquire the write side: the acquire fails with [`Error::WouldDeadlock`].
-    pub fn write(&self) -> &Lock {
-        &self.write
     }
 }
 

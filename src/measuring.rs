@@ -4,7 +4,7 @@ use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::hold::{Begun, Hold, LevelTerm, Observer};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
@@ -96,7 +96,7 @@ impl Watched {
             token: None,
         };
         let hold = Hold::new(begun, observer);
-        hold.begin_renewal();
+        hold.begin_level(LevelTerm::Renewed(Moment::FAR));
         self.watchdog.watch(&hold);
         hold
     }

@@ -125,6 +125,11 @@ impl LocalOwner {
     }
 }
 
+/// Returns an owner id that no client uses. It names the record of a lock that is kept for a while although it was released.
+pub(crate) fn nobody() -> Arc<str> {
+    format!("{}:kept", Uuid::new_v4()).into()
+}
+
 /// The suffix of the owner id in the record of a write lock.
 pub(crate) const WRITER: &str = ":write";
 

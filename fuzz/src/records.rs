@@ -21,7 +21,8 @@ pub fn replies(input: &[u8]) {
         Renewed(Vec<i8>),
         Moved(i64, i64),
         Record(Vec<(u8, String, i8)>),
-        Held(String, i64, i64),
+        Held(i64, String, i64, i64),
+        Inspected(Vec<(String, i8)>, i64, i64),
     }
     let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) else { return };
     let list = match input {
@@ -39,7 +40,14 @@ pub fn replies(input: &[u8]) {
             });
             vec![text("0"), Value::Array(fields.collect())]
         }
-        Input::Held(owner, count, ms) => vec![text(&owner), Value::Int(count), Value::Int(ms)],
+        Input::Held(waiters, owner, count, ms) => {
+            vec![Value::Int(waiters), text(&owner), Value::Int(count), Value::Int(ms)]
+        }
+        Input::Inspected(fields, ms, waiters) => {
+            let fields = fields.iter().flat_map(|(owner, count)| [text(owner), text(&count.to_string())]);
+            let record = Value::Array(vec![text("0"), Value::Array(fields.collect())]);
+            vec![record, Value::Int(ms), Value::Int(waiters)]
+        }
     };
     fuzzing::reply(Value::Array(list));
 }

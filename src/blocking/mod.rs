@@ -5,21 +5,22 @@
 //!
 //! Calls block the thread. Inside async code they panic, as tokio's `block_on` does. From async code, call them in `spawn_blocking`.
 
+mod latch;
+mod multi;
 mod permits;
 
-pub use permits::{CountDownLatch, ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use latch::CountDownLatch;
+pub use multi::{MultiLock, MultiLockGuard, RedLock};
+pub use permits::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
 use crate::error::{Holder, Result};
 use crate::guard::Holding;
+use crate::kinds::kind::Inspection;
 use crate::owner::Owner;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-
-mod multi;
-
-pub use multi::{MultiLock, MultiLockGuard, RedLock};
 
 /// A connection to Redis that creates lock handles for threads. See [`crate::Client`].
 #[derive(Clone, Debug)]
@@ -192,6 +193,16 @@ impl Lock {
         Self { lock: self.lock.with_lease(lease), runtime: self.runtime.clone() }
     }
 
+    /// Returns this lock with a limit for each hold, after which the watchdog does not renew it. See [`crate::Lock::with_max_hold`].
+    pub fn with_max_hold(&self, max: Duration) -> Self {
+        Self { lock: self.lock.with_max_hold(max), runtime: self.runtime.clone() }
+    }
+
+    /// Returns this lock with a minimum time for each hold, after which its record ends. See [`crate::Lock::with_min_hold`].
+    pub fn with_min_hold(&self, min: Duration) -> Self {
+        Self { lock: self.lock.with_min_hold(min), runtime: self.runtime.clone() }
+    }
+
     /// Returns this lock with `owner` as its owner, in place of the calling thread. See [`crate::Lock::with_owner`].
     pub fn with_owner(&self, owner: &Owner) -> Self {
         Self { lock: self.lock.with_owner(owner), runtime: self.runtime.clone() }
@@ -229,6 +240,37 @@ impl Lock {
     /// As for [`crate::Lock::try_lock_for`].
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<LockGuard>> {
         Ok(self.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.guard(guard)))
+    }
+
+    /// Acquires the write side of a [`ReadWriteLock`] with a single attempt, even if the current owner reads.
+    ///
+    /// Returns `None` if another owner reads or writes.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::try_upgrade`].
+    pub fn try_upgrade(&self) -> Result<Option<LockGuard>> {
+        Ok(self.block_on(self.lock.try_upgrade())?.map(|guard| self.guard(guard)))
+    }
+
+    /// Acquires the lock, runs `body` in this thread, and releases the lock.
+    ///
+    /// Nothing can cancel a running thread: between its steps, `body` should compare [`Holding::state`] with what it is about to do. If the
+    /// hold was lost before the lock was released, the value of `body` is discarded and the call fails.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::run`].
+    pub fn run<T>(&self, body: impl FnOnce(Holding) -> T) -> Result<T> {
+        self.lock()?.run(&self.lock, body)
+    }
+
+    /// Acquires the lock, waiting for at most `wait`, runs `body` in this thread as [`run`](Self::run) does, and releases the lock.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::try_run_for`].
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(Holding) -> T) -> Result<Option<T>> {
+        self.try_lock_for(wait)?.map(|guard| guard.run(&self.lock, body)).transpose()
     }
 
     /// Returns whether any owner holds the lock.
@@ -273,6 +315,14 @@ impl Lock {
     /// As for [`crate::Lock::holder`].
     pub fn holder(&self) -> Result<Option<Holder>> {
         self.block_on(self.lock.holder())
+    }
+
+    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip.
+    ///
+    /// # Errors
+    /// As for [`crate::Lock::inspect`].
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.block_on(self.lock.inspect())
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.
@@ -383,6 +433,11 @@ impl LockGuard {
     /// If called from inside async code.
     pub fn unlock(self) -> Result<()> {
         self.runtime.get().block_on(self.guard.unlock())
+    }
+
+    fn run<T>(self, lock: &crate::Lock, body: impl FnOnce(Holding) -> T) -> Result<T> {
+        let value = body(Holding::clone(&self));
+        self.runtime.get().block_on(lock.end_run(self.guard, Ok(value)))
     }
 }
 

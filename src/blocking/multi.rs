@@ -88,6 +88,22 @@ impl MultiLock {
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
+
+    /// Acquires all locks, runs `body` in this thread, and releases the locks. See [`Lock::run`].
+    ///
+    /// # Errors
+    /// As for [`crate::MultiLock::run`].
+    pub fn run<T>(&self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
+        self.lock()?.run(body)
+    }
+
+    /// Acquires all locks, waiting for at most `wait`, runs `body` in this thread, and releases the locks. See [`Lock::try_run_for`].
+    ///
+    /// # Errors
+    /// As for [`crate::MultiLock::try_run_for`].
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(MultiHolding) -> T) -> Result<Option<T>> {
+        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
+    }
 }
 
 /// A lock on several independent servers, for threads. See [`crate::RedLock`].
@@ -161,6 +177,22 @@ impl RedLock {
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
+
+    /// Acquires the lock, runs `body` in this thread, and releases the lock. See [`Lock::run`].
+    ///
+    /// # Errors
+    /// As for [`crate::RedLock::run`].
+    pub fn run<T>(&self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
+        self.lock()?.run(body)
+    }
+
+    /// Acquires the lock, waiting for at most `wait`, runs `body` in this thread, and releases the lock. See [`Lock::try_run_for`].
+    ///
+    /// # Errors
+    /// As for [`crate::RedLock::try_run_for`].
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(MultiHolding) -> T) -> Result<Option<T>> {
+        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
+    }
 }
 
 /// The locks that a [`MultiLock`] or a [`RedLock`] has acquired, for threads. See [`crate::MultiLockGuard`].
@@ -184,6 +216,11 @@ impl MultiLockGuard {
     /// If called from inside async code.
     pub fn unlock(self) -> Result<()> {
         self.runtimes.block_on(self.guard.unlock())
+    }
+
+    fn run<T>(self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
+        let value = body(MultiHolding::clone(&self));
+        self.runtimes.block_on(self.guard.end_run(Some(value)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Semaphores and latches for threads.
+//! Semaphores for threads.
 
 use super::Background;
 use crate::error::Result;
@@ -52,14 +52,25 @@ impl Semaphore {
         Ok(self.block_on(self.semaphore.try_acquire_many(permits))?.map(|permit| self.permit(permit)))
     }
 
-    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    /// Acquires one permit, waiting for at most `wait`.
     ///
-    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
+    /// Returns `None` if no permit became free. A `wait` of zero means [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
     /// As for [`crate::Semaphore::try_acquire_for`].
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
+    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<SemaphorePermit>> {
+        self.try_acquire_many_for(1, wait)
+    }
+
+    /// Acquires `permits` permits at once, waiting for at most `wait`.
+    ///
+    /// Returns `None` if too few permits became free. A `wait` of zero means [`try_acquire_many`](Self::try_acquire_many).
+    ///
+    /// # Errors
+    /// As for [`crate::Semaphore::try_acquire_many_for`].
+    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<SemaphorePermit>> {
+        let permit = self.block_on(self.semaphore.try_acquire_many_for(permits, wait))?;
+        Ok(permit.map(|permit| self.permit(permit)))
     }
 
     /// Releases `permits` permits for which no guard exists, for example after [`SemaphorePermit::forget`]. Creates the semaphore if it
@@ -69,6 +80,14 @@ impl Semaphore {
     /// As for [`crate::Semaphore::release`].
     pub fn release(&self, permits: u32) -> Result<()> {
         self.block_on(self.semaphore.release(permits))
+    }
+
+    /// Releases `permits` permits for which no guard exists, unless the semaphore does not exist. Returns `true` if it existed.
+    ///
+    /// # Errors
+    /// As for [`crate::Semaphore::release_if_exists`].
+    pub fn release_if_exists(&self, permits: u32) -> Result<bool> {
+        self.block_on(self.semaphore.release_if_exists(permits))
     }
 
     /// Returns how many permits are free.
@@ -203,25 +222,94 @@ impl ExpirableSemaphore {
     /// # Errors
     /// As for [`crate::ExpirableSemaphore::try_acquire`].
     pub fn try_acquire(&self) -> Result<Option<ExpirablePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire())?.map(|permit| self.permit(permit)))
+        self.try_acquire_many(1)
+    }
+
+    /// Acquires `permits` permits at once if they are free, with a single attempt.
+    ///
+    /// Returns `None` if too few permits are free or if other threads of this client wait.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::try_acquire_many`].
+    pub fn try_acquire_many(&self, permits: u32) -> Result<Option<ExpirablePermit>> {
+        Ok(self.block_on(self.semaphore.try_acquire_many(permits))?.map(|permit| self.permit(permit)))
+    }
+
+    /// Acquires one permit, waiting for at most `wait`.
+    ///
+    /// Returns `None` if no permit became free. A `wait` of zero means [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::try_acquire_for`].
+    pub fn try_acquire_for(&self, wait: Duration) -> Result<Option<ExpirablePermit>> {
+        self.try_acquire_many_for(1, wait)
     }
 
     /// Acquires `permits` permits at once, waiting for at most `wait`.
     ///
-    /// Returns `None` if too few permits became free. A `wait` of zero means a single attempt.
+    /// Returns `None` if too few permits became free. A `wait` of zero means [`try_acquire_many`](Self::try_acquire_many).
     ///
     /// # Errors
-    /// As for [`crate::ExpirableSemaphore::try_acquire_for`].
-    pub fn try_acquire_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
-        Ok(self.block_on(self.semaphore.try_acquire_for(permits, wait))?.map(|permit| self.permit(permit)))
+    /// As for [`crate::ExpirableSemaphore::try_acquire_many_for`].
+    pub fn try_acquire_many_for(&self, permits: u32, wait: Duration) -> Result<Option<ExpirablePermit>> {
+        let permit = self.block_on(self.semaphore.try_acquire_many_for(permits, wait))?;
+        Ok(permit.map(|permit| self.permit(permit)))
     }
 
-    /// Frees the permits whose leases have expired, and returns how many are free.
+    /// Releases the permit `id`, whichever client or process took it. Returns `false` if the permit was not taken.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::release`].
+    pub fn release(&self, id: impl AsRef<str>) -> Result<bool> {
+        self.block_on(self.semaphore.release(id))
+    }
+
+    /// Returns the time until the lease of the permit `id` ends unless it is renewed, or `None` if the permit is not taken.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::remaining_lease`].
+    pub fn remaining_lease(&self, id: impl AsRef<str>) -> Result<Option<Duration>> {
+        self.block_on(self.semaphore.remaining_lease(id))
+    }
+
+    /// Replaces the lease of the permit `id`: it ends `lease` from now. Returns `false` if the permit is not taken.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::update_lease`].
+    pub fn update_lease(&self, id: impl AsRef<str>, lease: Duration) -> Result<bool> {
+        self.block_on(self.semaphore.update_lease(id, lease))
+    }
+
+    /// Returns how many permits are free. First frees the permits whose leases have expired.
     ///
     /// # Errors
     /// As for [`crate::ExpirableSemaphore::available_permits`].
     pub fn available_permits(&self) -> Result<i64> {
         self.block_on(self.semaphore.available_permits())
+    }
+
+    /// Returns how many permits are taken. First frees the permits whose leases have expired.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::acquired_permits`].
+    pub fn acquired_permits(&self) -> Result<u64> {
+        self.block_on(self.semaphore.acquired_permits())
+    }
+
+    /// Returns the number of all permits, free and taken. First frees the permits whose leases have expired.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::permits`].
+    pub fn permits(&self) -> Result<i64> {
+        self.block_on(self.semaphore.permits())
+    }
+
+    /// Sets the number of all permits, free and taken, and returns how many are then free. Creates the semaphore if it does not exist.
+    ///
+    /// # Errors
+    /// As for [`crate::ExpirableSemaphore::set_permits`].
+    pub fn set_permits(&self, permits: u32) -> Result<i64> {
+        self.block_on(self.semaphore.set_permits(permits))
     }
 
     /// Creates the semaphore with `permits` permits, unless it exists.
@@ -291,73 +379,5 @@ impl Deref for ExpirablePermit {
     type Target = Holding;
     fn deref(&self) -> &Holding {
         &self.permit
-    }
-}
-
-/// A latch that opens when it has been counted down to zero, for threads. See [`crate::CountDownLatch`].
-#[derive(Clone, Debug)]
-pub struct CountDownLatch {
-    pub(super) latch: crate::CountDownLatch,
-    pub(super) runtime: Arc<Background>,
-}
-
-/// Methods that contact the server block the thread, and panic if called from inside async code.
-impl CountDownLatch {
-    /// Creates the latch with `count`, unless it exists.
-    ///
-    /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::try_set_count`].
-    pub fn try_set_count(&self, count: u32) -> Result<bool> {
-        self.block_on(self.latch.try_set_count(count))
-    }
-
-    /// Counts the latch down by one.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::count_down`].
-    pub fn count_down(&self) -> Result<()> {
-        self.block_on(self.latch.count_down())
-    }
-
-    /// Returns the remaining count, which is 0 for an open latch.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::count`].
-    pub fn count(&self) -> Result<u64> {
-        self.block_on(self.latch.count())
-    }
-
-    /// Waits until the latch is open, without a limit.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::wait`].
-    pub fn wait(&self) -> Result<()> {
-        self.block_on(self.latch.wait())
-    }
-
-    /// Waits until the latch is open, for at most `wait`.
-    ///
-    /// Returns `false` if the latch was still closed. A `wait` of zero means a single attempt.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::wait_for`].
-    pub fn wait_for(&self, wait: Duration) -> Result<bool> {
-        self.block_on(self.latch.wait_for(wait))
-    }
-
-    /// Deletes the latch, which opens it for all waiters.
-    ///
-    /// Returns `true` if the latch existed. After Redisson's own `delete`, Redisson's waiters continue to wait.
-    ///
-    /// # Errors
-    /// As for [`crate::CountDownLatch::delete`].
-    pub fn delete(&self) -> Result<bool> {
-        self.block_on(self.latch.delete())
-    }
-
-    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(future)
     }
 }

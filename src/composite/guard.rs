@@ -103,6 +103,12 @@ impl MultiLockGuard {
             _ = holding.lost() => None,
             value = body(holding.clone()) => Some(value),
         };
+        self.end_run(done).await
+    }
+
+    /// Releases the locks after a body ended with a value, or was cancelled.
+    pub(crate) async fn end_run<T>(self, done: Option<T>) -> Result<T> {
+        let holding = MultiHolding::clone(&self);
         let (state, released) = (holding.state(), self.unlock().await);
         match (done, state, released) {
             (Some(value), state, released) if state.is_live() => match released {

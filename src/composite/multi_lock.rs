@@ -65,7 +65,8 @@ impl MultiLock {
     ///
     /// # Errors
     /// [`Error::Misuse`] if there is no lock, if two locks belong to the same client and have the same record (such as the read and the
-    /// write side of one lock), if the locks have different owners, or if a name is invalid.
+    /// write side of one lock), if the locks have different owners, if one has a minimum
+    /// time, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same = |one: &Lock, other: &Lock| {
             let record = |lock: &Lock| lock.kind().ok().map(|kind| kind.record().clone());
@@ -142,6 +143,26 @@ impl MultiLock {
         Fut: Future<Output = T>,
     {
         self.lock().await?.run(body).await
+    }
+
+    /// Acquires all locks, waiting for at most `wait`, runs `body`, and releases the locks. The loss of a lock cancels `body`.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
+    ///
+    /// # Errors
+    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run).
+    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
+    where
+        F: FnOnce(MultiHolding) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        match self.try_lock_for(wait).await? {
+            Some(guard) => guard.run(body).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     fn round(&self) -> Result<InOrder> {

@@ -91,8 +91,8 @@ impl RedLock {
     /// A red lock never uses the [pipelined](crate::HandOff::pipelined) hand-off.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no lock, if two locks are on one server, if the locks have different owners, or if a name is
-    /// invalid.
+    /// [`Error::Misuse`] if there is no lock, if two locks are on one server, if the locks have different owners, if one has a
+    /// minimum time, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same =
             |one: &Lock, other: &Lock| one.session().connection.node() == other.session().connection.node();
@@ -186,6 +186,26 @@ impl RedLock {
         Fut: Future<Output = T>,
     {
         self.lock().await?.run(body).await
+    }
+
+    /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. The loss of the lock cancels `body`.
+    ///
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
+    ///
+    /// # Errors
+    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`Lock::run`].
+    ///
+    /// # Cancel safety
+    /// As for [`run`](Self::run).
+    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
+    where
+        F: FnOnce(MultiHolding) -> Fut,
+        Fut: Future<Output = T>,
+    {
+        match self.try_lock_for(wait).await? {
+            Some(guard) => guard.run(body).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     fn round(&self) -> Result<AllAtOnce> {

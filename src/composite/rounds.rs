@@ -32,6 +32,12 @@ impl Members {
         if locks.is_empty() {
             return Err(Error::misuse("a multi lock or red lock needs at least one lock"));
         }
+        if locks.iter().any(Lock::is_kept) {
+            return Err(Error::misuse(
+                "a lock with `with_min_hold` cannot be part of a multi lock or red lock, which releases locks that it cannot use: \
+                 remove the minimum time",
+            ));
+        }
         let mut owned = locks.iter().filter(|lock| !lock.is_mutex());
         if let Some(first) = owned.next()
             && !owned.all(|lock| lock.has_same_owner_as(first))

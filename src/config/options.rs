@@ -168,6 +168,10 @@ impl Replication {
 pub(crate) enum Lease {
     /// The client's lease, renewed while the holder lives.
     Watchdog,
+    /// The client's lease, renewed while the holder lives, for at most this long.
+    WatchdogFor(Duration),
+    /// The client's lease or this long, whichever is longer, renewed while the holder lives. The record is kept for at least this long.
+    AtLeast(Duration),
     /// This long, never renewed.
     Fixed(Duration),
     /// Until it is released.
@@ -182,7 +186,7 @@ impl Lease {
     pub(crate) fn check(self) -> Result<()> {
         match self {
             Self::Watchdog | Self::Endless => Ok(()),
-            Self::Fixed(lease) => check_lease(lease),
+            Self::WatchdogFor(lease) | Self::AtLeast(lease) | Self::Fixed(lease) => check_lease(lease),
         }
     }
 }

@@ -54,6 +54,9 @@ pub fn reply(value: Value) {
     let _ = script::held_by(reply);
     let _ = script::held_by_token(reply);
     let _ = script::holds_values(reply);
+    let _ = script::inspected_values(reply);
+    let _ = script::inspected(reply);
+    let _ = script::permits_seen(reply);
     if let Ok(Some(shares)) = script::shared_by(reply) {
         let writers = shares.holders.iter().map(|holder| holder.owner().ends_with(":write"));
         assert!(writers.is_sorted_by(|before, after| before >= after), "writers come first");

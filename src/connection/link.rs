@@ -118,6 +118,7 @@ fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
     for arg in request.args() {
         match arg {
             Arg::Text(text) => command.arg(text.as_bytes()),
+            Arg::Bytes(bytes) => command.arg(bytes),
             Arg::Number(number) => command.arg(*number),
             Arg::Literal(text) => command.arg(*text),
         };

@@ -339,7 +339,10 @@ impl KeyActor {
             };
             match script::recounted(&answer.reply) {
                 Ok(Recounted::Done) => {
-                    hold.confirm(answer.sent, answer.data_epoch, lease);
+                    match phase {
+                        Phase::Release => hold.renew(answer.sent, answer.data_epoch, lease),
+                        _ => hold.confirm(answer.sent, answer.data_epoch, lease),
+                    };
                     self.with_current(hold, |current| current.recorded = to);
                     return Ok(());
                 }
@@ -398,9 +401,8 @@ impl KeyActor {
             }
             drop(work);
             if !waiter.is_some_and(|waiter| waiter.receives(hold)) {
-                let (hold, renewing, pipelined) = (hold.clone(), false, false);
-                self.session
-                    .return_level(&self.queue, ReleasedLevel { hold, renewing, pipelined, reply: None });
+                let (hold, term, pipelined) = (hold.clone(), None, false);
+                self.session.return_level(&self.queue, ReleasedLevel { hold, term, pipelined, reply: None });
             }
         }
     }

@@ -266,7 +266,8 @@ impl DirectRelease {
     pub(crate) fn begin(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
-        if hold.kind.traits().access != Access::Exclusive || hold.state_at(now) != HoldState::Held {
+        let exclusive = hold.kind.traits().access == Access::Exclusive;
+        if !exclusive || hold.state_at(now) != HoldState::Held || hold.kept_after(now).is_some() {
             return None;
         }
         let route = session.connection.route(queue.record())?;

@@ -15,7 +15,7 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Release, ReleasedLevel};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold};
+use crate::lease::hold::{Begun, Hold, LevelTerm};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(crate) struct Level {
     pub hold: Arc<Hold>,
     lease: Lease,
     pipelined: bool,
-    /// The watchdog renews the hold for this level.
-    renewing: bool,
+    /// `None` until the owner has taken the level.
+    term: Option<LevelTerm>,
     released: bool,
 }
 
@@ -47,7 +47,7 @@ impl Level {
             hold: hold.clone(),
             lease,
             pipelined,
-            renewing: false,
+            term: None,
             // A gate is passed and not held, so there is nothing to release.
             released: hold.kind.traits().access == Access::Gate,
         }
@@ -71,14 +71,21 @@ impl Level {
         Ok(Self::new(session, &queue, &hold, Lease::Endless, false))
     }
 
-    /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if it has no fixed lease. A
+    /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
     /// level that nobody takes ends with its lease.
     pub(crate) fn take(&mut self) {
-        if self.lease == Lease::Watchdog {
-            self.hold.begin_renewal();
-            self.renewing = true;
+        let now = Moment::now();
+        self.term = match self.lease {
+            Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
+            Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
+            Lease::Fixed(lease) => Some(LevelTerm::Fixed(self.hold.deadline().min(now + lease))),
+            Lease::Endless => None,
+        };
+        if let Lease::AtLeast(min) = self.lease {
+            self.hold.keep_until(now + min);
         }
-        if self.lease != Lease::Endless {
+        if let Some(term) = self.term {
+            self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
         }
     }
@@ -86,9 +93,7 @@ impl Level {
     /// Gives the level up without a release. The watchdog no longer renews for it.
     pub(crate) fn forget(mut self) {
         self.released = true;
-        if self.renewing {
-            self.hold.end_renewal();
-        }
+        self.hold.end_level(self.term, 0);
     }
 
     /// Releases the level. Sends the request directly if nobody else is at the key.
@@ -126,8 +131,8 @@ impl Level {
 
     fn returned(&mut self, reply: Option<oneshot::Sender<Result<()>>>) -> ReleasedLevel {
         self.released = true;
-        let (hold, renewing, pipelined) = (self.hold.clone(), self.renewing, self.pipelined);
-        ReleasedLevel { hold, renewing, pipelined, reply }
+        let (hold, term, pipelined) = (self.hold.clone(), self.term, self.pipelined);
+        ReleasedLevel { hold, term, pipelined, reply }
     }
 }
 

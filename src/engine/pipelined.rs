@@ -83,8 +83,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     session.watchdog.forget(hold);
     queue.signal.nudge();
     if !waiter.receives(&next) {
-        session
-            .return_level(queue, ReleasedLevel { hold: next, renewing: false, pipelined: true, reply: None });
+        session.return_level(queue, ReleasedLevel { hold: next, term: None, pipelined: true, reply: None });
     }
     true
 }

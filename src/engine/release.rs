@@ -18,7 +18,7 @@ use crate::engine::waiters::Waiter;
 use crate::engine::work::{Current, Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, HoldState};
+use crate::lease::hold::{Begun, Hold, HoldState, LevelTerm};
 use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, HandedOff, Released};
 use crate::runtime::clock::Moment;
@@ -42,7 +42,8 @@ pub(crate) fn successor<'a>(
     let length = session.lease_duration(next.lease);
     let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
         && (length / 3..=length).contains(&left)
-        && next.owner != hold.owner;
+        && next.owner != hold.owner
+        && hold.kept_after(now).is_none();
     allowed.then_some(next)
 }
 
@@ -68,15 +69,12 @@ impl KeyActor {
     }
 
     /// Releases one level.
-    pub(crate) async fn release(
-        &mut self,
-        ReleasedLevel { hold, renewing, pipelined, reply }: ReleasedLevel,
-    ) {
+    pub(crate) async fn release(&mut self, ReleasedLevel { hold, term, pipelined, reply }: ReleasedLevel) {
         if !pipelined {
             self.let_waiters_return(&hold).await;
         }
         let span = debug_span!("release", lock = ?hold.record(), owner = %hold.owner_id);
-        let (outcome, handed) = match self.release_level(&hold, renewing).instrument(span).await {
+        let (outcome, handed) = match self.release_level(&hold, term).instrument(span).await {
             Ok(handed) => (Ok(()), handed),
             Err(error) => {
                 debug!(lock = ?hold.record(), owner = %hold.owner_id, %error, "not released");
@@ -92,20 +90,24 @@ impl KeyActor {
         }
     }
 
-    async fn release_level(&mut self, hold: &Arc<Hold>, renewing: bool) -> Result<Option<Handed>> {
-        let still_renewed = if renewing { hold.end_renewal() } else { hold.is_renewed() };
+    async fn release_level(&mut self, hold: &Arc<Hold>, term: Option<LevelTerm>) -> Result<Option<Handed>> {
+        let live = hold.state().is_live();
         let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
             (current.recorded, current.levels)
         });
+        hold.end_level(term, current.map_or(0, |(_, levels)| levels));
         match current {
             None if hold.kind.traits().access == Access::Exclusive => Err(self.not_held()),
             None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
-            Some(_) if !hold.state().is_live() => Err(self.not_held()),
+            Some(_) if !live => Err(self.not_held()),
+            // Only this level kept the hold until now.
+            Some(_) if !hold.state().is_live() => Ok(None),
             Some((recorded, levels)) => {
-                // The other levels have fixed leases, which this release must not extend.
-                let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
+                self.session.watchdog.watch(hold);
+                // Fixed leases must not be extended.
+                let lease = if hold.is_renewed() { self.session.options.lease } else { Duration::ZERO };
                 self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
             }
         }
@@ -155,6 +157,9 @@ impl KeyActor {
         let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(self.not_held());
         };
+        if let Some(end) = hold.kept_after(now) {
+            return self.keep(hold, &owner_id, deadline, end.since(now)).await.map(|()| None);
+        }
         self.detect_silent_release(&mut run);
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
@@ -166,6 +171,33 @@ impl KeyActor {
         }
         let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run };
         self.free(&freeing, false).await.map(|()| None)
+    }
+
+    /// Moves the record from the owner id `named` to nobody, so that it ends after `rest`. Until then nobody holds the lock. No message is
+    /// sent, because no waiter may have the lock yet.
+    async fn keep(
+        &mut self,
+        hold: &Arc<Hold>,
+        named: &Arc<str>,
+        deadline: Moment,
+        rest: Duration,
+    ) -> Result<()> {
+        let nobody = owner::nobody();
+        // A rest of 0 ms would delete the record without a message.
+        let rest = millis(rest).max(1);
+        let Some(mut request) = hold.kind.hand_off(named, &nobody, rest) else { return Ok(()) };
+        let answer = self.session.connection.call_within(&mut request, Limit::Until(deadline)).await;
+        let answer = answer.map_err(|failure| self.release_error(failure))?;
+        self.rotate_if_repeated(&request);
+        let lost = |reason| vanished(&self.session, &self.queue, request.repeated, HoldState::Held, reason);
+        match script::handed_off(&answer.reply) {
+            Ok(HandedOff::Moved { .. }) => Ok(()),
+            Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
+            Ok(HandedOff::Other) => lost(LossReason::Taken),
+            Ok(HandedOff::Mismatch) | Err(script::Undecodable) => {
+                Err(self.session.connection.protocol_error(Phase::Release))
+            }
+        }
     }
 
     /// Moves the record from the owner id `named` to the successor. Returns `None` if the record must be freed instead.

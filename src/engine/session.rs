@@ -237,6 +237,8 @@ impl Session {
     pub(crate) fn lease_duration(&self, lease: Lease) -> Duration {
         match lease {
             Lease::Watchdog => self.options.lease,
+            Lease::WatchdogFor(max) => self.options.lease.min(whole_millis(max)),
+            Lease::AtLeast(min) => self.options.lease.max(whole_millis(min)),
             Lease::Fixed(lease) => whole_millis(lease),
             Lease::Endless => ENDLESS,
         }

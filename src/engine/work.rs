@@ -7,7 +7,7 @@ use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfini
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
 use crate::error::Result;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::Hold;
+use crate::lease::hold::{Hold, LevelTerm};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
@@ -100,8 +100,8 @@ pub(crate) enum Release {
 /// A level that is being released.
 pub(crate) struct ReleasedLevel {
     pub hold: Arc<Hold>,
-    /// The watchdog renewed the hold for this level.
-    pub renewing: bool,
+    /// `None` if the owner has not taken the level.
+    pub term: Option<LevelTerm>,
     pub pipelined: bool,
     pub reply: Option<oneshot::Sender<Result<()>>>,
 }

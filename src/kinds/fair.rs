@@ -87,4 +87,8 @@ impl OwnedKind for Fair {
     fn force_unlock(&self) -> Request {
         script::force_unlock_fair(&self.keys)
     }
+
+    fn inspect(&self) -> Request {
+        script::inspect_fair(&self.keys)
+    }
 }

@@ -5,7 +5,7 @@
 //! end by the server's clock; Redisson uses the clocks of its clients.
 
 use crate::error::Holder;
-use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, OwnedKind, QueueScope};
+use crate::kinds::kind::{Access, AcquireArgs, Inspection, KindTraits, LockKind, OwnedKind, QueueScope};
 use crate::protocol::keys::{GroupKeys, HASH};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::sync::Arc;
@@ -86,6 +86,17 @@ impl LockKind for Group {
 impl OwnedKind for Group {
     fn force_unlock(&self) -> Request {
         script::force_unlock_values(&self.0)
+    }
+
+    fn inspect(&self) -> Request {
+        self.holder_probe()
+    }
+
+    fn inspected(&self, reply: &Reply) -> Result<Inspection, Undecodable> {
+        let (holder, waiters) = script::inspected_values(reply)?;
+        let (holder, left) = holder.unzip();
+        let remaining_lease = left.and_then(TimeToLive::duration);
+        Ok(Inspection { holders: holder.into_iter().collect(), remaining_lease, waiters })
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

@@ -7,6 +7,7 @@ use crate::error::{Error, Holder};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The requests for one record that are sent one after the other: they share a key queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,6 +100,10 @@ pub(crate) trait LockKind: Send + Sync + 'static {
 pub(crate) trait OwnedKind: LockKind {
     /// Frees the lock, whoever holds it.
     fn force_unlock(&self) -> Request;
+    /// The kind that its owner can also acquire from a shared hold of its own. Only for the write side of a read/write lock.
+    fn upgrade(&self) -> Option<Arc<dyn OwnedKind>> {
+        None
+    }
     /// The holder, by a reply of [`holder_probe`](LockKind::holder_probe).
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         script::held_by(reply)
@@ -106,6 +111,13 @@ pub(crate) trait OwnedKind: LockKind {
     /// All holders, by a reply of [`holder_probe`](LockKind::holder_probe).
     fn holders(&self, reply: &Reply) -> Vec<Holder> {
         self.held_by(reply).ok().flatten().into_iter().collect()
+    }
+    /// Reads the holders, the lease and the number of waiters at once.
+    fn inspect(&self) -> Request;
+    fn inspected(&self, reply: &Reply) -> Result<Inspection, Undecodable> {
+        let (probe, left, waiters) = script::inspected(reply)?;
+        self.held_by(probe)?;
+        Ok(Inspection { holders: self.holders(probe), remaining_lease: left.duration(), waiters })
     }
     /// Reads the hold count of an owner.
     fn hold_count(&self, owner: &Arc<str>) -> Request {
@@ -128,6 +140,25 @@ pub(crate) trait OwnedKind: LockKind {
     fn lives(&self, reply: &Reply) -> Result<TimeToLive, Undecodable> {
         script::lives(reply)
     }
+}
+
+/// A lock at one moment, as [`Lock::inspect`](crate::Lock::inspect) saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// The holders, each with its hold count. There is none if the lock is free.
+    ///
+    /// Only a read/write lock can have several, writers first. If it has more than a thousand, some may be missing. Of a group lock this
+    /// is the holder of the value that is held longest.
+    pub holders: Vec<Holder>,
+    /// The time until the lease ends unless it is renewed: see [`Lock::remaining_lease`](crate::Lock::remaining_lease).
+    pub remaining_lease: Option<Duration>,
+    /// The number of waiters, `None` if it is unknown.
+    ///
+    /// For a fair lock, this is the exact number of waiters in the queue. For other locks, it is the number of clients that listen for the
+    /// release: a client with several waiters counts once, and a waiter that does not listen, such as that of a spin lock, does not count.
+    /// In a cluster without sharded messages, only clients that listen at the lock's node count.
+    pub waiters: Option<u64>,
 }
 
 /// The result of [`LockKind::holder_probe`].

@@ -15,6 +15,6 @@ pub(crate) use fenced::Fenced;
 pub(crate) use group::Group;
 pub(crate) use read_write::{Read, Write};
 pub(crate) use reentrant::Reentrant;
-pub(crate) use semaphore::{ExpirablePermits, ID, Latch, Permits};
+pub(crate) use semaphore::{ExpirablePermits, Latch, Permits};
 pub(crate) use spin::Spin;
 pub(crate) use value::Value;

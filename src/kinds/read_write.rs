@@ -32,14 +32,18 @@ static READ: KindTraits = KindTraits {
 };
 
 /// The exclusive side.
-pub(crate) struct Write(ReadWriteKeys);
+pub(crate) struct Write {
+    keys: ReadWriteKeys,
+    /// The owner may be the only reader.
+    upgrades: bool,
+}
 
 /// The side that several readers share.
 pub(crate) struct Read(ReadWriteKeys);
 
 impl Write {
     pub(crate) fn new(keys: LockKeys) -> Self {
-        Self(ReadWriteKeys::new(keys))
+        Self { keys: ReadWriteKeys::new(keys), upgrades: false }
     }
 }
 
@@ -55,7 +59,7 @@ impl LockKind for Write {
     }
 
     fn record(&self) -> &Arc<str> {
-        &self.0.record
+        &self.keys.record
     }
 
     fn scope_of(&self, owner_id: &str) -> QueueScope {
@@ -67,13 +71,13 @@ impl LockKind for Write {
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
-        Some(self.0.channel.clone())
+        Some(self.keys.channel.clone())
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
         let reader =
             args.counterpart.clone().unwrap_or_else(|| args.owner_id.trim_end_matches(WRITER).into());
-        script::acquire_write(&self.0, args.owner_id, args.lease_ms, &reader)
+        script::acquire_write(&self.keys, args.owner_id, args.lease_ms, &reader, self.upgrades)
     }
 
     fn recount(&self, owner: &Arc<str>, from: u64, to: u64, lease_ms: u64) -> Option<Request> {
@@ -81,15 +85,15 @@ impl LockKind for Write {
     }
 
     fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
-        script::release_write(&self.0, owner)
+        script::release_write(&self.keys, owner)
     }
 
     fn undo(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
-        undo(&self.0, owner_id, others)
+        undo(&self.keys, owner_id, others)
     }
 
     fn holder_probe(&self) -> Request {
-        script::shares(&self.0)
+        script::shares(&self.keys)
     }
 
     /// A change of readers does not matter to a writer. The release of the last reader publishes a message.
@@ -107,7 +111,15 @@ impl LockKind for Write {
 
 impl OwnedKind for Write {
     fn force_unlock(&self) -> Request {
-        script::force_unlock_read_write(&self.0, Side::Write)
+        script::force_unlock_read_write(&self.keys, Side::Write)
+    }
+
+    fn inspect(&self) -> Request {
+        script::inspect_shares(&self.keys)
+    }
+
+    fn upgrade(&self) -> Option<Arc<dyn OwnedKind>> {
+        Some(Arc::new(Self { keys: self.keys.clone(), upgrades: true }))
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
@@ -119,7 +131,7 @@ impl OwnedKind for Write {
     }
 
     fn is_locked(&self) -> Request {
-        script::shares(&self.0)
+        script::shares(&self.keys)
     }
 
     fn locked(&self, reply: &Reply) -> Result<bool, Undecodable> {
@@ -184,6 +196,10 @@ impl LockKind for Read {
 impl OwnedKind for Read {
     fn force_unlock(&self) -> Request {
         script::force_unlock_read_write(&self.0, Side::Read)
+    }
+
+    fn inspect(&self) -> Request {
+        script::inspect_shares(&self.0)
     }
 
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {

@@ -111,4 +111,8 @@ impl OwnedKind for Reentrant {
     fn force_unlock(&self) -> Request {
         script::force_unlock(self.record(), self.keys.channel())
     }
+
+    fn inspect(&self) -> Request {
+        script::inspect(self.record(), self.keys.channel(), script::FEW)
+    }
 }

@@ -3,7 +3,7 @@
 
 use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, Probed};
 use crate::protocol::keys::CounterKeys;
-use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
+use crate::protocol::script::{self, PermitId, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -67,14 +67,11 @@ impl LockKind for Permits {
     }
 }
 
-/// A number of permits with ids. The owner id of a hold is the concatenated ids, [`ID`] characters each.
+/// A number of permits with ids. The owner id of a hold is the concatenated ids.
 pub(crate) struct ExpirablePermits {
     pub keys: Arc<CounterKeys>,
     pub permits: u32,
 }
-
-/// The length of a permit's id.
-pub(crate) const ID: usize = 16;
 
 impl LockKind for ExpirablePermits {
     fn traits(&self) -> &'static KindTraits {
@@ -87,7 +84,7 @@ impl LockKind for ExpirablePermits {
 
     /// Each id is the second half of a random uuid, about 62 random bits: enough to be unique among the permits of a semaphore.
     fn owner_id(&self, _: Arc<str>) -> Arc<str> {
-        let id = || Uuid::new_v4().as_simple().to_string().split_off(ID);
+        let id = || Uuid::new_v4().as_simple().to_string().split_off(size_of::<PermitId>());
         (0..self.permits).map(|_| id()).collect::<String>().into()
     }
 

@@ -63,4 +63,8 @@ impl OwnedKind for Spin {
     fn force_unlock(&self) -> Request {
         script::force_unlock(self.record(), &self.nowhere)
     }
+
+    fn inspect(&self) -> Request {
+        script::inspect(self.record(), self.keys.channel(), script::FEW)
+    }
 }

@@ -78,6 +78,10 @@ impl OwnedKind for Value {
         script::force_unlock_value(self.record(), self.0.channel())
     }
 
+    fn inspect(&self) -> Request {
+        script::inspect_value(self.record(), self.0.channel())
+    }
+
     fn held_by(&self, reply: &Reply) -> Result<Option<Holder>, Undecodable> {
         script::held_by_token(reply)
     }

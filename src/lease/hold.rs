@@ -4,7 +4,9 @@
 //! 1. The deadline is the send time of the last confirmed request plus the lease, so it is never later than the server's
 //!    expiry. Every look at the state compares the deadline with the clock first, so a process that was paused sees the
 //!    loss before it acts.
-//! 2. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
+//! 2. The deadline is also never later than the end of the last level. So a level that the watchdog renews lengthens the hold only until
+//!    that level is released.
+//! 3. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
 
 use crate::error::LossReason;
 use crate::kinds::kind::LockKind;
@@ -36,6 +38,30 @@ impl HoldState {
     /// Returns `true` for [`HoldState::Held`] and [`HoldState::Suspect`].
     pub fn is_live(self) -> bool {
         matches!(self, Self::Held | Self::Suspect)
+    }
+}
+
+/// How long a level keeps its hold, unless it is released before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LevelTerm {
+    /// As long as the watchdog renews, and at most until this moment.
+    Renewed(Moment),
+    /// Until this moment.
+    Fixed(Moment),
+}
+
+impl LevelTerm {
+    fn end(self) -> Moment {
+        match self {
+            Self::Renewed(end) | Self::Fixed(end) => end,
+        }
+    }
+
+    fn renewed_until(self) -> Option<Moment> {
+        match self {
+            Self::Renewed(end) => Some(end),
+            Self::Fixed(_) => None,
+        }
     }
 }
 
@@ -88,7 +114,7 @@ pub(crate) struct Standing {
     pub confirmed: Moment,
     /// A request after the hold's first one was confirmed.
     pub again: bool,
-    /// The watchdog renews the hold.
+    /// The watchdog has to renew the hold.
     pub renewed: bool,
     /// The record is confirmed to name the hold's owner.
     pub settled: bool,
@@ -96,7 +122,6 @@ pub(crate) struct Standing {
     pub shortest: Option<Duration>,
 }
 
-#[derive(Clone, Copy)]
 struct Status {
     state: HoldState,
     deadline: Moment,
@@ -104,8 +129,10 @@ struct Status {
     confirmed: Moment,
     /// A request after the hold's first one was confirmed.
     again: bool,
-    /// The number of levels for which the watchdog renews.
-    renewing: u32,
+    /// The terms of the levels that their owners have taken.
+    terms: Vec<LevelTerm>,
+    /// Until when the record is kept, even if the hold is released earlier.
+    kept: Option<Moment>,
     /// The number of renewals without an answer. A dead connection may still deliver each of them.
     unanswered: u32,
     /// The record is confirmed to name the hold's owner.
@@ -143,7 +170,8 @@ impl Hold {
                 deadline: sent + lease,
                 confirmed: sent,
                 again: false,
-                renewing: 0,
+                terms: Vec::new(),
+                kept: None,
                 unanswered: 0,
                 settled: true,
                 data_epoch,
@@ -223,7 +251,7 @@ impl Hold {
             deadline: status.deadline,
             confirmed: status.confirmed,
             again: status.again,
-            renewed: status.renewing > 0,
+            renewed: status.is_renewed(),
             settled: status.settled,
             shortest: status.shortest.map(|(shortest, _)| shortest),
         })
@@ -250,20 +278,44 @@ impl Hold {
         !self.lock().state.is_live()
     }
 
+    /// Whether the watchdog has to renew the hold.
     pub(crate) fn is_renewed(&self) -> bool {
-        self.lock().renewing > 0
+        self.lock().is_renewed()
     }
 
-    /// Begins a level for which the watchdog renews.
-    pub(crate) fn begin_renewal(&self) {
-        self.lock().renewing += 1;
+    /// Begins a level, which its owner has taken.
+    pub(crate) fn begin_level(&self, term: LevelTerm) {
+        self.lock().terms.push(term);
     }
 
-    /// Ends a level for which the watchdog renewed. Returns whether it still renews for other levels.
-    pub(crate) fn end_renewal(&self) -> bool {
+    /// Ends a level. `levels` are left, including those that their owners have not taken yet.
+    pub(crate) fn end_level(&self, term: Option<LevelTerm>, levels: u64) {
         let mut status = self.lock();
-        status.renewing = status.renewing.saturating_sub(1);
-        status.renewing > 0
+        if let Some(at) = status.terms.iter().position(|other| Some(*other) == term) {
+            status.terms.swap_remove(at);
+        }
+        // A level that its owner has not taken yet has no term, and needs the deadline as it is.
+        if status.terms.len() as u64 == levels
+            && let Some(end) = status.end()
+        {
+            status.deadline = status.deadline.min(end - status.margin);
+        }
+    }
+
+    /// Keeps the record until `end`, even if the hold is released earlier.
+    pub(crate) fn keep_until(&self, end: Moment) {
+        let mut status = self.lock();
+        status.kept = status.kept.max(Some(end));
+    }
+
+    /// Until when the record is kept, if that is after `now`.
+    pub(crate) fn kept_after(&self, now: Moment) -> Option<Moment> {
+        self.lock().kept.filter(|end| *end > now)
+    }
+
+    /// When the last level ends, whether the hold is renewed or not. [`Moment::FAR`] if a level has no limit.
+    pub(crate) fn end(&self) -> Moment {
+        self.lock().end().unwrap_or(Moment::FAR)
     }
 
     pub(crate) fn renewal_sent(&self) {
@@ -280,15 +332,16 @@ impl Hold {
     }
 
     /// Notes a confirmation: at some time after `sent`, in the data epoch `data_epoch`, the server set the record's TTL to `lease` or
-    /// more.
+    /// more for a level that begins.
     pub(crate) fn confirm(self: &Arc<Self>, sent: Moment, data_epoch: u64, lease: Duration) -> HoldState {
+        self.change(Moment::now(), |status| status.confirm(sent, data_epoch, sent + lease))
+    }
+
+    /// The same for a renewal. It extends the hold only as long as there is a level to renew.
+    pub(crate) fn renew(self: &Arc<Self>, sent: Moment, data_epoch: u64, lease: Duration) -> HoldState {
         self.change(Moment::now(), |status| {
-            status.data_epoch = data_epoch;
-            status.state = HoldState::Held;
-            status.settled = true;
-            status.unrenewed = LossReason::Expired;
-            (status.confirmed, status.again) = (status.confirmed.max(sent), true);
-            status.deadline = status.deadline.max(sent + lease - status.margin);
+            let until = status.renewed_until().map_or(sent, |end| end.min(sent + lease));
+            status.confirm(sent, data_epoch, until);
         })
     }
 
@@ -343,7 +396,7 @@ impl Hold {
         }
         if now >= status.deadline {
             // A fixed lease ends at its deadline, whether the server is reachable or not.
-            let reason = if status.renewing > 0 { status.unrenewed } else { LossReason::Expired };
+            let reason = if status.is_renewed() { status.unrenewed } else { LossReason::Expired };
             status.state = HoldState::Lost(reason);
         } else {
             change(&mut status);
@@ -378,6 +431,32 @@ impl Hold {
     }
 }
 
+impl Status {
+    fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {
+        self.data_epoch = data_epoch;
+        self.state = HoldState::Held;
+        self.settled = true;
+        self.unrenewed = LossReason::Expired;
+        (self.confirmed, self.again) = (self.confirmed.max(sent), true);
+        self.deadline = self.deadline.max(until - self.margin);
+    }
+
+    /// When the last level ends, if a level is taken.
+    fn end(&self) -> Option<Moment> {
+        self.terms.iter().map(|term| term.end()).max()
+    }
+
+    /// When the last renewed level ends, if there is one.
+    fn renewed_until(&self) -> Option<Moment> {
+        self.terms.iter().filter_map(|term| term.renewed_until()).max()
+    }
+
+    /// Whether a renewal would extend the hold.
+    fn is_renewed(&self) -> bool {
+        self.renewed_until().is_some_and(|end| end - self.margin > self.deadline)
+    }
+}
+
 impl Scheduled for Hold {
     fn timer_slot(&self) -> &TimerSlot {
         &self.timer_slot
@@ -386,7 +465,7 @@ impl Scheduled for Hold {
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = *self.lock();
+        let status = self.lock();
         f.debug_struct("Hold")
             .field("lock", self.record())
             .field("owner", &self.owner_id)

@@ -297,7 +297,7 @@ impl Watchdog {
                 if let Some(left) = left {
                     hold.found_left(left, term.lease(self.0.lease));
                 }
-                hold.confirm(answer.sent, answer.data_epoch, term.extension(self.0.lease))
+                hold.renew(answer.sent, answer.data_epoch, term.extension(self.0.lease))
             }
             Renewed::Gone => hold.lose(hold.gone_in(answer.data_epoch)),
             Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),

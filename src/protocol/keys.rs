@@ -97,7 +97,7 @@ impl FairLockKeys {
 }
 
 /// The names of a read/write lock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReadWriteKeys {
     pub record: Arc<str>,
     pub channel: Arc<str>,

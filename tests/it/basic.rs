@@ -600,6 +600,40 @@ async fn run_returns_its_bodys_result_and_cancels_the_body_on_loss() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn try_run_for_runs_only_with_the_lock_and_limits_only_the_wait() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let (mutex, wait) = (client.mutex("n"), Duration::from_millis(500));
+    let guard = mutex.lock().await.unwrap();
+    assert_eq!(mutex.try_run_for(wait, |_| async { panic!("it is busy") }).await.unwrap(), None::<()>);
+    guard.unlock().await.unwrap();
+    // The body takes longer than the wait.
+    let slow = mutex.try_run_for(wait, |holding| async move {
+        tokio::time::sleep(wait * 2).await;
+        holding.state()
+    });
+    assert_eq!(slow.await.unwrap(), Some(HoldState::Held));
+    assert!(!mutex.is_locked().await.unwrap());
+    assert!(matches!(mutex.try_run_for(Duration::MAX, |_| async {}).await, Err(Error::Misuse { .. })));
+    // The loss cancels the body.
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let (mutex, forcing) = (client.mutex("n"), client.mutex("n"));
+    let outcome = mutex.try_run_for(wait, |_| async move {
+        forcing.force_unlock().await.unwrap();
+        std::future::pending::<()>().await
+    });
+    assert!(matches!(outcome.await, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    // Multi locks run in the same way.
+    let multi = redisson_lock::MultiLock::new([client.mutex("n"), client.mutex("m")]).unwrap();
+    let guard = mutex.lock().await.unwrap();
+    assert_eq!(multi.try_run_for(wait, |_| async { panic!("it is busy") }).await.unwrap(), None::<()>);
+    guard.unlock().await.unwrap();
+    let members = multi.try_run_for(wait * 20, |holding| async move { holding.members().len() });
+    assert_eq!(members.await.unwrap(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_stream_of_states_reports_each_state_and_ends() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;

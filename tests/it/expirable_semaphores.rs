@@ -114,9 +114,65 @@ async fn permit_ids_are_the_recorded_ids_in_hexadecimal() {
     for misuse in [
         bench.semaphore.acquire_many(1001).await.err(),
         bench.semaphore.acquire_many(0).await.err(),
-        bench.semaphore.try_acquire_for(1001, Duration::ZERO).await.err(),
+        bench.semaphore.try_acquire_many(0).await.err(),
+        bench.semaphore.try_acquire_many(1001).await.err(),
+        bench.semaphore.try_acquire_for(Duration::MAX).await.err(),
+        bench.semaphore.try_acquire_many_for(1001, Duration::ZERO).await.err(),
         bench.semaphore.with_lease(Duration::ZERO).acquire().await.err(),
         bench.semaphore.with_lease(Duration::MAX).try_acquire().await.err(),
+    ] {
+        assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
+    }
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
+}
+
+/// An attempt takes all of its permits or none, whether it waits or not.
+#[tokio::test]
+async fn attempts_for_several_permits_take_all_or_none() {
+    let bench = Bench::of(2).await;
+    let (semaphore, wait) = (&bench.semaphore, Duration::from_millis(30));
+    assert!(semaphore.try_acquire_many(3).await.unwrap().is_none());
+    assert!(semaphore.try_acquire_many_for(3, wait).await.unwrap().is_none());
+    let both = semaphore.try_acquire_many(2).await.unwrap().expect("both are free");
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    assert!(semaphore.try_acquire_for(wait).await.unwrap().is_none());
+    assert_eq!((bench.raw.value(), bench.taken().len()), (Some(0), 2));
+    both.release().await.unwrap();
+    let both = semaphore.try_acquire_many_for(2, wait).await.unwrap().expect("both are free again");
+    both.release().await.unwrap();
+    semaphore.try_acquire_for(wait).await.unwrap().expect("one is free").release().await.unwrap();
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
+}
+
+/// The id is all that another process needs.
+#[tokio::test]
+async fn another_process_releases_and_extends_a_permit_by_its_id() {
+    let bench = Bench::of(3).await;
+    let (ours, other) = (&bench.semaphore, connect_semaphore(&bench.server).await);
+    let permit = ours.without_lease().acquire().await.unwrap();
+    let id = permit.ids().remove(0);
+    assert_eq!((other.permits().await.unwrap(), other.acquired_permits().await.unwrap()), (3, 1));
+    assert_eq!(other.remaining_lease(&id).await.unwrap(), Some(Duration::MAX));
+    assert!(other.update_lease(&id, LEASE).await.unwrap());
+    let left = other.remaining_lease(&id).await.unwrap().expect("it is taken");
+    // The end of the lease is rounded up.
+    assert!(left <= LEASE + Duration::from_millis(1), "{left:?}");
+    assert!(other.release(id.to_uppercase()).await.unwrap());
+    assert!(!other.release(&id).await.unwrap() && !other.update_lease(&id, LEASE).await.unwrap());
+    assert_eq!(other.remaining_lease(&id).await.unwrap(), None);
+    assert!(matches!(permit.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    // The numbers count taken permits, too.
+    let two = ours.acquire_many(2).await.unwrap();
+    assert_eq!((other.set_permits(1).await.unwrap(), other.permits().await.unwrap()), (-1, 1));
+    two.release().await.unwrap();
+    assert_eq!((bench.raw.value(), other.acquired_permits().await.unwrap()), (Some(1), 0));
+    for misuse in [
+        other.release("").await.err(),
+        other.release(&id[1..]).await.err(),
+        other.release(format!("+{}", &id[1..])).await.err(),
+        other.remaining_lease(format!("{id}0")).await.err(),
+        other.update_lease("鎖", LEASE).await.err(),
+        other.update_lease(&id, Duration::ZERO).await.err(),
     ] {
         assert!(matches!(misuse, Some(Error::Misuse { .. })), "{misuse:?}");
     }
@@ -135,7 +191,7 @@ async fn a_waiter_gets_the_permit_when_the_earliest_lease_expires() {
     other.with_lease(Duration::from_secs(60)).acquire().await.unwrap().forget();
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     let scripts = bench.server.scripts();
-    let permit = bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("a lease has expired");
+    let permit = bench.semaphore.try_acquire_for(LEASE * 5).await.unwrap().expect("a lease has expired");
     assert!(Instant::now() >= ends);
     assert!(watch.since(ends) < PROMPT, "{:?}", watch.since(ends));
     let scripts = bench.server.scripts() - scripts;
@@ -158,7 +214,7 @@ async fn a_forgotten_permit_is_not_renewed() {
     let (holding, ends) = (Holding::clone(&permit), permit.deadline());
     permit.forget();
     let other = connect_semaphore(&bench.server).await;
-    let next = other.try_acquire_for(1, LEASE * 4).await.unwrap().expect("the permit was renewed");
+    let next = other.try_acquire_for(LEASE * 4).await.unwrap().expect("the permit was renewed");
     assert!(Instant::now() >= ends && watch.since(ends) < PROMPT, "{:?}", watch.since(ends));
     assert!(!holding.state().is_live());
     next.release().await.unwrap();
@@ -174,9 +230,9 @@ async fn a_permit_without_a_lease_never_expires() {
     assert_eq!(bench.taken().into_values().collect::<Vec<_>>(), [NEVER]);
     assert_eq!(bench.server.scripts(), 0, "a permit was renewed");
     let other = connect_semaphore(&bench.server).await;
-    assert!(other.try_acquire_for(1, Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(other.try_acquire_for(Duration::from_millis(50)).await.unwrap().is_none());
     let waiting =
-        tokio::spawn(async move { other.try_acquire_for(1, LEASE * 5).await.unwrap().expect("it is free") });
+        tokio::spawn(async move { other.try_acquire_for(LEASE * 5).await.unwrap().expect("it is free") });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     permit.release().await.unwrap();
     waiting.await.unwrap().release().await.unwrap();
@@ -195,7 +251,7 @@ async fn the_permit_of_a_dead_process_is_recovered() {
     worker.kill().await;
     let killed = Stopwatch::start();
     let permit =
-        bench.semaphore.try_acquire_for(1, LEASE * 5).await.unwrap().expect("the permit was not recovered");
+        bench.semaphore.try_acquire_for(LEASE * 5).await.unwrap().expect("the permit was not recovered");
     assert!(killed.elapsed() < LEASE + PROMPT, "{:?}", killed.elapsed());
     permit.release().await.unwrap();
     assert_eq!(bench.raw.value(), Some(1));

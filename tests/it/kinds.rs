@@ -422,3 +422,56 @@ async fn an_owner_re_enters_its_hold_after_its_id_was_rotated() {
     })
     .await;
 }
+
+/// One request reports what the single ones report, and how many wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inspection_reports_holders_lease_and_waiters() {
+    each(Kind::locks(), |kind| async move {
+        let server = kind.server(NAME);
+        let (one, two) = tokio::join!(Client::connect(server.url()), Client::connect(server.url()));
+        let (lock, two) = (kind.lock(&one.unwrap(), NAME), two.unwrap());
+        let free = lock.inspect().await.unwrap();
+        assert!(free.holders.is_empty() && free.remaining_lease.is_none(), "{kind}: {free:?}");
+        assert_eq!(free.waiters, Some(0), "{kind}");
+
+        let guard = lock.lock().await.unwrap();
+        let held = lock.inspect().await.unwrap();
+        assert_eq!(held.holders, Vec::from_iter(lock.holder().await.unwrap()), "{kind}");
+        let (left, lease) = (held.remaining_lease.unwrap(), Duration::from_secs(30));
+        // The leases of a group end at the next whole millisecond.
+        assert!((lease / 2..=lease + Duration::from_millis(1)).contains(&left), "{kind}: {left:?}");
+
+        // Two waiters of another client, which listens once.
+        let rival = if kind == Kind::Read { Kind::Write } else { kind };
+        let waiters: Vec<_> = (0..2)
+            .map(|_| rival.lock(&two, NAME))
+            .map(|lock| tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() }))
+            .collect();
+        let expected = if kind.is_queued() { 2 } else { u64::from(kind.listens()) };
+        let counted = async { while lock.inspect().await.unwrap().waiters != Some(expected) {} };
+        tokio::time::timeout(Duration::from_secs(20), counted).await.expect("the waiters are counted");
+        guard.unlock().await.unwrap();
+        for waiter in waiters {
+            waiter.await.unwrap();
+        }
+        assert!(lock.inspect().await.unwrap().holders.is_empty(), "{kind}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_inspection_reports_all_readers() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let sides = client.read_write_lock(NAME);
+    let (first, second) = (Owner::unique(), Owner::unique());
+    let guards = [
+        sides.read().with_owner(&first).lock().await.unwrap(),
+        sides.read().with_owner(&second).lock().await.unwrap(),
+    ];
+    for side in [sides.read(), sides.write()] {
+        let holders = side.inspect().await.unwrap().holders;
+        let owners: BTreeSet<&str> = holders.iter().map(|holder| holder.owner()).collect();
+        assert_eq!(owners, guards.iter().map(|guard| guard.owner()).collect());
+    }
+}

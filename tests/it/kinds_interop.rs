@@ -122,6 +122,7 @@ async fn each_side_sees_the_holds_and_counts_of_the_other() {
             java.lock(kind.java(), NAME).await.unwrap();
         }
         let holder = lock.holder().await.unwrap().expect("Java holds it");
+        assert_eq!(lock.inspect().await.unwrap().holders, std::slice::from_ref(&holder), "{version}, {kind}");
         assert_eq!((holder.count(), holder.client_id()), (levels, java_client.uuid()), "{version}, {kind}");
         let owner = java.owner().await;
         let suffix = if kind == Kind::Write { ":write" } else { "" };

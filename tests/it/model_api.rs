@@ -137,7 +137,8 @@ struct Hold {
 #[derive(Clone, Copy, Debug)]
 struct Level {
     hold: usize,
-    renewing: bool,
+    /// The earliest and the latest possible end of a fixed lease. `None` if the watchdog renews.
+    fixed: Option<(Instant, Instant)>,
 }
 
 /// The holder of a record.
@@ -161,6 +162,13 @@ struct When {
     asked: Window,
     began: Instant,
     ended: Instant,
+}
+
+impl When {
+    /// The earliest and the latest possible end of a lease that the step requested.
+    fn after(&self, lease: i64) -> (Instant, Instant) {
+        (self.began + ms(lease), self.ended + ms(lease))
+    }
 }
 
 impl Model {
@@ -245,16 +253,16 @@ impl Model {
         }
         let hold = self.holds.len();
         self.records[key] = (RecordHolder::Hold(hold), End::after(lease, when.asked));
-        let deadline = (when.began + ms(lease), when.ended + ms(lease));
+        let deadline = when.after(lease);
         self.holds.push(Hold { caller, key, text: text.to_owned(), state: HoldState::Held, deadline });
-        self.levels.push(Level { hold, renewing: fixed.is_none() });
+        self.levels.push(Level { hold, fixed: fixed.map(|lease| when.after(lease)) });
         (if lost.is_some() { "first, after a lost one" } else { "first" }, Outcome::Granted)
     }
 
     fn lock_again(&mut self, hold: usize, fixed: Option<i64>, when: When) -> (&'static str, Outcome) {
         match self.records[self.holds[hold].key].0 {
             RecordHolder::Hold(has) if has == hold => {
-                self.levels.push(Level { hold, renewing: fixed.is_none() });
+                self.levels.push(Level { hold, fixed: fixed.map(|lease| when.after(lease)) });
                 self.renew(hold, fixed.unwrap_or(LEASE), when);
                 ("again", Outcome::Granted)
             }
@@ -275,13 +283,14 @@ impl Model {
         if !self.holds[hold].state.is_live() {
             return ("unlock, but not held", Outcome::NotHeld(self.holder(key)));
         }
-        let others = self.levels.iter().filter(|level| level.hold == hold);
-        let (left, renewing) = others.fold((0, false), |(n, any), level| (n + 1, any || level.renewing));
+        let others: Vec<_> = self.levels.iter().filter(|level| level.hold == hold).copied().collect();
         let (label, reason) = match self.records[key].0 {
-            RecordHolder::Hold(has) if has == hold && left > 0 => {
-                // The end of a level with a fixed lease renews nothing.
-                if renewing {
-                    self.renew(hold, LEASE, when);
+            RecordHolder::Hold(has) if has == hold && !others.is_empty() => {
+                let fixed: Option<Vec<_>> = others.iter().map(|level| level.fixed).collect();
+                match fixed {
+                    None => self.renew(hold, LEASE, when),
+                    // The hold lasts as long as the longest of its fixed leases.
+                    Some(ends) => self.end_by(hold, &ends),
                 }
                 return ("unlock one of many", Outcome::Done);
             }
@@ -303,7 +312,15 @@ impl Model {
         let end = &mut self.records[hold.key].1;
         *end = end.renewed(lease, when.asked);
         let (earliest, latest) = hold.deadline;
-        hold.deadline = (earliest.max(when.began + ms(lease)), latest.max(when.ended + ms(lease)));
+        let renewed = when.after(lease);
+        hold.deadline = (earliest.max(renewed.0), latest.max(renewed.1));
+    }
+
+    /// Ends a hold at the latest of these times, unless it ends before. Each is a range.
+    fn end_by(&mut self, hold: usize, ends: &[(Instant, Instant)]) {
+        let (earliest, latest) = self.holds[hold].deadline;
+        let last = |end: fn(&(Instant, Instant)) -> Instant| ends.iter().map(end).max().unwrap();
+        self.holds[hold].deadline = (earliest.min(last(|end| end.0)), latest.min(last(|end| end.1)));
     }
 
     fn lose(&mut self, hold: usize, reason: LossReason) {

@@ -18,16 +18,28 @@ const COMMON: &str = "+eval +evalsha +ping +subscribe +unsubscribe";
 const USED: [(&str, &[&str], &str); 9] = [
     (
         "lock",
-        &["lock_acquire", "lock_force", "lock_hand_off", "lock_recount", "lock_release", "lock_renew"],
+        &[
+            "lock_acquire",
+            "lock_force",
+            "lock_hand_off",
+            "lock_inspect",
+            "lock_recount",
+            "lock_release",
+            "lock_renew",
+        ],
         "exists hget hscan pttl",
     ),
     ("fair_lock", &["fair_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
     (
         "fenced_lock",
-        &["fenced_", "lock_force", "lock_recount", "lock_release", "lock_renew"],
+        &["fenced_", "lock_force", "lock_inspect", "lock_recount", "lock_release", "lock_renew"],
         "exists hget hscan pttl",
     ),
-    ("read_write_lock", &["read_", "write_", "lock_recount", "lock_renew"], "exists hget hscan pttl"),
+    (
+        "read_write_lock",
+        &["read_", "write_", "lock_inspect", "lock_recount", "lock_renew"],
+        "exists hget hscan pttl",
+    ),
     ("value_lock", &["value_"], "exists get pttl"),
     ("group_lock", &["group_"], ""),
     ("semaphore", &["semaphore_"], "get"),
@@ -132,25 +144,35 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             let (here, there) = (one.semaphore(NAME), other.semaphore(NAME));
             assert!(here.try_set_permits(1).await?);
             let permit = here.acquire().await?;
-            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            let waiting = tokio::spawn(async move { there.try_acquire_for(WAIT).await });
             eventually(listens).await;
             permit.release().await?;
             waiting.await.unwrap()?.expect("it is free").release().await?;
             here.add_permits(2).await?;
             assert_eq!(here.available_permits().await?, 3);
             assert_eq!(here.drain_permits().await?, 3);
+            assert!(here.release_if_exists(1).await?);
         }
         "expirable_semaphore" => {
             let (here, there) = (one.expirable_semaphore(NAME), other.expirable_semaphore(NAME));
             assert!(here.try_set_permits(1).await?);
             let permit = here.acquire().await?;
             renewed(|| permit.deadline()).await;
-            let waiting = tokio::spawn(async move { there.try_acquire_for(1, WAIT).await });
+            let waiting = tokio::spawn(async move { there.try_acquire_for(WAIT).await });
             eventually(listens).await;
             permit.release().await?;
             waiting.await.unwrap()?.expect("it is free").release().await?;
             here.add_permits(2).await?;
             assert_eq!(here.available_permits().await?, 3);
+            assert_eq!(
+                (here.set_permits(4).await?, here.permits().await?, here.acquired_permits().await?),
+                (4, 4, 0)
+            );
+            let permit = here.without_lease().acquire().await?;
+            let id = &permit.ids()[0];
+            assert_eq!(here.remaining_lease(id).await?, Some(Duration::MAX));
+            assert!(here.update_lease(id, WAIT).await? && here.release(id).await?);
+            permit.forget();
             here.with_lease(Duration::from_millis(1)).acquire().await?.forget();
             here.acquire_many(3).await?.release().await?;
         }
@@ -177,6 +199,7 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
                 here.hold_count().await?;
                 here.remaining_lease().await?;
                 here.holder().await?;
+                assert!(here.inspect().await?.waiters.is_some());
                 let against = if kind == Kind::Read { Kind::Write.lock(other, NAME) } else { there };
                 let waiting = tokio::spawn(async move { served(&against).await });
                 if kind.listens() {

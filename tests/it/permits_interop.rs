@@ -131,6 +131,9 @@ async fn semaphores_match_java() {
         if since(&bench.version, 3, 29) {
             methods.push("set for");
         }
+        if since(&bench.version, 4, 0) {
+            methods.push("release if exists");
+        }
         for before in records(&["3", "0", "-2"]) {
             for method in &methods {
                 // Versions 3.12 to 3.14 throw a ClassCastException of their own here.
@@ -144,6 +147,7 @@ async fn semaphores_match_java() {
                     "acquire 3" => java.try_acquire(3).await.unwrap().to_string(),
                     "release" => format!("{:?}", java.release(1).await.unwrap()),
                     "release 2" => format!("{:?}", java.release(2).await.unwrap()),
+                    "release if exists" => java.release_if_exists(2).await.unwrap().to_string(),
                     "set" => java.try_set_permits(5).await.unwrap().to_string(),
                     "set for" => java.try_set_permits_for(5, LEASE).await.unwrap().to_string(),
                     "drain" => java.drain_permits().await.unwrap().to_string(),
@@ -162,6 +166,7 @@ async fn semaphores_match_java() {
                     "acquire 3" => take(3).await,
                     "release" => format!("{:?}", ours.release(1).await.unwrap()),
                     "release 2" => format!("{:?}", ours.release(2).await.unwrap()),
+                    "release if exists" => ours.release_if_exists(2).await.unwrap().to_string(),
                     "set" => ours.try_set_permits(5).await.unwrap().to_string(),
                     "set for" => ours.try_set_permits_for(5, LEASE).await.unwrap().to_string(),
                     "drain" => ours.drain_permits().await.unwrap().to_string(),
@@ -176,11 +181,13 @@ async fn semaphores_match_java() {
     }
 }
 
+/// Permits that are taken before a call, each a score and an id.
+const OVER: (&str, &str) = ("1000", "an id, long over");
+const LATER: (&str, &str) = ("4000000000000", "an id for a time");
+const NEVER: (&str, &str) = ("922337203685477", "an id for ever..");
+
 #[tokio::test]
 async fn expirable_permits_match_java() {
-    const OVER: (&str, &str) = ("1000", "an id, long over");
-    const LATER: (&str, &str) = ("4000000000000", "an id for a time");
-    const NEVER: (&str, &str) = ("922337203685477", "an id for ever..");
     for version in versions() {
         let bench = Bench::of(version).await;
         let (java, ours) = (&bench.java.1, bench.client.expirable_semaphore(NAME));
@@ -188,6 +195,9 @@ async fn expirable_permits_match_java() {
         let mut methods = vec!["acquire", "acquire for", "acquire, release", "set", "available"];
         if since(&bench.version, 3, 10) {
             methods.extend(["add 2", "add -4"]);
+        }
+        if since(&bench.version, 3, 19) {
+            methods.extend(["all", "taken", "set all 5", "set all 1", "set all 0"]);
         }
         if since(&bench.version, 3, 23) {
             methods.push("acquire 2");
@@ -222,6 +232,11 @@ async fn expirable_permits_match_java() {
                         }
                         "set" => java.try_set_permits(5).await.unwrap().to_string(),
                         "available" => java.available_permits().await.unwrap().to_string(),
+                        "all" => java.permits().await.unwrap().to_string(),
+                        "taken" => java.acquired_permits().await.unwrap().to_string(),
+                        "set all 5" => format!("{:?}", java.set_permits(5).await.unwrap()),
+                        "set all 1" => format!("{:?}", java.set_permits(1).await.unwrap()),
+                        "set all 0" => format!("{:?}", java.set_permits(0).await.unwrap()),
                         "add 2" => format!("{:?}", java.add_permits(2).await.unwrap()),
                         _ => format!("{:?}", java.add_permits(-4).await.unwrap()),
                     };
@@ -246,6 +261,11 @@ async fn expirable_permits_match_java() {
                         }
                         "set" => ours.try_set_permits(5).await.unwrap().to_string(),
                         "available" => ours.available_permits().await.unwrap().to_string(),
+                        "all" => ours.permits().await.unwrap().to_string(),
+                        "taken" => ours.acquired_permits().await.unwrap().to_string(),
+                        "set all 5" => format!("{:?}", ours.set_permits(5).await.map(drop).unwrap()),
+                        "set all 1" => format!("{:?}", ours.set_permits(1).await.map(drop).unwrap()),
+                        "set all 0" => format!("{:?}", ours.set_permits(0).await.map(drop).unwrap()),
                         "add 2" => format!("{:?}", ours.add_permits(2).await.map(drop).unwrap()),
                         _ => format!("{:?}", ours.add_permits(-4).await.map(drop).unwrap()),
                     };
@@ -256,6 +276,63 @@ async fn expirable_permits_match_java() {
                         bench.version
                     );
                 }
+            }
+        }
+    }
+}
+
+/// The calls that name one permit, which another process may have taken.
+#[tokio::test]
+async fn calls_with_a_permit_id_match_java() {
+    const UNKNOWN: (&str, &str) = ("", "an unknown id...");
+    for version in versions() {
+        let bench = Bench::of(version).await;
+        let (java, ours) = (&bench.java.1, bench.client.expirable_semaphore(NAME));
+        let mut calls = Vec::new();
+        for permit in [OVER, LATER, NEVER, UNKNOWN] {
+            // Earlier versions report the release of an expired permit as a success.
+            if permit != OVER || since(&bench.version, 3, 17) {
+                calls.push(("release", permit));
+            }
+            if since(&bench.version, 3, 10) {
+                calls.push(("update", permit));
+            }
+            if since(&bench.version, 3, 41) {
+                calls.push(("lease", permit));
+            }
+        }
+        let mut records = records(&["3", "0"]);
+        records.retain(|record| !record.expires || since(&bench.version, 3, 12));
+        for before in records {
+            for &(call, (score, id)) in &calls {
+                let taken = [OVER, ("1001", "another, as old."), LATER, NEVER];
+                let hex: String = id.bytes().map(|byte| format!("{byte:02x}")).collect();
+                // Before 3.17 an id is the text itself.
+                let javas_id = if since(&bench.version, 3, 17) { &*hex } else { id };
+                bench.prepare(&before, &taken);
+                let javas = match call {
+                    "release" => java.try_release(javas_id).await.unwrap().to_string(),
+                    "update" => java.update_lease_time(javas_id, LEASE).await.unwrap().to_string(),
+                    _ => match java.lease_time(javas_id).await.result {
+                        Err(_) => "none".to_owned(),
+                        Ok(-1) => "never".to_owned(),
+                        Ok(left) => (left > 0).to_string(),
+                    },
+                };
+                let javas = bench.done(javas);
+                bench.prepare(&before, &taken);
+                let answer = match call {
+                    "release" => ours.release(&hex).await.unwrap().to_string(),
+                    "update" => ours.update_lease(&hex, LEASE).await.unwrap().to_string(),
+                    _ => match ours.remaining_lease(&hex).await.unwrap() {
+                        None => "none".to_owned(),
+                        Some(Duration::MAX) => "never".to_owned(),
+                        Some(left) => (left > Duration::ZERO).to_string(),
+                    },
+                };
+                let ours = bench.done(answer);
+                let (version, of) = (&bench.version, (score, id));
+                assert_eq!(ours, javas, "{version}: {call} {of:?} on {before:?}: ours, and Java's");
             }
         }
     }

@@ -45,7 +45,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
             eventually(|| subscribers(&server, SEMAPHORE) == 0).await;
             let semaphore = ours.clone();
             let waiting = tokio::spawn(async move {
-                let permit = semaphore.try_acquire_for(2, PATIENCE).await.unwrap().expect("it is woken");
+                let permit = semaphore.try_acquire_many_for(2, PATIENCE).await.unwrap().expect("it is woken");
                 (permit, monotonic_ns())
             });
             eventually(|| subscribers(&server, SEMAPHORE) == 1).await;
@@ -65,7 +65,7 @@ async fn each_side_wakes_the_others_permit_waiters() {
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 0).await;
             let semaphore = leased.clone();
             let waiting = tokio::spawn(async move {
-                let permit = semaphore.try_acquire_for(1, PATIENCE).await.unwrap().expect("it is woken");
+                let permit = semaphore.try_acquire_for(PATIENCE).await.unwrap().expect("it is woken");
                 (permit, monotonic_ns())
             });
             eventually(|| subscribers(&server, "redisson_sc:{leased}") == 1).await;
@@ -332,7 +332,7 @@ async fn each_side_collects_the_others_expired_permits() {
         let id = java.acquire_for(lease).await.unwrap();
         let taken = Stopwatch::start();
         assert!(ours.try_acquire().await.unwrap().is_none(), "{version}");
-        let permit = ours.with_lease(lease).try_acquire_for(1, PATIENCE).await.unwrap();
+        let permit = ours.with_lease(lease).try_acquire_for(PATIENCE).await.unwrap();
         let permit = permit.expect("Java's has ended");
         let waited = taken.elapsed();
         assert!(waited < lease + Duration::from_millis(500), "{version}: {waited:?}");

@@ -106,8 +106,8 @@ async fn a_waiter_for_many_permits_is_not_overtaken() {
     // One permit is free, and no call of this client may take it.
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 1);
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
-    assert!(bench.semaphore.try_acquire_for(1, Duration::ZERO).await.unwrap().is_none());
-    assert!(bench.semaphore.try_acquire_for(1, Duration::from_millis(30)).await.unwrap().is_none());
+    assert!(bench.semaphore.try_acquire_for(Duration::ZERO).await.unwrap().is_none());
+    assert!(bench.semaphore.try_acquire_for(Duration::from_millis(30)).await.unwrap().is_none());
     assert_eq!(*order.lock().unwrap(), []);
     // Another client has a queue of its own.
     bench.another().await.try_acquire().await.unwrap().expect("one is free").release().await.unwrap();
@@ -307,9 +307,10 @@ async fn bad_input_is_refused_and_changes_nothing() {
     for misuse in [
         semaphore.acquire_many(0).await.err(),
         semaphore.try_acquire_many(0).await.err(),
-        semaphore.try_acquire_for(0, Duration::ZERO).await.err(),
-        semaphore.try_acquire_for(1, Duration::MAX).await.err(),
+        semaphore.try_acquire_many_for(0, Duration::ZERO).await.err(),
+        semaphore.try_acquire_for(Duration::MAX).await.err(),
         semaphore.release(0).await.err(),
+        semaphore.release_if_exists(0).await.err(),
         semaphore.try_set_permits_for(1, Duration::ZERO).await.err(),
         client.semaphore("").acquire().await.err(),
         client.semaphore("").try_set_permits(1).await.err(),
@@ -328,6 +329,7 @@ async fn bad_input_is_refused_and_changes_nothing() {
             ("try_acquire", semaphore.try_acquire().await.err()),
             ("available", semaphore.available_permits().await.err()),
             ("release", semaphore.release(1).await.err()),
+            ("release_if_exists", semaphore.release_if_exists(1).await.err()),
             ("add", semaphore.add_permits(1).await.err()),
             ("drain", semaphore.drain_permits().await.err()),
         ] {

@@ -1,7 +1,7 @@
 //! The blocking API: plain threads, with and without a runtime around them.
 
 use crate::support::{Server, Stopwatch};
-use redisson_lock::blocking::{Client, Lock};
+use redisson_lock::blocking::{Client, Lock, MultiLock};
 use redisson_lock::{BackOff, Error, HoldState, LossReason};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -123,6 +123,34 @@ fn threads_see_expiry_loss_and_force_unlock() {
 
 /// Each kind works for threads: one thread holds the lock, and another one waits and gets it.
 #[test]
+fn run_calls_its_body_in_the_calling_thread_and_reports_a_loss() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let (lock, wait) = (client.lock("n"), Duration::from_millis(500));
+    let here = std::thread::current().id();
+    // The body may block, and its thread owns the lock.
+    let seen = lock.run(|holding| {
+        assert_eq!((std::thread::current().id(), holding.state()), (here, HoldState::Held));
+        lock.is_held().unwrap()
+    });
+    assert!(seen.unwrap() && !lock.is_locked().unwrap());
+    let outcome = lock.try_run_for(wait, |_| lock.force_unlock().unwrap());
+    assert!(matches!(outcome, Err(Error::Lost { reason: LossReason::Gone, .. })), "{outcome:?}");
+    // A panic releases the lock.
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| lock.run(|_| panic!("a bug"))));
+    assert!(panicked.is_err());
+    assert!(client.mutex("n").try_lock_for(Duration::from_secs(10)).unwrap().is_some());
+
+    let multi = MultiLock::new([client.mutex("a"), client.mutex("b")]).unwrap();
+    assert_eq!(multi.run(|holding| holding.members().len()).unwrap(), 2);
+    let guard = client.mutex("b").lock().unwrap();
+    assert_eq!(multi.try_run_for(wait, |_| panic!("it is busy")).unwrap(), None::<()>);
+    guard.unlock().unwrap();
+    let outcome = multi.run(|_| client.mutex("b").force_unlock().unwrap());
+    assert!(matches!(outcome, Err(Error::Lost { .. })), "{outcome:?}");
+}
+
+#[test]
 fn each_kind_works_for_threads() {
     let server = Server::start();
     let client = Client::connect(server.url()).unwrap();
@@ -179,11 +207,11 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     assert_eq!((permit.permits(), semaphore.available_permits().unwrap()), (2, 1));
     assert!(semaphore.try_acquire_many(2).unwrap().is_none());
     let other = semaphore.clone();
-    let waiting = std::thread::spawn(move || other.try_acquire_for(3, Duration::from_secs(10)).unwrap());
+    let waiting = std::thread::spawn(move || other.try_acquire_many_for(3, Duration::from_secs(10)).unwrap());
     permit.release().unwrap();
     drop(waiting.join().unwrap().expect("all are free"));
     semaphore.acquire().unwrap().forget();
-    semaphore.release(2).unwrap();
+    assert!(semaphore.release_if_exists(2).unwrap());
     assert_eq!((semaphore.add_permits(-1).unwrap(), semaphore.drain_permits().unwrap()), (3, 3));
     assert!(semaphore.try_acquire().unwrap().is_none());
     assert!(client.semaphore("t").try_set_permits_for(1, Duration::from_secs(60)).unwrap());
@@ -193,9 +221,14 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
     let permit = leased.without_lease().acquire_many(2).unwrap();
     assert_eq!((permit.ids().len(), permit.state()), (2, HoldState::Held));
     assert!(leased.try_acquire().unwrap().is_none());
-    permit.release().unwrap();
+    assert_eq!((leased.acquired_permits().unwrap(), leased.permits().unwrap()), (2, 2));
+    let id = &permit.ids()[0];
+    assert!(leased.update_lease(id, Duration::from_secs(60)).unwrap());
+    assert!(leased.remaining_lease(id).unwrap().is_some_and(|left| left > Duration::from_secs(30)));
+    assert!(leased.release(id).unwrap() && permit.release().is_err());
+    assert_eq!(leased.set_permits(2).unwrap(), 2);
     let short = leased.with_lease(Duration::from_millis(100)).acquire().unwrap();
-    let waiting = leased.try_acquire_for(2, Duration::from_secs(10)).unwrap();
+    let waiting = leased.try_acquire_many_for(2, Duration::from_secs(10)).unwrap();
     assert_eq!(short.state(), HoldState::Lost(LossReason::Expired));
     drop(waiting.expect("one has ended"));
     leased.acquire().unwrap().release().unwrap();

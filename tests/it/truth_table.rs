@@ -173,7 +173,7 @@ fn a_late_repeat_shortens_no_lease_of_any_kind() {
         ("lock_acquire", &["k"], vec![MINE, &lease]),
         ("fenced_acquire", &["k", "token"], vec![MINE, &lease, "0"]),
         ("fair_acquire", &["k", "queue", "timeouts"], vec![MINE, &lease, "5000", "0"]),
-        ("write_acquire", &["k"], vec![MINE, &lease, OTHER]),
+        ("write_acquire", &["k"], vec![MINE, &lease, OTHER, "0"]),
         ("read_acquire", &["k", "string"], vec![MINE, &lease, OTHER]),
         ("value_acquire", &["k"], vec![MINE, &lease]),
         ("lock_hand_off", &["k"], vec![MINE, NEXT, &lease, CHANNEL]),

@@ -204,7 +204,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
             (figures::server(&environment.server)?, options.java.as_deref().unwrap_or_default());
         let run = figures::Run { block, command: &command, lasted_s, server, redisson, seed: options.seed };
         figures::write(&paths::root(), &commit, &run, &history, &judgement)?;
-        println!("chaos: updated the figures of {}", figures::PAGE);
+        println!("chaos: updated the figures of {}", figures::PAGE.path);
     }
     Ok(if judgement.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -8,8 +8,10 @@ mod downloads;
 mod fetch;
 mod mutants;
 mod needs;
+mod page;
 mod paths;
 mod process;
+mod redisson_api;
 mod server;
 mod server_versions;
 mod setup;
@@ -31,6 +33,8 @@ usage: cargo xtask <command>
       Apply each patch of tests/mutants to a copy of the project, and run the checks that must catch it. Each check first
       runs without a mutant. --share n runs one nth of the mutants, a different one at each commit. --at-once n runs n
       mutants in parallel, each in its own copy.
+  redisson-api
+      Write the tables of Redisson's methods in docs/migrating-from-redisson.md.
   setup
       Install what the tests need: redis-servers, a JDK, Maven, the Java peer for each version of Redisson, and the locks
       of other languages.
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         ["mutants", names @ ..] => mutants::run(names),
         ["test", rest @ ..] => test::run(rest),
         ["chaos", rest @ ..] => chaos::run(rest),
+        ["redisson-api"] => redisson_api::write().map(|()| ExitCode::SUCCESS),
         _ => Err(USAGE.to_owned()),
     };
     outcome.unwrap_or_else(|problem| {

@@ -1,8 +1,8 @@
 //! Requests of the fair lock. Their replies are decoded as those of the reentrant lock.
 
 use super::{
-    Arg, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_LEAVE, FAIR_REFRESH, FAIR_RELEASE, FIRST, Repeat, Request,
-    Script,
+    Arg, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_INSPECT, FAIR_LEAVE, FAIR_REFRESH, FAIR_RELEASE, FEW, FIRST,
+    Repeat, Request, Script,
 };
 use crate::protocol::keys::FairLockKeys;
 use std::sync::Arc;
@@ -34,6 +34,12 @@ pub(crate) fn refresh_fair(keys: &FairLockKeys, owners: &[Arc<str>], allowance_m
     let owners = owners.iter().cloned().map(Arg::Text);
     let args = [Arg::Number(allowance_ms)].into_iter().chain(owners).collect();
     with_fair_keys(keys, &FAIR_REFRESH, args, Repeat::Afresh)
+}
+
+/// Reads the holder, its lease, and the length of the queue. The reply is that of [`inspect`](super::inspect()).
+pub(crate) fn inspect_fair(keys: &FairLockKeys) -> Request {
+    let (record, queue) = (keys.lock.record().clone(), keys.queue.clone());
+    Request::with_keys(&FAIR_INSPECT, vec![record, queue], vec![Arg::Literal(FEW)], Repeat::Free)
 }
 
 /// Deletes the record, whoever holds the lock. Must not be sent twice.

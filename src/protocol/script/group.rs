@@ -3,7 +3,7 @@
 
 use super::{
     Arg, GROUP_ACQUIRE, GROUP_FORCE_UNLOCK, GROUP_LOOK, GROUP_RELEASE, Repeat, Reply, Request, TimeToLive,
-    Undecodable, ttl,
+    Undecodable, subscriptions, ttl,
 };
 use crate::error::Holder;
 use crate::protocol::keys::GroupKeys;
@@ -41,22 +41,33 @@ pub(crate) fn release_values(keys: &GroupKeys, number: u64, owner: &Arc<str>, ke
 
 /// Reads the holder of any of the values, or, with `owner`, whether that owner holds all of them.
 pub(crate) fn values_holder(keys: &GroupKeys, owner: Option<&str>) -> Request {
-    let args = vec![Arg::Text(keys.values.clone()), Arg::Text(owner.unwrap_or_default().into())];
+    let owner = owner.unwrap_or_default().into();
+    let args = vec![Arg::Text(keys.values.clone()), Arg::Text(owner), Arg::Text(keys.channel.clone())];
     Request::script(&GROUP_LOOK, &keys.record, args, Repeat::Free)
 }
 
-/// Reply of [`values_holder`]: the holder with its hold count, and the time that the hold has left.
-pub(crate) fn holds_values(reply: &Reply) -> Result<Option<(Holder, TimeToLive)>, Undecodable> {
+/// The holder of values of a group with its hold count, and the time that the hold has left.
+pub(crate) type ValuesHolder = (Holder, TimeToLive);
+
+/// Reply of [`values_holder`].
+pub(crate) fn holds_values(reply: &Reply) -> Result<Option<ValuesHolder>, Undecodable> {
+    inspected_values(reply).map(|(holder, _)| holder)
+}
+
+/// Reply of [`values_holder`], with the number of waiters, if it is known.
+pub(crate) fn inspected_values(reply: &Reply) -> Result<(Option<ValuesHolder>, Option<u64>), Undecodable> {
     let Reply::List(items) = reply else { return Err(Undecodable) };
-    match items.as_slice() {
-        [] => Ok(None),
+    let [waiters, holder @ ..] = items.as_slice() else { return Err(Undecodable) };
+    let holder = match holder {
+        [] => None,
         [Reply::Text(owner), count, ms] => {
             let count = u64::try_from(count.int()?).map_err(|_| Undecodable)?;
             let left = ttl(ms.int()?).map_or(TimeToLive::Never, TimeToLive::Left);
-            Ok(Some((Holder::new(String::from_utf8_lossy(owner).into_owned(), count), left)))
+            Some((Holder::new(String::from_utf8_lossy(owner).into_owned(), count), left))
         }
-        _ => Err(Undecodable),
-    }
+        _ => return Err(Undecodable),
+    };
+    Ok((holder, subscriptions(waiters)?))
 }
 
 /// Frees the values, whoever holds them. Must not be sent twice.

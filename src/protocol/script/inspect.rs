@@ -1,6 +1,8 @@
 //! Requests that only read or probe, and their replies.
 
-use super::{Arg, COUNT_SUBSCRIPTIONS, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl};
+use super::{
+    Arg, COUNT_SUBSCRIPTIONS, LOCK_INSPECT, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl,
+};
 use crate::error::Holder;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +35,20 @@ pub(crate) fn subscriptions(reply: &Reply) -> Result<Option<u64>, Undecodable> {
     reply.int().map(|n| u64::try_from(n).ok())
 }
 
+/// Reads about `count` fields of a lock's record, its TTL, and the number of subscriptions, all at once.
+pub(crate) fn inspect(record: &Arc<str>, channel: &Arc<str>, count: &'static str) -> Request {
+    let args = vec![Arg::Text(channel.clone()), Arg::Literal(count)];
+    Request::script(&LOCK_INSPECT, record, args, Repeat::Free)
+}
+
+/// Reply of [`inspect`] and the same requests of other kinds: what the holder probe of the kind would reply, the TTL, and the number of
+/// waiters, if it is known.
+pub(crate) fn inspected(reply: &Reply) -> Result<(&Reply, TimeToLive, Option<u64>), Undecodable> {
+    let Reply::List(items) = reply else { return Err(Undecodable) };
+    let [probe, left, waiters] = items.as_slice() else { return Err(Undecodable) };
+    Ok((probe, lives(left)?, subscriptions(waiters)?))
+}
+
 pub(crate) fn exists(record: &Arc<str>) -> Request {
     Request::read("EXISTS", record, Vec::new())
 }
@@ -54,6 +70,17 @@ pub(crate) enum TimeToLive {
     Left(Duration),
 }
 
+impl TimeToLive {
+    /// `None` if there is no record, [`Duration::MAX`] if it never expires.
+    pub(crate) fn duration(self) -> Option<Duration> {
+        match self {
+            Self::Absent => None,
+            Self::Never => Some(Duration::MAX),
+            Self::Left(left) => Some(left),
+        }
+    }
+}
+
 pub(crate) fn lives(reply: &Reply) -> Result<TimeToLive, Undecodable> {
     Ok(match reply.int()? {
         -2 => TimeToLive::Absent,
@@ -72,9 +99,12 @@ pub(crate) fn counted(reply: &Reply) -> Result<u64, Undecodable> {
     }
 }
 
+/// How many fields to read of a record with one holder. It may have more, if another program wrote it.
+pub(crate) const FEW: &str = "10";
+
 /// Reads the fields of a lock's record. Of a large hash it reads only a bounded number of fields.
 pub(crate) fn holder(record: &Arc<str>) -> Request {
-    some_fields(record, "10")
+    some_fields(record, FEW)
 }
 
 /// `HSCAN` returns all fields of a small hash. Of a large hash it visits at most ten times `count` buckets.

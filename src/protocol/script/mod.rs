@@ -70,6 +70,7 @@ scripts! {
     LOCK_RELEASE = "lock_release" channel;
     LOCK_HAND_OFF = "lock_hand_off" channel;
     LOCK_RENEW = "lock_renew";
+    LOCK_INSPECT = "lock_inspect" channel;
     LOCK_FORCE_UNLOCK = "lock_force_unlock" channel;
     FENCED_ACQUIRE = "fenced_acquire";
     FENCED_HAND_OFF = "fenced_hand_off" channel;
@@ -77,6 +78,7 @@ scripts! {
     FAIR_RELEASE = "fair_release" channel;
     FAIR_LEAVE = "fair_leave" channel;
     FAIR_REFRESH = "fair_refresh";
+    FAIR_INSPECT = "fair_inspect";
     FAIR_FORCE_UNLOCK = "fair_force_unlock" channel;
     WRITE_ACQUIRE = "write_acquire";
     WRITE_RELEASE = "write_release" channel;
@@ -87,13 +89,15 @@ scripts! {
     READ_WRITE_FORCE_UNLOCK = "read_write_force_unlock" channel;
     SEMAPHORE_ACQUIRE = "semaphore_acquire";
     SEMAPHORE_RELEASE = "semaphore_release" channel;
+    SEMAPHORE_RELEASE_EXISTING = "semaphore_release_existing" channel;
     SEMAPHORE_SET = "semaphore_set" channel;
     SEMAPHORE_ADD = "semaphore_add" channel;
     SEMAPHORE_DRAIN = "semaphore_drain";
     PERMIT_ACQUIRE = "permit_acquire" channel;
     PERMIT_RELEASE = "permit_release" channel;
     PERMIT_RENEW = "permit_renew";
-    PERMIT_FREE = "permit_free" channel;
+    PERMIT_LOOK = "permit_look" channel;
+    PERMIT_SET = "permit_set" channel;
     LATCH_LOOK = "latch_look";
     LATCH_COUNT_DOWN = "latch_count_down" channel;
     LATCH_SET = "latch_set" channel;
@@ -101,11 +105,12 @@ scripts! {
     VALUE_ACQUIRE = "value_acquire";
     VALUE_RELEASE = "value_release" channel;
     VALUE_RENEW = "value_renew";
+    VALUE_INSPECT = "value_inspect" channel;
     VALUE_FORCE_UNLOCK = "value_force_unlock" channel;
     GROUP_ACQUIRE = "group_acquire";
     GROUP_RELEASE = "group_release" channel;
     GROUP_RENEW = "group_renew";
-    GROUP_LOOK = "group_look";
+    GROUP_LOOK = "group_look" channel;
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
     COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
     PERMISSION_PROBE = "permission_probe" channel;
@@ -132,6 +137,7 @@ pub(crate) enum Verb {
 #[derive(Clone, Debug)]
 pub(crate) enum Arg {
     Text(Arc<str>),
+    Bytes([u8; 16]),
     Number(u64),
     Literal(&'static str),
 }

@@ -1,6 +1,6 @@
 //! Requests of the read/write lock. Their replies are decoded as those of the reentrant lock.
 
-use super::inspect::{fields, some_fields};
+use super::inspect::{fields, inspect, some_fields};
 use super::{
     Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_WRITE_FORCE_UNLOCK, Repeat, Reply, Request,
     Undecodable, WRITE_ACQUIRE, WRITE_RELEASE,
@@ -9,14 +9,18 @@ use crate::error::Holder;
 use crate::protocol::keys::ReadWriteKeys;
 use std::sync::Arc;
 
-/// Acquires the first write hold of `writer`. `reader` is the same owner's id as a reader.
+/// Acquires the first write hold of `writer`. `reader` is the same owner's id as a reader. With `upgrade`, the owner may be the only
+/// reader.
 pub(crate) fn acquire_write(
     keys: &ReadWriteKeys,
     writer: &Arc<str>,
     lease_ms: u64,
     reader: &Arc<str>,
+    upgrade: bool,
 ) -> Request {
-    let args = vec![Arg::Text(writer.clone()), Arg::Number(lease_ms), Arg::Text(reader.clone()), FIRST];
+    let upgrade = Arg::Number(upgrade.into());
+    let args =
+        vec![Arg::Text(writer.clone()), Arg::Number(lease_ms), Arg::Text(reader.clone()), upgrade, FIRST];
     Request::script(&WRITE_ACQUIRE, &keys.record, args, Repeat::Flagged)
 }
 
@@ -80,9 +84,17 @@ pub(crate) struct Shares {
     pub holders: Vec<Holder>,
 }
 
+/// How many holders to read.
+const MANY: &str = "1000";
+
 /// Reads the record. A bounded part of it is enough, if there are more than a thousand readers.
 pub(crate) fn shares(keys: &ReadWriteKeys) -> Request {
-    some_fields(&keys.record, "1000")
+    some_fields(&keys.record, MANY)
+}
+
+/// The same with [`inspect`].
+pub(crate) fn inspect_shares(keys: &ReadWriteKeys) -> Request {
+    inspect(&keys.record, &keys.channel, MANY)
 }
 
 /// Reply of [`shares`].

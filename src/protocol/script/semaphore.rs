@@ -2,9 +2,9 @@
 //! may be repeated are numbered: no request takes effect twice, or after a later one.
 
 use super::{
-    Arg, LATCH_COUNT_DOWN, LATCH_DELETE, LATCH_LOOK, LATCH_SET, PERMIT_ACQUIRE, PERMIT_FREE, PERMIT_RELEASE,
-    Repeat, Reply, Request, SEMAPHORE_ACQUIRE, SEMAPHORE_ADD, SEMAPHORE_DRAIN, SEMAPHORE_RELEASE,
-    SEMAPHORE_SET, Script, Undecodable,
+    Arg, LATCH_COUNT_DOWN, LATCH_DELETE, LATCH_LOOK, LATCH_SET, PERMIT_ACQUIRE, PERMIT_LOOK, PERMIT_RELEASE,
+    PERMIT_SET, Repeat, Reply, Request, SEMAPHORE_ACQUIRE, SEMAPHORE_ADD, SEMAPHORE_DRAIN, SEMAPHORE_RELEASE,
+    SEMAPHORE_RELEASE_EXISTING, SEMAPHORE_SET, Script, TimeToLive, Undecodable, lives,
 };
 use crate::protocol::keys::CounterKeys;
 use std::sync::Arc;
@@ -32,6 +32,12 @@ pub(crate) fn give_permits(keys: &CounterKeys, permits: u32, taken_by: Option<&A
     let channel = Arg::Text(keys.channel.clone());
     let args = vec![Arg::Number(next_number()), Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
     marked(keys, &SEMAPHORE_RELEASE, args).outlasting_disk_errors()
+}
+
+/// Returns permits, if the semaphore exists.
+pub(crate) fn give_permits_if_exists(keys: &CounterKeys, permits: u32) -> Request {
+    let args = vec![Arg::Number(permits.into()), Arg::Text(keys.channel.clone())];
+    unrepeatable(keys, &SEMAPHORE_RELEASE_EXISTING, args)
 }
 
 /// Creates a semaphore that expires after `lives_ms`, or never if that is 0.
@@ -71,18 +77,66 @@ pub(crate) fn take_ids(keys: &CounterKeys, ids: &Arc<str>, lease_ms: u64) -> Req
     Request::with_keys(&PERMIT_ACQUIRE, with_timeouts(keys, true), args, Repeat::Free)
 }
 
-/// Returns the permits `ids`.
+/// The id of a permit in Redis.
+pub(crate) type PermitId = [u8; 16];
+
+/// Returns the permits `ids`, which this client took.
 pub(crate) fn give_ids(keys: &CounterKeys, ids: &Arc<str>) -> Request {
-    let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
-    let args = vec![Arg::Number(next_number()), MARK_KEPT, channel, ids];
+    let args = give_args(keys, next_number(), Arg::Text(ids.clone()));
     Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free)
         .outlasting_disk_errors()
 }
 
-/// Returns the number of free permits. Permits whose lease has ended become free first.
-pub(crate) fn free_permits(keys: &CounterKeys) -> Request {
-    let args = vec![Arg::Text(keys.channel.clone())];
-    Request::with_keys(&PERMIT_FREE, with_timeouts(keys, false), args, Repeat::Free)
+/// Returns a permit that any client took. The request has no number, because it is not sent in the order of this client's other requests.
+pub(crate) fn give_id(keys: &CounterKeys, id: PermitId) -> Request {
+    let args = give_args(keys, 0, Arg::Bytes(id));
+    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Never)
+}
+
+fn give_args(keys: &CounterKeys, number: u64, ids: Arg) -> Vec<Arg> {
+    vec![Arg::Number(number), MARK_KEPT, Arg::Text(keys.channel.clone()), ids]
+}
+
+/// Reads the numbers of permits. Permits whose lease has ended become free first.
+pub(crate) fn permit_counts(keys: &CounterKeys) -> Request {
+    look_at_permits(keys, Arg::Literal(""), 0, Repeat::Free)
+}
+
+/// Reads the lease of a permit, and the numbers of permits.
+pub(crate) fn permit_lease(keys: &CounterKeys, id: PermitId) -> Request {
+    look_at_permits(keys, Arg::Bytes(id), 0, Repeat::Free)
+}
+
+/// Replaces the lease of a permit, if it is taken.
+pub(crate) fn set_permit_lease(keys: &CounterKeys, id: PermitId, lease_ms: u64) -> Request {
+    look_at_permits(keys, Arg::Bytes(id), lease_ms, Repeat::Never)
+}
+
+fn look_at_permits(keys: &CounterKeys, id: Arg, lease_ms: u64, repeat: Repeat) -> Request {
+    let args = vec![Arg::Text(keys.channel.clone()), id, Arg::Number(lease_ms)];
+    Request::with_keys(&PERMIT_LOOK, with_timeouts(keys, false), args, repeat)
+}
+
+/// The state of a semaphore whose permits have ids.
+pub(crate) struct PermitsSeen {
+    pub free: i64,
+    pub taken: u64,
+    /// The lease of the permit that the request names.
+    pub left: TimeToLive,
+}
+
+/// Reply of [`permit_counts`], [`permit_lease`] and [`set_permit_lease`].
+pub(crate) fn permits_seen(reply: &Reply) -> Result<PermitsSeen, Undecodable> {
+    let Reply::List(items) = reply else { return Err(Undecodable) };
+    let [free, taken, left] = items.as_slice() else { return Err(Undecodable) };
+    let taken = u64::try_from(taken.int()?).map_err(|_| Undecodable)?;
+    Ok(PermitsSeen { free: free.int()?, taken, left: lives(left)? })
+}
+
+/// Changes the number of all permits, including the taken ones.
+pub(crate) fn set_all_permits(keys: &CounterKeys, permits: u32) -> Request {
+    let args = vec![Arg::Number(permits.into()), Arg::Text(keys.channel.clone())];
+    Request::with_keys(&PERMIT_SET, with_timeouts(keys, false), args, Repeat::Never)
 }
 
 /// Checks whether a latch is open.

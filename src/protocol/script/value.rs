@@ -2,7 +2,7 @@
 
 use super::{
     Arg, Delete, FIRST, FastCommand, FastPath, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE,
-    VALUE_FORCE_UNLOCK, VALUE_RELEASE, Verb,
+    VALUE_FORCE_UNLOCK, VALUE_INSPECT, VALUE_RELEASE, Verb,
 };
 use crate::error::Holder;
 use std::sync::Arc;
@@ -25,6 +25,11 @@ pub(crate) fn release_value(record: &Arc<str>, token: &Arc<str>, channel: &Arc<s
 /// Deletes the token, whoever holds the lock. Must not be sent twice.
 pub(crate) fn force_unlock_value(record: &Arc<str>, channel: &Arc<str>) -> Request {
     Request::script(&VALUE_FORCE_UNLOCK, record, vec![Arg::Text(channel.clone())], Repeat::Never)
+}
+
+/// Reads the token, its TTL, and the number of subscriptions. The reply is that of [`inspect`](super::inspect()).
+pub(crate) fn inspect_value(record: &Arc<str>, channel: &Arc<str>) -> Request {
+    Request::script(&VALUE_INSPECT, record, vec![Arg::Text(channel.clone())], Repeat::Free)
 }
 
 /// Reads the token.

@@ -144,7 +144,7 @@ impl Work {
         let semaphore = self.client.semaphore(&key.record);
         let entry = HoldEntry::new(&key, "permits", Duration::ZERO);
         let (once, unlimited) = (semaphore.try_acquire_many(permits), semaphore.acquire_many(permits));
-        self.permit(entry, stay, once, unlimited, |wait| semaphore.try_acquire_for(permits, wait)).await;
+        self.permit(entry, stay, once, unlimited, |wait| semaphore.try_acquire_many_for(permits, wait)).await;
     }
 
     async fn permits_with_lease(&mut self, stay: Duration) {
@@ -159,7 +159,7 @@ impl Work {
         };
         let semaphore = if lease.is_zero() { semaphore } else { semaphore.with_lease(lease) };
         let entry = HoldEntry::new(&key, "leased permits", lease);
-        let within = |wait| semaphore.try_acquire_for(permits, wait);
+        let within = |wait| semaphore.try_acquire_many_for(permits, wait);
         self.permit(entry, stay, within(Duration::ZERO), semaphore.acquire_many(permits), within).await;
     }
 
@@ -179,7 +179,7 @@ impl Work {
                 Ok(outcome) => self.unlimited("acquire", entry.asked, outcome).await,
                 Err(_) => None,
             },
-            _ => self.call("try_acquire_for", wait, within(wait)).await.flatten(),
+            _ => self.call("try_acquire_many_for", wait, within(wait)).await.flatten(),
         };
         if let Some(permit) = permit {
             self.hold(permit, entry, stay).await;
@@ -195,7 +195,8 @@ impl Work {
         // The permits of a killed process expire. The rival may hold the permits for longer than the limit; then this call
         // times out.
         let wait = self.lease;
-        let permit = self.call("try_acquire_for", wait, semaphore.try_acquire_for(PERMITS, wait)).await;
+        let permit =
+            self.call("try_acquire_many_for", wait, semaphore.try_acquire_many_for(PERMITS, wait)).await;
         if let Some(permit) = permit.flatten() {
             self.hold(permit, entry, stay).await;
         }

@@ -151,8 +151,8 @@ impl AnyLock {
             Self::Lock(lock) => lock.try_lock_for(wait).await?.map(Held::Lock),
             Self::Multi(multi) => multi.try_lock_for(wait).await?.map(Held::Several),
             Self::Red(red) => red.try_lock_for(wait).await?.map(Held::Several),
-            Self::Semaphore(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Number),
-            Self::Permit(semaphore) => semaphore.try_acquire_for(1, wait).await?.map(Held::Permit),
+            Self::Semaphore(semaphore) => semaphore.try_acquire_for(wait).await?.map(Held::Number),
+            Self::Permit(semaphore) => semaphore.try_acquire_for(wait).await?.map(Held::Permit),
         })
     }
 

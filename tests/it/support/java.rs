@@ -114,6 +114,12 @@ impl Java {
         self.connect(address, 0, settings).await.unwrap_or_else(|error| panic!("Java threw {error}"))
     }
 
+    /// The methods of one of Redisson's interfaces, including inherited ones: `RLock.lock(long,TimeUnit)`.
+    pub async fn methods(&self, interface: &str) -> Vec<String> {
+        let methods = self.send("none", "main", &format!("methods {interface}")).await.unwrap();
+        methods.split(' ').map(str::to_owned).collect()
+    }
+
     async fn connect(
         self: &Arc<Self>,
         address: &str,

@@ -79,7 +79,7 @@ fn hold(work: &Work, messages: u64) -> Option<String> {
         let Current { hold, since, recorded, levels, changing, count_unsure, run, .. } = current;
         let missed = run.messages_at_probe.map(|before| messages - before);
         let run = (run.since, run.count, run.others, missed);
-        let hold = (&hold.owner_id, hold.is_over(), hold.deadline());
+        let hold = (&hold.owner_id, hold.is_over(), hold.deadline(), hold.end());
         format!("{hold:?} {since:?} {recorded} {levels} {changing} {count_unsure} {run:?}")
     })
 }

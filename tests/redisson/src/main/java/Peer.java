@@ -122,6 +122,7 @@ public final class Peer {
             Map.entry("combine", Peer::combine),
             Map.entry("group", Peer::group),
             Map.entry("ofEntry", Peer::ofEntry),
+            Map.entry("methods", Peer::methods),
             Map.entry("call", (w, a) -> call(w.object(a), a.text(), a.values())),
             Map.entry("loop", Peer::loop),
             Map.entry("contend", Peer::contend),
@@ -262,6 +263,18 @@ public final class Peer {
         String name = (String) call(object, "getName");
         worker.keep(kind, name, object);
         return name;
+    }
+
+    /** Returns the methods of an interface of Redisson, including inherited ones, each with the interface that declares it. */
+    static String methods(Worker worker, Args args) throws Exception {
+        return Arrays.stream(Class.forName("org.redisson.api." + args.text()).getMethods())
+                .map(method -> method.getDeclaringClass().getSimpleName() + "." + method.getName()
+                        + Arrays.stream(method.getParameterTypes())
+                                .map(Class::getSimpleName)
+                                .collect(Collectors.joining(",", "(", ")")))
+                .distinct()
+                .sorted()
+                .collect(Collectors.joining(" "));
     }
 
     static Object open(RedissonClient client, String kind, String name) throws Exception {

@@ -1,0 +1,127 @@
+//! How long a hold with several levels lasts, and holds with a limit.
+
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Error, HoldState, LossReason};
+
+use crate::support::kind::{Kind, each};
+use crate::support::{RawRedis, Server, Stopwatch, eventually};
+
+const NAME: &str = "n";
+const EXPIRED: HoldState = HoldState::Lost(LossReason::Expired);
+
+async fn connect(server: &Server, watchdog: Duration) -> Client {
+    Client::builder().watchdog_timeout(watchdog).connect(server.url()).await.unwrap()
+}
+
+/// An inner level with the watchdog's lease used to lengthen the outer hold for good.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_deadline_of_a_fixed_lease_returns_when_the_inner_level_ends() {
+    each(Kind::locks().filter(|kind| kind.is_reentrant()), |kind| async move {
+        let (server, lease) = (kind.server(NAME), Duration::from_secs(20));
+        let lock = kind.lock(&connect(&server, lease * 3).await, NAME);
+        let outer = lock.with_lease(lease).lock().await.unwrap();
+        let deadline = outer.deadline();
+        for _ in 0..2 {
+            let inner = lock.lock().await.unwrap();
+            let nested = lock.with_lease(lease * 2).lock().await.unwrap();
+            assert!(inner.deadline() > deadline + lease, "{kind}");
+            inner.unlock().await.unwrap();
+            // The fixed lease of the other inner level counts now.
+            assert!(nested.deadline() <= Instant::now() + lease * 2, "{kind}");
+            drop(nested);
+            let watch = Stopwatch::start();
+            while outer.deadline() != deadline {
+                assert!(watch.elapsed() < lease, "{kind}: {:?}", outer.deadline() - deadline);
+                tokio::task::yield_now().await;
+            }
+        }
+        assert_eq!(outer.state(), HoldState::Held, "{kind}");
+        outer.unlock().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_outer_hold_whose_time_passed_meanwhile_is_lost() {
+    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let raw = RawRedis::of(&server);
+    let lock = connect(&server, lease).await.lock(NAME);
+    let outer = lock.with_lease(lease / 2).lock().await.unwrap();
+    let passed = outer.deadline();
+    let inner = lock.lock().await.unwrap();
+    // The watchdog renews both until the inner level ends.
+    while Instant::now() <= passed || inner.deadline() < passed + lease {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!((outer.state(), inner.state()), (HoldState::Held, HoldState::Held));
+    inner.unlock().await.unwrap();
+    assert_eq!(outer.state(), EXPIRED);
+    assert!(matches!(outer.unlock().await, Err(Error::NotHeld { .. })));
+    eventually(|| raw.run::<u32>(&["EXISTS", NAME]) == 0).await;
+}
+
+#[tokio::test]
+async fn a_remaining_fixed_level_is_not_renewed() {
+    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let lock = connect(&server, lease).await.lock(NAME);
+    let outer = lock.lock().await.unwrap();
+    let inner = lock.with_lease(lease / 2).lock().await.unwrap();
+    let end = Instant::now() + lease / 2;
+    outer.unlock().await.unwrap();
+    assert!(inner.deadline() <= end, "{:?} too late", inner.deadline() - end);
+    assert_eq!(inner.lost().await, EXPIRED);
+}
+
+/// The watchdog renews the hold several times, warns, and stops.
+#[tokio::test]
+async fn a_hold_ends_at_its_limit_and_warns_before() {
+    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let raw = RawRedis::of(&server);
+    let client = connect(&server, lease).await;
+    let (max, lock) = (lease * 3, client.mutex(NAME));
+    let asked = Instant::now();
+    let guard = lock.with_max_hold(max).lock().await.unwrap();
+    let taken = Instant::now();
+    let left = guard.ending().await;
+    let warned = Instant::now();
+    assert!(warned >= asked + max - lease, "warned after {:?}", warned - asked);
+    assert!(left <= lease && guard.state() == HoldState::Held, "{left:?} {:?}", guard.state());
+    assert_eq!(guard.lost().await, EXPIRED);
+    assert!(asked.elapsed() >= max && guard.deadline() <= taken + max, "{:?}", asked.elapsed());
+    assert!(matches!(guard.unlock().await, Err(Error::NotHeld { .. })));
+    eventually(|| raw.run::<u32>(&["EXISTS", NAME]) == 0).await;
+
+    // `run` cancels its body at the limit, also if that is shorter than the lease.
+    let asked = Instant::now();
+    let short = lock.with_max_hold(lease / 4);
+    let outcome = short.run(|holding| async move {
+        assert!(holding.ending().await <= lease / 4);
+        std::future::pending::<()>().await
+    });
+    assert!(matches!(outcome.await, Err(Error::Lost { reason: LossReason::Expired, .. })));
+    assert!(asked.elapsed() >= lease / 4);
+    for bad in [Duration::ZERO, Duration::MAX] {
+        assert!(matches!(lock.with_max_hold(bad).lock().await, Err(Error::Misuse { .. })));
+    }
+}
+
+/// Without a limit there is no warning, and a limit does not concern a hold that is released before.
+#[tokio::test]
+async fn the_warning_ends_with_the_hold() {
+    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let lock = connect(&server, lease).await.mutex(NAME);
+    for lock in [lock.clone(), lock.with_max_hold(lease * 1000)] {
+        let guard = lock.lock().await.unwrap();
+        let holding = redisson_lock::Holding::clone(&guard);
+        let ending = tokio::spawn(async move { holding.ending().await });
+        let first = guard.deadline();
+        eventually(|| guard.deadline() > first + lease).await;
+        assert!(!ending.is_finished());
+        guard.unlock().await.unwrap();
+        assert_eq!(ending.await.unwrap(), Duration::ZERO);
+    }
+    let guard = lock.with_lease(lease * 100).lock().await.unwrap();
+    assert!(guard.ending().await > lease);
+    guard.unlock().await.unwrap();
+}

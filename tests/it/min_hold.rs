@@ -1,0 +1,129 @@
+//! Locks whose record stays for a minimum time, although the hold is released earlier.
+
+use std::time::{Duration, Instant};
+
+use redisson_lock::{Client, Error, Lock, MultiLock};
+
+use crate::support::kind::{Kind, each};
+use crate::support::raw::NAME;
+use crate::support::{FaultyClient, Java, RawRedis, Server, Stopwatch, eventually, versions};
+
+const MIN: Duration = Duration::from_secs(60);
+
+fn is_supported(kind: Kind) -> bool {
+    matches!(kind, Kind::Reentrant | Kind::Fenced | Kind::Spin | Kind::NonReentrant)
+}
+
+/// The record names nobody, and ends within the rest of the minimum time.
+async fn assert_kept(lock: &Lock) {
+    let seen = lock.inspect().await.unwrap();
+    let [holder] = seen.holders.as_slice() else { panic!("{seen:?}") };
+    assert!(holder.owner().ends_with(":kept") && holder.count() == 1, "{seen:?}");
+    let left = seen.remaining_lease.unwrap();
+    assert!(left > Duration::ZERO && left <= MIN, "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_released_lock_stays_busy_for_the_rest_of_its_minimum_time() {
+    each(Kind::locks(), |kind| async move {
+        let server = kind.server(NAME);
+        let (one, two) = tokio::join!(Client::connect(server.url()), Client::connect(server.url()));
+        let (lock, other) = (kind.lock(&one.unwrap(), NAME), kind.lock(&two.unwrap(), NAME));
+        let kept = lock.with_min_hold(MIN);
+        if !is_supported(kind) {
+            assert!(matches!(kept.lock().await, Err(Error::Misuse { .. })), "{kind}");
+            return;
+        }
+        let guard = kept.lock().await.unwrap();
+        // The record outlives the process for the minimum time, which is longer than the client's lease.
+        assert!(lock.remaining_lease().await.unwrap() > Some(Duration::from_secs(31)), "{kind}");
+        guard.unlock().await.unwrap();
+        assert_kept(&lock).await;
+        for lock in [&lock, &other, &kept] {
+            assert!(lock.try_lock().await.unwrap().is_none(), "{kind}");
+        }
+        assert!(other.force_unlock().await.unwrap(), "{kind}");
+        // A dropped guard is released in the background.
+        drop(kept.lock().await.unwrap());
+        let released = async { while !lock.holder().await.unwrap().unwrap().owner().ends_with(":kept") {} };
+        tokio::time::timeout(Duration::from_secs(20), released).await.expect("the guard is released");
+        assert_kept(&lock).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_waiter_gets_the_lock_when_the_minimum_time_is_over() {
+    let (server, min) = (Server::start(), Duration::from_millis(500));
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let kept = client.mutex(NAME).with_min_hold(min);
+    for waiter in [client.mutex(NAME), other.mutex(NAME)] {
+        let asked = Instant::now();
+        let watch = Stopwatch::start();
+        let guard = kept.lock().await.unwrap();
+        let waiting = tokio::spawn(async move { waiter.lock().await.unwrap() });
+        guard.unlock().await.unwrap();
+        let next = waiting.await.unwrap();
+        assert!(asked.elapsed() >= min, "{:?}", asked.elapsed());
+        assert!(watch.elapsed() < min + Duration::from_secs(2), "{:?}", watch.elapsed());
+        next.unlock().await.unwrap();
+    }
+    // A hold that lasts longer is released at once.
+    let guard = kept.lock().await.unwrap();
+    tokio::time::sleep(min).await;
+    guard.unlock().await.unwrap();
+    client.mutex(NAME).try_lock().await.unwrap().expect("the time is over").unlock().await.unwrap();
+}
+
+/// Only the last release counts, and a re-entry may prolong the minimum time.
+#[tokio::test]
+async fn inner_levels_share_the_minimum_time() {
+    let server = Server::start();
+    let lock = Client::connect(server.url()).await.unwrap().lock(NAME);
+    let outer = lock.lock().await.unwrap();
+    lock.with_min_hold(MIN).lock().await.unwrap().unlock().await.unwrap();
+    assert!(lock.is_held().await.unwrap());
+    outer.unlock().await.unwrap();
+    assert_kept(&lock).await;
+}
+
+#[tokio::test]
+async fn a_release_whose_reply_is_lost_keeps_the_record_once() {
+    for cut in [true, false] {
+        let bench = FaultyClient::start().await;
+        let lock = bench.client.mutex(NAME);
+        let guard = lock.with_min_hold(MIN).lock().await.unwrap();
+        bench.lose_reply(cut);
+        let outcome = guard.unlock().await;
+        assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}");
+        bench.link.lost_reply().await;
+        let kept = || bench.raw.run::<Vec<String>>(&["HKEYS", NAME]);
+        eventually(|| kept().len() == 1 && kept()[0].ends_with(":kept")).await;
+        assert!((1..=MIN.as_millis() as i64).contains(&bench.raw.ttl(NAME)), "{}", bench.raw.ttl(NAME));
+    }
+}
+
+#[tokio::test]
+async fn java_respects_the_minimum_time() {
+    for version in versions() {
+        let server = Server::start();
+        let java = Java::get(&version).client(&server, 0).await.thread("t");
+        let lock = Client::connect(server.url()).await.unwrap().mutex(NAME);
+        lock.with_min_hold(MIN).lock().await.unwrap().unlock().await.unwrap();
+        assert!(!java.try_lock("plain", NAME).await.unwrap(), "{version}");
+        assert!(lock.force_unlock().await.unwrap(), "{version}");
+        assert!(java.try_lock("plain", NAME).await.unwrap(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn bad_minimum_times_are_refused() {
+    let server = Server::start();
+    let mutex = Client::connect(server.url()).await.unwrap().mutex(NAME);
+    for bad in [Duration::ZERO, Duration::MAX] {
+        assert!(matches!(mutex.with_min_hold(bad).lock().await, Err(Error::Misuse { .. })));
+    }
+    assert!(matches!(MultiLock::new([mutex.with_min_hold(MIN)]), Err(Error::Misuse { .. })));
+    assert!(RawRedis::of(&server).keys().is_empty());
+}
