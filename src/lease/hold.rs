@@ -15,6 +15,7 @@ use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::watch;
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -130,7 +131,7 @@ struct Status {
     /// A request after the hold's first one was confirmed.
     again: bool,
     /// The terms of the levels that their owners have taken.
-    terms: Vec<LevelTerm>,
+    terms: SmallVec<[LevelTerm; 1]>,
     /// Until when the record is kept, even if the hold is released earlier.
     kept: Option<Moment>,
     /// The number of renewals without an answer. A dead connection may still deliver each of them.
@@ -170,7 +171,7 @@ impl Hold {
                 deadline: sent + lease,
                 confirmed: sent,
                 again: false,
-                terms: Vec::new(),
+                terms: SmallVec::new(),
                 kept: None,
                 unanswered: 0,
                 settled: true,

@@ -173,7 +173,7 @@ async fn permits_go_to_other_clients_despite_tasks_that_pass_them_on() {
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     let other = bench.another().await;
     for _ in 0..10 {
-        let permit = other.try_acquire_for(1, PROMPT).await.unwrap().expect("a permit in time");
+        let permit = other.try_acquire_for(PROMPT).await.unwrap().expect("a permit in time");
         permit.release().await.unwrap();
     }
 }
