@@ -110,7 +110,7 @@ impl Client {
         self.make(name, |keys| Ok(Fair::new(keys, allowance)))
     }
 
-    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token).
+    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::LockGuard::token).
     ///
     /// Each token is greater than the tokens of all earlier holds. A resource that refuses every token smaller than the largest one that it
     /// has seen is protected even from a holder that has not noticed the loss of its lock. A fenced lock uses the record of

@@ -1,20 +1,13 @@
-//! [`LockGuard`], which releases the lock, and [`Holding`], which reports the state of the hold.
+//! [`LockGuard`], which releases the lock.
 
 use crate::engine::level::Level;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Hold, HoldState};
 use crate::owner::entered;
-use crate::runtime::clock::Moment;
-use crate::runtime::sync::{select, time};
+use crate::runtime::sync::time;
+use crate::status::{HoldStatus, status_methods};
 use std::fmt;
-use std::ops::Deref;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
-use tokio_stream::Stream;
-use tokio_stream::wrappers::WatchStream;
+use std::time::Duration;
 
 /// The guard of an acquired lock. If an owner acquires a lock several times, each acquire has a guard, and the lock is free when all of
 /// them are released.
@@ -23,16 +16,16 @@ use tokio_stream::wrappers::WatchStream;
 /// its [`Client`](crate::Client) runs. Dropping never blocks and never panics, inside a runtime or outside. A guard may move to
 /// another task or thread; it keeps its owner.
 ///
-/// A guard derefs to [`Holding`], which reports the state of the hold.
+/// A guard answers the questions about its hold, and cannot be cloned. [`status`](Self::status) returns a [`HoldStatus`] for other tasks.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     level: Level,
-    holding: Holding,
+    pub(crate) status: HoldStatus,
 }
 
 impl LockGuard {
     pub(crate) fn new(level: Level) -> Self {
-        Self { holding: Holding::of(&level), level }
+        Self { status: HoldStatus::of(&level.hold), level }
     }
 
     /// Returns the data epoch in which the hold was last confirmed.
@@ -98,127 +91,11 @@ pub(crate) async fn release(level: &mut Level) -> Result<()> {
     })
 }
 
-impl Deref for LockGuard {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.holding
-    }
-}
+status_methods!(LockGuard, status);
 
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LockGuard").field(&self.holding.0).finish()
-    }
-}
-
-/// The state of a hold. It is cheap to clone and keeps nothing alive: the hold ends with its guards.
-///
-/// Every query first compares the lease's deadline with the clock. A process that was paused past its lease therefore sees
-/// [`HoldState::Lost`]. On Linux the clock is the boot-time clock, which continues while the host sleeps. A paused virtual machine whose
-/// clock stops cannot detect its pause; if that matters, let the resource check a fencing token.
-#[derive(Clone)]
-pub struct Holding(pub(crate) Arc<Hold>);
-
-impl Holding {
-    pub(crate) fn of(level: &Level) -> Self {
-        Self(level.hold.clone())
-    }
-
-    /// Returns the current state of the hold.
-    pub fn state(&self) -> HoldState {
-        self.0.state()
-    }
-
-    /// Returns a stream of states: the current one, then the latest one after each change, up to [`HoldState::Lost`] or
-    /// [`HoldState::Released`].
-    ///
-    /// The client's runtime drives the stream; [`lost`](Self::lost) works without that runtime.
-    pub fn states(&self) -> impl Stream<Item = HoldState> + Send + Unpin + use<> {
-        self.0.state();
-        States { changes: WatchStream::new(self.0.watch_state()), reported: None }
-    }
-
-    /// Waits until the hold ends, and returns [`HoldState::Lost`] or [`HoldState::Released`].
-    ///
-    /// This works on any tokio runtime. If the client's own runtime has ended, the lease's deadline decides.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: the call only observes.
-    pub async fn lost(&self) -> HoldState {
-        let mut states = self.0.watch_state();
-        loop {
-            let state = self.0.state();
-            if !state.is_live() {
-                return state;
-            }
-            select! {
-                _ = states.changed() => {}
-                () = until_next_check(self.0.deadline()) => {}
-            }
-        }
-    }
-
-    /// Returns the text that identifies the hold in the record. For most locks it is the owner id, `<client uuid>:<id>`. After an
-    /// unanswered request or a lost hold, new owner ids end in `~<n>`. The owner ids of writers also end in `:write`. For a value lock the
-    /// text is the token, and for permits their ids.
-    pub fn owner(&self) -> &str {
-        self.0.kind.owner(&self.0.owner_id)
-    }
-
-    /// Returns the lock's name as stored in Redis, after the name mapper.
-    pub fn name(&self) -> &str {
-        self.0.record()
-    }
-
-    /// Returns the fencing token of the acquire, if the lock is [fenced](crate::Client::fenced_lock).
-    ///
-    /// Each token is greater than the tokens of all earlier holds. Send it to the resource with each write. The resource must refuse any
-    /// token smaller than the largest one that it has seen.
-    pub fn token(&self) -> Option<u64> {
-        self.0.token
-    }
-
-    /// Returns when the lease ends unless it is renewed.
-    ///
-    /// This is the time at which the last confirmed request was sent, plus the lease. Each renewal moves it.
-    pub fn deadline(&self) -> Instant {
-        self.0.deadline().to_instant()
-    }
-}
-
-/// Waits until it is time to compare `deadline` with the clock again.
-pub(crate) async fn until_next_check(deadline: Moment) {
-    if entered().is_err() {
-        // There are no timers outside a tokio runtime, so only the client's own runtime can report the end.
-        std::future::pending().await
-    }
-    // Timers stop while the host sleeps, so wait no longer than a second.
-    time::sleep(deadline.remaining().min(Duration::from_secs(1))).await;
-}
-
-/// Returns no state twice in a row, and ends after the first final one.
-struct States {
-    changes: WatchStream<HoldState>,
-    reported: Option<HoldState>,
-}
-
-impl Stream for States {
-    type Item = HoldState;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<HoldState>> {
-        while self.reported.is_none_or(HoldState::is_live) {
-            let Some(state) = ready!(Pin::new(&mut self.changes).poll_next(cx)) else { break };
-            if self.reported.replace(state) != Some(state) {
-                return Poll::Ready(Some(state));
-            }
-        }
-        Poll::Ready(None)
-    }
-}
-
-impl fmt::Debug for Holding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Holding").field(&self.0).finish()
+        f.debug_tuple("LockGuard").field(&self.level.hold).finish()
     }
 }
 

@@ -31,7 +31,7 @@
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
 //! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], [`Tls`] |
-//! | the state of a hold | [`LockGuard`], [`HoldState`], [`LossReason`] |
+//! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
 //! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
 //! | `rediss://` URLs (feature `tls`, on by default) | [`Tls`] |
 //! | Redisson's configuration file (feature `redisson-config`) | `RedissonConfig` |
@@ -80,17 +80,18 @@ mod semaphore;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/shuttle/mod.rs"]
 mod shuttled;
+mod status;
 
 pub use client::{Client, ClientBuilder};
 pub use codec::{Codec, Kryo5, Utf8};
-pub use composite::guard::{MultiHolding, MultiLockGuard};
+pub use composite::guard::MultiLockGuard;
 pub use composite::multi_lock::MultiLock;
 pub use composite::red_lock::RedLock;
 pub use config::credentials::Credentials;
 pub use config::options::{BackOff, HandOff, Replication};
 pub use config::tls::Tls;
 pub use error::{Error, Holder, LossReason, Phase, Result};
-pub use guard::{Holding, LockGuard};
+pub use guard::LockGuard;
 pub use latch::CountDownLatch;
 pub use lease::hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};
@@ -100,6 +101,7 @@ pub use redis;
 #[cfg(feature = "redisson-config")]
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use status::HoldStatus;
 
 /// Compiles the programs in the README and in the guide as documentation tests.
 #[cfg(all(doctest, feature = "blocking"))]

@@ -6,12 +6,13 @@ use crate::engine::pending::PendingAcquire;
 use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
-use crate::guard::{Holding, LockGuard};
+use crate::guard::LockGuard;
 use crate::kinds::kind::{LockKind, OwnedKind};
 use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script::{self, TimeToLive};
 use crate::runtime::sync::select;
+use crate::status::HoldStatus;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,28 +191,28 @@ impl Lock {
     /// Dropping the future drops `body` and releases the lock in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(Holding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let holding = Holding::clone(&guard);
+        let status = guard.status();
         let done = select! {
             biased;
-            state = holding.lost() => Err(state),
-            value = body(holding.clone()) => Ok(value),
+            state = status.lost() => Err(state),
+            value = body(status.clone()) => Ok(value),
         };
-        let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
-        match (done, holding.state()) {
+        let lost = |reason, holder| Error::Lost { name: status.name().to_owned(), reason, holder };
+        match (done, status.state()) {
             (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
                 drop(guard);
                 Err(lost(reason, self.holder().await.ok().flatten()))
             }
             // No other state ends a hold while its guard lives.
-            (Err(_), _) => Err(Error::NotHeld { name: holding.name().to_owned(), holder: None }),
+            (Err(_), _) => Err(Error::NotHeld { name: status.name().to_owned(), holder: None }),
             (Ok(value), _) => match guard.unlock().await {
                 Err(error) if error.is_lost() => Err(error),
                 Err(error) => {
-                    tracing::warn!(lock = ?holding.name(), %error, "released without confirmation");
+                    tracing::warn!(lock = ?status.name(), %error, "released without confirmation");
                     Ok(value)
                 }
                 Ok(()) => Ok(value),
@@ -369,7 +370,7 @@ impl Lock {
 /// - A Java reader may join, shorten the expiry and die between two renewals of this client.
 /// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
 ///
-/// In both cases the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
+/// In both cases the record can expire before [`HoldStatus::deadline`], and a writer can enter. The next
 /// renewal reports the loss.
 /// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
 /// and have the resource check the token.

@@ -6,14 +6,14 @@ use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
-use crate::guard::{Holding, release};
+use crate::guard::release;
 use crate::kinds::kind::LockKind;
 use crate::kinds::{ExpirablePermits, ID, Permits};
 use crate::owner::{LocalOwner, entered};
 use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script;
+use crate::status::{HoldStatus, status_methods};
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -366,7 +366,7 @@ impl ExpirableSemaphore {
         self.lease.check()?;
         let kind: Arc<dyn LockKind> = Arc::new(ExpirablePermits { keys: self.keys()?.clone(), permits });
         let level = take(&self.session, &kind, self.lease, wait).await?;
-        Ok(level.map(|level| ExpirablePermit { holding: Holding::of(&level), level }))
+        Ok(level.map(|level| ExpirablePermit { status: HoldStatus::of(&level.hold), level }))
     }
 
     fn keys(&self) -> Result<&Arc<CounterKeys>> {
@@ -376,13 +376,15 @@ impl ExpirableSemaphore {
 
 /// Permits of an [`ExpirableSemaphore`].
 ///
-/// Dropped permits are released in the background, while the client's runtime runs. The permits deref to [`Holding`], which reports
+/// Dropped permits are released in the background, while the client's runtime runs. [`state`](Self::state) reports
 /// their state: they are lost if a lease expired, or if another program released them by their ids.
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,
-    holding: Holding,
+    pub(crate) status: HoldStatus,
 }
+
+status_methods!(ExpirablePermit, status);
 
 impl ExpirablePermit {
     /// Returns the ids of the permits in the form that Redisson's methods use: each id's bytes in hexadecimal.
@@ -408,13 +410,6 @@ impl ExpirablePermit {
     /// have one.
     pub fn forget(self) {
         self.level.forget();
-    }
-}
-
-impl Deref for ExpirablePermit {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.holding
     }
 }
 
@@ -454,6 +449,6 @@ impl fmt::Debug for SemaphorePermit {
 
 impl fmt::Debug for ExpirablePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExpirablePermit").field(&self.holding).finish()
+        f.debug_tuple("ExpirablePermit").field(&self.status).finish()
     }
 }

@@ -10,9 +10,8 @@ mod permits;
 pub use permits::{CountDownLatch, ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
 use crate::error::{Holder, Result};
-use crate::guard::Holding;
 use crate::owner::Owner;
-use std::ops::Deref;
+use crate::status::status_methods;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -90,7 +89,7 @@ impl Client {
         self.for_thread(&self.client.fair_lock(name))
     }
 
-    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token). See
+    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::LockGuard::token). See
     /// [`crate::Client::fenced_lock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
         self.for_thread(&self.client.fenced_lock(name))
@@ -386,12 +385,7 @@ impl LockGuard {
     }
 }
 
-impl Deref for LockGuard {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.guard
-    }
-}
+status_methods!(LockGuard, guard.status);
 
 /// The runtime of a client's background work. Dropping it does not block.
 #[derive(Debug)]

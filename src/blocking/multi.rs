@@ -1,10 +1,9 @@
 //! Composite locks for threads: [`MultiLock`] and [`RedLock`].
 
 use super::{Background, Lock};
-use crate::MultiHolding;
 use crate::error::Result;
 use crate::owner::Owner;
-use std::ops::Deref;
+use crate::status::{HoldStatus, status_methods};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -127,7 +126,7 @@ impl RedLock {
         Self { lock: self.lock.with_node_timeout(timeout), ..self.clone() }
     }
 
-    /// Returns this red lock with a minimum [validity](MultiHolding::validity) for a guard to be returned. Default 0. See
+    /// Returns this red lock with a minimum [validity](MultiLockGuard::validity) for a guard to be returned. Default 0. See
     /// [`crate::RedLock::with_minimum_validity`].
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { lock: self.lock.with_minimum_validity(validity), ..self.clone() }
@@ -175,6 +174,11 @@ pub struct MultiLockGuard {
 }
 
 impl MultiLockGuard {
+    /// Returns the holds that count towards the required number. See [`HoldStatus::members`].
+    pub fn members(&self) -> &[HoldStatus] {
+        self.guard.members()
+    }
+
     /// Releases all locks at once.
     ///
     /// # Errors
@@ -187,9 +191,4 @@ impl MultiLockGuard {
     }
 }
 
-impl Deref for MultiLockGuard {
-    type Target = MultiHolding;
-    fn deref(&self) -> &MultiHolding {
-        &self.guard
-    }
-}
+status_methods!(MultiLockGuard, guard.status);

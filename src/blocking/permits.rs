@@ -2,8 +2,7 @@
 
 use super::Background;
 use crate::error::Result;
-use crate::guard::Holding;
-use std::ops::Deref;
+use crate::status::status_methods;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -287,12 +286,7 @@ impl ExpirablePermit {
     }
 }
 
-impl Deref for ExpirablePermit {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.permit
-    }
-}
+status_methods!(ExpirablePermit, permit.status);
 
 /// A latch that opens when it has been counted down to zero, for threads. See [`crate::CountDownLatch`].
 #[derive(Clone, Debug)]

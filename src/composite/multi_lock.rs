@@ -6,7 +6,7 @@
 //! - The client then releases everything and waits for the busy lock first, with nothing in hand. It only tries the locks that
 //!   precede that lock in the order. So of several clients that collide, the one that follows the order always makes progress.
 
-use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
+use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
@@ -14,6 +14,7 @@ use crate::guard::LockGuard;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl MultiLock {
     /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     ///
     /// The multi lock ends with the first of its leases. When the guard is returned, about three quarters of the lease or more are left;
-    /// [`deadline`](MultiHolding::deadline) is exact.
+    /// [`deadline`](MultiLockGuard::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }
     }
@@ -138,7 +139,7 @@ impl MultiLock {
     /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         self.lock().await?.run(body).await

@@ -10,7 +10,7 @@
 //!    the lost data has ended by then.
 
 use crate::composite::gather::gather;
-use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
+use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
@@ -19,6 +19,7 @@ use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
+use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -39,8 +40,8 @@ fn drift(lease: Duration) -> Duration {
 ///
 /// # Acquiring and holding
 /// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). A grant ends one lease after its
-/// request was sent, minus 1 % of the lease and 2 ms for clock drift. The [deadline](MultiHolding::deadline) is the time until which a
-/// majority of the grants lasts, and the [validity](MultiHolding::validity) is the time left until then. Without a majority, the client
+/// request was sent, minus 1 % of the lease and 2 ms for clock drift. The [deadline](MultiLockGuard::deadline) is the time until which a
+/// majority of the grants lasts, and the [validity](MultiLockGuard::validity) is the time left until then. Without a majority, the client
 /// releases everything and tries again after a random pause of 2 to 64 ms. There is no queue, and no message wakes a waiter.
 ///
 /// While the lock is held, each client's watchdog renews its own lock. Each renewal by a majority extends the validity. Once the
@@ -123,7 +124,7 @@ impl RedLock {
         Self { node_timeout: timeout, ..self.clone() }
     }
 
-    /// Returns this red lock with a minimum [validity](MultiHolding::validity): an acquire succeeds only if more than this is left. Default
+    /// Returns this red lock with a minimum [validity](MultiLockGuard::validity): an acquire succeeds only if more than this is left. Default
     /// 0.
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { least: validity, ..self.clone() }
@@ -182,7 +183,7 @@ impl RedLock {
     /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         self.lock().await?.run(body).await

@@ -25,6 +25,9 @@ pub enum HoldState {
     /// The server confirmed the hold, and the lease has not ended.
     Held,
     /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
+    ///
+    /// Another owner holds the lock only if the record was lost or deleted. Continue work that can be repeated or that a fencing token
+    /// protects. Begin no other write until the state is [`Held`](Self::Held) again. Stop when it is [`Lost`](Self::Lost).
     Suspect,
     /// The hold ended, or may have ended. This state is final.
     Lost(LossReason),

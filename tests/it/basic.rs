@@ -419,6 +419,23 @@ async fn close_finishes_pending_releases_and_refuses_other_calls() {
     busy.unlock().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_status_reports_the_hold_and_does_not_keep_it() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.mutex("n").lock().await.unwrap();
+    let status = guard.status();
+    // Neither future borrows the guard.
+    let (spawned, lost) = (tokio::spawn(guard.lost()), tokio::spawn(status.clone().lost()));
+    assert_eq!((status.state(), status.owner()), (HoldState::Held, guard.owner()));
+    assert_eq!(status.members().iter().map(|member| member.owner()).collect::<Vec<_>>(), [guard.owner()]);
+    assert!(status.validity() > Duration::ZERO && status.validity() <= Duration::from_secs(30));
+    drop(guard);
+    assert_eq!((spawned.await.unwrap(), lost.await.unwrap()), (HoldState::Released, HoldState::Released));
+    assert_eq!((status.state(), status.validity()), (HoldState::Released, Duration::ZERO));
+    client.mutex("n").lock().await.unwrap().unlock().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_restarts_empty_is_reported_and_used() {
     let mut server = Server::start();
@@ -434,7 +451,7 @@ async fn a_server_that_restarts_empty_is_reported_and_used() {
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
 
     server.kill();
-    let mut states = watched.states();
+    let mut states = watched.status().states();
     while states.next().await.unwrap() == HoldState::Held {}
     server.restart();
     let back = Stopwatch::start();
@@ -574,7 +591,7 @@ async fn run_returns_its_bodys_result_and_cancels_the_body_on_loss() {
     let client =
         Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
-    let inside = lock.run(|holding| async move { (holding.state(), 42) }).await.unwrap();
+    let inside = lock.run(|status| async move { (status.state(), 42) }).await.unwrap();
     assert_eq!(inside, (HoldState::Held, 42));
     assert!(!lock.is_locked().await.unwrap());
 
@@ -605,7 +622,7 @@ async fn the_stream_of_states_reports_each_state_and_ends() {
     let proxy = Proxy::start(server.port()).await;
     let client = Client::connect(proxy.url()).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
-    let mut states = guard.states();
+    let mut states = guard.status().states();
     assert_eq!(states.next().await, Some(HoldState::Held));
     // No new connection is established before the stream has reported the loss of the old one.
     proxy.shut_gate_after(0, |_| true);

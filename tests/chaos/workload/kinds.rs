@@ -97,9 +97,9 @@ impl Work {
             Ok(writer) => writer,
             Err(error) => return self.failed("lock", entry.asked, &error).await,
         };
-        self.begin(writer.status(), &mut entry);
-        self.stay(writer.status(), &mut entry, stay).await;
-        self.finish(writer.status(), &mut entry);
+        self.begin(&writer.status(), &mut entry);
+        self.stay(&writer.status(), &mut entry, stay).await;
+        self.finish(&writer.status(), &mut entry);
         let after = HoldEntry::new(&reading, "downgraded", Duration::ZERO);
         let reader = self.call("downgrade", RESPONSE, self.lock(&reading).try_lock()).await.flatten();
         self.release(writer, entry).await;

@@ -329,15 +329,15 @@ fn check_holds() {
     let mut certain: Vec<String> = Vec::new();
     for (number, holds) in owners.iter().enumerate() {
         for (at, hold) in holds.iter().enumerate() {
-            let state = hold.holding.state();
+            let state = hold.status.state();
             assert!(!(hold.ended && state.is_live()), "a hold came back: {state:?}");
             with(|world| world.owners[number].holds[at].ended = !state.is_live());
             let crashed = with(|world| search::has_crashed(world.owners[number].client));
             if state != HoldState::Held || crashed {
                 continue;
             }
-            let owner = hold.holding.owner().to_owned();
-            let ends = Duration::from_nanos(hold.holding.0.deadline().nanos());
+            let owner = hold.status.owner().to_owned();
+            let ends = Duration::from_nanos(hold.status.end_of_lease().nanos());
             let recorded = with(|world| {
                 let record = world.network.data.records.get(LOCK);
                 record.is_some_and(|record| record.counts.contains_key(&owner) && record.expires >= ends)
