@@ -31,6 +31,13 @@ impl CountDownLatch {
         Self { session, keys }
     }
 
+    /// Returns the latch's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
+    }
+
     /// Creates the latch with `count`, unless it exists.
     ///
     /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.

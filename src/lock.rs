@@ -119,6 +119,13 @@ impl Lock {
         Self { owner: OwnerMode::Thread, ..self.clone() }
     }
 
+    /// Returns the lock's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.kind.as_ref().map_or("", |kind| kind.record())
+    }
+
     /// Acquires the lock, waiting without a limit.
     ///
     /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. Exceptions: re-entries and
@@ -383,6 +390,13 @@ pub struct ReadWriteLock {
 impl ReadWriteLock {
     pub(crate) fn new(read: Lock, write: Lock) -> Self {
         Self { read, write }
+    }
+
+    /// Returns the lock's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.read.name()
     }
 
     /// Returns the read side, which readers share.

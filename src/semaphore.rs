@@ -38,6 +38,13 @@ impl Semaphore {
         Self { session, keys }
     }
 
+    /// Returns the semaphore's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
@@ -268,6 +275,13 @@ impl ExpirableSemaphore {
     /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost.
     pub fn without_lease(&self) -> Self {
         Self { lease: Lease::Endless, ..self.clone() }
+    }
+
+    /// Returns the semaphore's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
     }
 
     /// Acquires one permit, waiting without a limit.

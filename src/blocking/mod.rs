@@ -201,6 +201,11 @@ impl Lock {
         Self { lock: self.lock.with_pipelined_hand_off(on), runtime: self.runtime.clone() }
     }
 
+    /// Returns the lock's name as stored in Redis. See [`crate::Lock::name`].
+    pub fn name(&self) -> &str {
+        self.lock.name()
+    }
+
     /// Acquires the lock, waiting without a limit.
     ///
     /// # Errors
@@ -302,6 +307,11 @@ pub struct ReadWriteLock {
 }
 
 impl ReadWriteLock {
+    /// Returns the lock's name as stored in Redis. See [`crate::ReadWriteLock::name`].
+    pub fn name(&self) -> &str {
+        self.read.name()
+    }
+
     /// Returns the read side, which readers share. See [`crate::ReadWriteLock::read`].
     pub fn read(&self) -> &Lock {
         &self.read

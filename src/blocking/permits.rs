@@ -15,6 +15,11 @@ pub struct Semaphore {
 
 /// Methods that contact the server block the thread, and panic if called from inside async code.
 impl Semaphore {
+    /// Returns the semaphore's name as stored in Redis. See [`crate::Semaphore::name`].
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
@@ -179,6 +184,11 @@ impl ExpirableSemaphore {
         Self { semaphore: self.semaphore.without_lease(), runtime: self.runtime.clone() }
     }
 
+    /// Returns the semaphore's name as stored in Redis. See [`crate::ExpirableSemaphore::name`].
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
@@ -297,6 +307,11 @@ pub struct CountDownLatch {
 
 /// Methods that contact the server block the thread, and panic if called from inside async code.
 impl CountDownLatch {
+    /// Returns the latch's name as stored in Redis. See [`crate::CountDownLatch::name`].
+    pub fn name(&self) -> &str {
+        self.latch.name()
+    }
+
     /// Creates the latch with `count`, unless it exists.
     ///
     /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.

@@ -420,6 +420,41 @@ async fn close_finishes_pending_releases_and_refuses_other_calls() {
 }
 
 #[tokio::test]
+async fn every_handle_reports_its_name_in_redis() {
+    let server = Server::start();
+    let client = Client::builder()
+        .name_mapper(|name| if name.is_empty() { String::new() } else { format!("app:{name}") })
+        .connect(server.url())
+        .await
+        .unwrap();
+    let both = client.read_write_lock("n");
+    let (permits, leased) = (client.semaphore("n"), client.expirable_semaphore("n"));
+    let latch = client.count_down_latch("n");
+    let (lock, entry) = (client.lock("n"), client.map_entry("m", "k").lock());
+    for name in [lock.name(), both.name(), both.write().name(), permits.name(), leased.name(), latch.name()] {
+        assert_eq!(name, "app:n");
+    }
+    assert!(entry.name().contains("app:m") && entry.name().ends_with(":lock"), "{}", entry.name());
+    assert_eq!(client.lock("").name(), "");
+    let guard = lock.lock().await.unwrap();
+    let exists: bool = redis::cmd("EXISTS").arg(lock.name()).query(&mut server.cli()).unwrap();
+    assert!(exists && guard.name() == lock.name());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_record_shows_the_name_of_an_explicit_owner() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let (run, other) = (Owner::unique_named("nightly").unwrap(), Owner::unique_named("nightly").unwrap());
+    let lock = client.lock("n").with_owner(&run);
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(lock.holder().await.unwrap().unwrap().owner(), format!("{}:owner-{run}", client.id()));
+    assert!(client.lock("n").with_owner(&other).try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_status_reports_the_hold_and_does_not_keep_it() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
