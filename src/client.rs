@@ -25,7 +25,7 @@ use uuid::Uuid;
 /// While the server is unreachable, three requests have no such limit and are retried: the release of a permit of a [`Semaphore`], a
 /// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. [`close`](Self::close) ends them, too.
 ///
-/// If that runtime ends first, waiters get [`Error::Unavailable`](crate::Error::Unavailable) and holds end with their leases.
+/// If that runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
 /// A client refuses to work in a forked child process.
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -249,7 +249,7 @@ impl Client {
     /// Waits for pending releases, and then closes the client.
     ///
     /// `close` takes at most the response timeout, or two of them if waiters of a fair lock must leave their queue. Outside a tokio runtime
-    /// the client closes without waiting. Waiters get [`Error::Unavailable`](crate::Error::Unavailable). Remaining holds are no longer
+    /// the client closes without waiting. Waiters get [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
     /// renewed and end with their leases.
     ///
     /// # Cancel safety

@@ -1,10 +1,14 @@
 //! [`LockGuard`], which releases the lock.
 
+use crate::connection::Absence;
 use crate::engine::level::Level;
-use crate::error::{Error, Phase, Result};
+use crate::engine::session::Session;
+use crate::error::{Error, Holder, LossReason, Phase, Result};
 use crate::kinds::kind::LockKind;
+use crate::lease::hold::HoldState;
 use crate::owner::entered;
-use crate::runtime::sync::time;
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::{select, time};
 use crate::status::{HoldStatus, status_methods};
 use std::fmt;
 use std::time::Duration;
@@ -52,11 +56,11 @@ impl LockGuard {
     /// whether this client or a force-unlock in between freed it.
     ///
     /// # Errors
-    /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both contain the
-    ///   current holder if the server answers in time. Treat the work as unprotected.
-    /// - [`Error::Ambiguous`] if no answer came within the response timeout. The client continues to release in the background until
-    ///   the release is confirmed or the lease has ended.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
+    /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both contain the reason,
+    ///   and the current holder if the server answers in time. Treat the work as unprotected.
+    /// - [`Error::Ambiguous`] if no answer came within the response timeout, [`Error::Unavailable`] if there was no connection for so long
+    ///   and nothing was sent. The client continues to release in the background until the release is confirmed or the lease has ended.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process, where
     ///   nothing is released, because the hold belongs to the parent.
     ///
@@ -70,9 +74,45 @@ impl LockGuard {
         // Rarely needed and large, so boxed.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
-            Err(Error::NotHeld { name, .. }) => Err(Error::NotHeld { name, holder: ask().await }),
+            Err(Error::NotHeld { name, reason, .. }) => {
+                Err(Error::NotHeld { name, reason, holder: ask().await })
+            }
             Err(Error::Lost { name, reason, .. }) => Err(Error::Lost { name, reason, holder: ask().await }),
             outcome => outcome,
+        }
+    }
+}
+
+/// Runs `body` during the hold that `status` reports, and ends the hold by `unlock`. A lost hold cancels `body`.
+pub(crate) async fn run_held<F, Fut, T>(
+    status: HoldStatus,
+    body: F,
+    unlock: impl Future<Output = Result<()>>,
+) -> Result<T>
+where
+    F: FnOnce(HoldStatus) -> Fut,
+    Fut: Future<Output = T>,
+{
+    let done = select! {
+        biased;
+        _ = status.lost() => None,
+        value = body(status.clone()) => Some(value),
+    };
+    let (state, released) = (status.state(), unlock.await);
+    match (done, state, released) {
+        (Some(value), state, Ok(())) if state.is_live() => Ok(value),
+        (Some(_), state, Err(error)) if state.is_live() && error.is_lost() => Err(error),
+        (Some(value), state, Err(error)) if state.is_live() => {
+            tracing::warn!(lock = ?status.name(), %error, "released without confirmation");
+            Ok(value)
+        }
+        (_, state, released) => {
+            let reason = if let HoldState::Lost(reason) = state { reason } else { LossReason::Expired };
+            let holder = match released {
+                Err(Error::NotHeld { holder, .. } | Error::Lost { holder, .. }) => holder,
+                _ => None,
+            };
+            Err(Error::Lost { name: status.name().to_owned(), reason, holder })
         }
     }
 }
@@ -81,14 +121,22 @@ impl LockGuard {
 pub(crate) async fn release(level: &mut Level) -> Result<()> {
     if level.hold.is_over() {
         level.session.check_process()?;
-        return Err(Error::NotHeld { name: level.hold.record().to_string(), holder: None });
+        return Err(level.hold.not_held());
     }
     let timeout = level.session.options.response_timeout;
+    let absence = level.session.connection.absence(level.hold.record());
     let released = time::timeout(timeout, level.release()).await;
-    released.unwrap_or_else(|_| {
-        let node = level.session.connection.node().into();
-        Err(Error::Ambiguous { phase: Phase::Release, node })
-    })
+    released.unwrap_or_else(|_| Err(unconfirmed(level, absence)))
+}
+
+/// The error of a release without an answer. It was not sent if the `absence` of a connection lasted from its begin.
+fn unconfirmed(level: &Level, absence: Option<Absence>) -> Error {
+    let connection = &level.session.connection;
+    let unsent = absence
+        .filter(Absence::lasts)
+        .and_then(|_| connection.unavailability(level.hold.record(), Moment::now(), Phase::Release));
+    let node = || connection.node().into();
+    unsent.unwrap_or_else(|| Error::Ambiguous { phase: Phase::Release, node: node() })
 }
 
 status_methods!(LockGuard, status);
@@ -99,13 +147,9 @@ impl fmt::Debug for LockGuard {
     }
 }
 
-/// Asks the server for the current holder. Returns `None` if no answer arrives before `until`.
-pub(crate) async fn ask_holder(
-    session: &crate::engine::session::Session,
-    kind: &dyn LockKind,
-    until: time::Instant,
-) -> Option<crate::error::Holder> {
-    let kind = kind.owned()?;
+/// Asks the server for the current holder. Returns `None` if no answer arrives before `until`, and at once without a connection.
+async fn ask_holder(session: &Session, kind: &dyn LockKind, until: time::Instant) -> Option<Holder> {
+    let kind = kind.owned().filter(|kind| session.connection.is_up(kind.record()))?;
     let asked = session.connection.ask(kind.holder_probe(), |reply| kind.held_by(reply), Phase::Inspect);
     time::timeout_at(until, asked).await.ok()?.ok().flatten()
 }

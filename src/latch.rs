@@ -59,8 +59,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the count-down was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails. The client continues to try in the background.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
+    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to try in the
+    ///   background.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety
     /// Once polled, the count-down continues in the background even if the future is dropped.
@@ -84,7 +85,7 @@ impl CountDownLatch {
     /// # Errors
     /// - [`Error::Misuse`] for an invalid name or outside a tokio runtime, before anything is sent.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.

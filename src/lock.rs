@@ -6,12 +6,10 @@ use crate::engine::pending::PendingAcquire;
 use crate::engine::session::{QueueId, Session};
 use crate::engine::work::Terms;
 use crate::error::{Error, Holder, Phase, Result};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, run_held};
 use crate::kinds::kind::{LockKind, OwnedKind};
-use crate::lease::hold::HoldState;
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script::{self, TimeToLive};
-use crate::runtime::sync::select;
 use crate::status::HoldStatus;
 use std::fmt;
 use std::sync::Arc;
@@ -141,7 +139,7 @@ impl Lock {
     /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
     /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the caller leaves the queue, and a lock that was just granted is released.
@@ -202,29 +200,7 @@ impl Lock {
         Fut: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        let status = guard.status();
-        let done = select! {
-            biased;
-            state = status.lost() => Err(state),
-            value = body(status.clone()) => Ok(value),
-        };
-        let lost = |reason, holder| Error::Lost { name: status.name().to_owned(), reason, holder };
-        match (done, status.state()) {
-            (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
-                drop(guard);
-                Err(lost(reason, self.holder().await.ok().flatten()))
-            }
-            // No other state ends a hold while its guard lives.
-            (Err(_), _) => Err(Error::NotHeld { name: status.name().to_owned(), holder: None }),
-            (Ok(value), _) => match guard.unlock().await {
-                Err(error) if error.is_lost() => Err(error),
-                Err(error) => {
-                    tracing::warn!(lock = ?status.name(), %error, "released without confirmation");
-                    Ok(value)
-                }
-                Ok(()) => Ok(value),
-            },
-        }
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     /// Returns whether any owner holds the lock.

@@ -50,7 +50,7 @@ impl Semaphore {
     /// # Errors
     /// - [`Error::Misuse`] for an invalid argument or outside a tokio runtime, before anything is sent.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the caller leaves the queue, and permits that were just granted are released.
@@ -226,8 +226,9 @@ impl SemaphorePermit {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the release was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails. The client continues to release them in the background.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
+    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to release them
+    ///   in the background.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
     ///   permits.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process.
     ///

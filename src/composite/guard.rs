@@ -1,12 +1,12 @@
 //! [`MultiLockGuard`], which releases the locks of a composite lock.
 
 use crate::composite::gather::gather;
-use crate::error::{Error, LossReason, Result};
+use crate::error::{Error, Result};
 use crate::guard::LockGuard;
 use crate::lease::hold::HoldState;
 use crate::owner::entered;
 use crate::runtime::mutex::Mutex;
-use crate::runtime::sync::{select, task};
+use crate::runtime::sync::task;
 use crate::status::{HoldStatus, Several, status_methods};
 use std::fmt;
 use std::sync::Arc;
@@ -93,40 +93,8 @@ impl MultiLockGuard {
         let was_reported = ended != HoldState::Released;
         let candidates = errors.into_iter().filter(|error| error.is_lost() == is_lost);
         let found = candidates.min_by_key(|error| matches!(error, Error::NotHeld { .. }) != was_reported);
-        Err(found.unwrap_or_else(|| Error::NotHeld { name: self.name().to_owned(), holder: None }))
-    }
-
-    /// Runs `body`, and cancels it when the hold is lost.
-    pub(crate) async fn run<F, Fut, T>(self, body: F) -> Result<T>
-    where
-        F: FnOnce(HoldStatus) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let status = self.status();
-        let done = select! {
-            biased;
-            _ = status.lost() => None,
-            value = body(status.clone()) => Some(value),
-        };
-        let (state, released) = (status.state(), self.unlock().await);
-        match (done, state, released) {
-            (Some(value), state, released) if state.is_live() => match released {
-                Err(error) if error.is_lost() => Err(error),
-                Err(error) => {
-                    tracing::warn!(lock = status.name(), %error, "released without confirmation");
-                    Ok(value)
-                }
-                Ok(()) => Ok(value),
-            },
-            (_, state, released) => {
-                let reason = if let HoldState::Lost(reason) = state { reason } else { LossReason::Expired };
-                let holder = match released {
-                    Err(Error::NotHeld { holder, .. } | Error::Lost { holder, .. }) => holder,
-                    _ => None,
-                };
-                Err(Error::Lost { name: status.name().to_owned(), reason, holder })
-            }
-        }
+        let reason = if let HoldState::Lost(reason) = ended { Some(reason) } else { None };
+        Err(found.unwrap_or_else(|| Error::NotHeld { name: self.name().to_owned(), reason, holder: None }))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
@@ -142,7 +142,8 @@ impl MultiLock {
         F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock().await?;
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     fn round(&self) -> Result<InOrder> {

@@ -14,7 +14,7 @@ use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
@@ -186,7 +186,8 @@ impl RedLock {
         F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock().await?;
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     fn round(&self) -> Result<AllAtOnce> {
@@ -279,9 +280,9 @@ fn counts(lock: &Lock, guard: &LockGuard) -> bool {
 }
 
 fn too_young(lock: &Lock) -> Error {
-    Error::Unavailable {
-        phase: Phase::Acquire,
-        node: lock.session().connection.node().into(),
-        reason: "it may have been started less than a lease ago, so its grant does not count yet: wait for one lease".into(),
-    }
+    Error::unavailable(
+        Phase::Acquire,
+        lock.session().connection.node(),
+        "it may have been started less than a lease ago, so its grant does not count yet: wait for one lease",
+    )
 }

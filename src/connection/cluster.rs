@@ -146,15 +146,13 @@ impl TopologyManager {
         let down: Vec<_> =
             layout.masters().filter_map(|node| Some((node.name.clone(), node.usable(0).err()?))).collect();
         match down.first() {
-            Some((node, reason)) if down.len() * 2 >= layout.len() => Err(Error::Unavailable {
-                phase: Phase::Connect,
-                node: node.to_string(),
-                reason: format!(
-                    "{} of the {} masters of the cluster are unreachable; the reason for this one: {reason}",
-                    down.len(),
-                    layout.len()
-                ),
-            }),
+            Some((node, outage)) if down.len() * 2 >= layout.len() => {
+                let (count, all) = (down.len(), layout.len());
+                let outage = outage.explained(|reason| {
+                    format!("{count} of the {all} masters of the cluster are unreachable; the reason for this one: {reason}")
+                });
+                Err(outage.error(Phase::Connect, node))
+            }
             _ => Ok(()),
         }
     }
@@ -410,7 +408,7 @@ fn is_sharded(configured: Option<bool>, supported: Option<bool>, node: &str) -> 
 }
 
 fn unavailable(node: &str, reason: &str) -> Error {
-    Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason: reason.to_owned() }
+    Error::unavailable(Phase::Connect, node, reason)
 }
 
 /// Parses the reply to `CLUSTER SLOTS`: ranges of slots, each with its master first. An empty host stands for the node that was

@@ -6,7 +6,7 @@
 
 mod call;
 
-use super::node::{Live, Shared, TransientRefusal};
+use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Servers;
@@ -102,12 +102,20 @@ enum Cause {
         code: String,
         message: String,
     },
-    Unreachable {
-        reason: String,
-    },
+    Unreachable(Outage),
     NoAnswer {
         waited: Duration,
     },
+}
+
+/// The absence of a connection to one server.
+pub(crate) struct Absence(watch::Receiver<()>);
+
+impl Absence {
+    /// Whether there has been no connection since. A connection to another node of a cluster counts, too.
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.has_changed().is_ok_and(|changed| !changed)
+    }
 }
 
 impl Failure {
@@ -209,6 +217,13 @@ impl Connection {
         self.nodes.usable(self.target(record), NONE).is_ok()
     }
 
+    /// Watches for a connection to the server of `record`, if there is none.
+    pub(crate) fn absence(&self, record: &str) -> Option<Absence> {
+        let mut changes = self.changes.clone();
+        changes.borrow_and_update();
+        (!self.is_up(record)).then_some(Absence(changes))
+    }
+
     /// The reason why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
     pub(crate) fn unavailability(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
         match self.nodes.usable(self.target(record), NONE) {
@@ -218,9 +233,7 @@ impl Connection {
                 code,
                 message,
             }),
-            Err(Absent { node, reason }) => {
-                Some(Error::Unavailable { phase, node: node.to_string(), reason: reason.to_string() })
-            }
+            Err(Absent { node, outage }) => Some(outage.error(phase, &node)),
         }
     }
 
@@ -278,10 +291,7 @@ impl Connection {
         if self.replication.is_off() {
             return Ok(());
         }
-        let unknown = |node: &str, reason: &str| {
-            let (phase, node, reason) = (Phase::Acquire, node.to_owned(), reason.to_owned());
-            Err(Error::Unavailable { phase, node, reason })
-        };
+        let unknown = |node: &str, reason: &str| Err(Error::unavailable(Phase::Acquire, node, reason));
         let Some(live) = self.nodes.in_epoch(data_epoch) else {
             return unknown(self.node(), "the connection was lost before replicas confirmed the lock");
         };
@@ -362,7 +372,8 @@ impl Connection {
             };
             match time::timeout(until.remaining(), changes.changed()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Absent { reason: "the client is closed".into(), ..absent }),
+                // The client is closed, or its runtime has ended.
+                Ok(Err(_)) => return Err(absent),
                 // The reason may have changed meanwhile.
                 Err(_) => return self.nodes.usable(target, dead),
             }
@@ -376,7 +387,8 @@ impl Connection {
             Cause::Refused { code, message } | Cause::NotNow { code, message } => {
                 Error::Refused { phase, node, code, message }
             }
-            Cause::Unreachable { reason } => Error::Unavailable { phase, node, reason },
+            Cause::Unreachable(_) if self.changes.has_changed().is_err() => Error::Closed { phase },
+            Cause::Unreachable(outage) => outage.error(phase, &node),
             Cause::NoAnswer { waited } => Error::TimedOut { phase, node, waited },
         }
     }

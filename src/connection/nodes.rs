@@ -3,7 +3,7 @@
 use super::Servers;
 use super::cluster::{Cluster, TopologyManager};
 use super::endpoints::{Senders, SubscriptionEndpoints};
-use super::node::{Live, Node, Shared};
+use super::node::{Live, Node, Outage, Shared};
 use super::redirects::Redirect;
 use crate::config::options::Options;
 use crate::error::Result;
@@ -34,7 +34,7 @@ pub(super) enum Target<'a> {
 /// A missing connection: to which node, and why.
 pub(super) struct Absent {
     pub node: Arc<str>,
-    pub reason: Arc<str>,
+    pub outage: Outage,
 }
 
 impl Nodes {
@@ -60,7 +60,7 @@ impl Nodes {
     /// The connection to `target`, unless it is the one with the id `dead`.
     pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
         fn at(node: &Node, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
-            node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
+            node.usable(dead).map_err(|outage| Absent { node: node.name.clone(), outage })
         }
         match (self, target) {
             (Self::One(node), _) => at(node, dead),
@@ -76,11 +76,12 @@ impl Nodes {
                 };
                 match (node, target) {
                     (Some(node), Target::Slot(slot)) => at(node, dead).map_err(|absent| {
-                        let reason = format!("{} (it has slot {slot}, the slot of the key)", absent.reason);
-                        Absent { reason: reason.into(), ..absent }
+                        let explain =
+                            |reason: &str| format!("{reason} (it has slot {slot}, the slot of the key)");
+                        Absent { outage: absent.outage.explained(explain), ..absent }
                     }),
                     (Some(node), _) => at(node, dead),
-                    (None, _) => Err(Absent { node: "the cluster".into(), reason: missing.into() }),
+                    (None, _) => Err(Absent { node: "the cluster".into(), outage: missing.into() }),
                 }
             }
         }

@@ -109,10 +109,10 @@ impl KeyActor {
             (current.recorded, current.levels)
         });
         match current {
-            None if hold.kind.traits().access == Access::Exclusive => Err(self.not_held()),
+            None if hold.kind.traits().access == Access::Exclusive => Err(hold.not_held()),
             None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
-            Some(_) if !hold.state().is_live() => Err(self.not_held()),
+            Some(_) if !hold.state().is_live() => Err(hold.not_held()),
             Some((recorded, levels)) => {
                 // The other levels have fixed leases, which this release must not extend.
                 let lease = if still_renewed { self.session.options.lease } else { Duration::ZERO };
@@ -127,7 +127,7 @@ impl KeyActor {
         let was = hold.release();
         self.session.watchdog.forget(hold);
         if !was.is_live() {
-            return Err(self.not_held());
+            return Err(hold.not_held());
         }
         let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
         self.free(&Freeing { hold, named, deadline, was, run }, false).await.map(|()| None)
@@ -161,7 +161,7 @@ impl KeyActor {
             self.session.rotate_owner_ids();
         }
         let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
-            return Err(self.not_held());
+            return Err(hold.not_held());
         };
         self.detect_silent_release(&mut run);
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
@@ -327,10 +327,6 @@ impl KeyActor {
         let undo = |owner_id| Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None });
         let releases = owner_ids.map(undo);
         self.queue.work().releases.extend(releases);
-    }
-
-    fn not_held(&self) -> Error {
-        Error::NotHeld { name: self.queue.record().to_string(), holder: None }
     }
 }
 

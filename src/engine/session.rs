@@ -258,11 +258,7 @@ impl Session {
     }
 
     pub(crate) fn closed_error(&self, phase: Phase) -> Error {
-        Error::Unavailable {
-            phase,
-            node: self.connection.node().into(),
-            reason: "the client is closed".into(),
-        }
+        Error::Closed { phase }
     }
 
     /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.

@@ -6,7 +6,7 @@
 //!    loss before it acts.
 //! 2. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
 
-use crate::error::LossReason;
+use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
 use crate::owner::LocalOwner;
@@ -315,6 +315,15 @@ impl Hold {
     /// The reason of the loss, if the record was found absent in the data epoch `data_epoch`.
     pub(crate) fn gone_in(&self, data_epoch: u64) -> LossReason {
         if data_epoch == self.data_epoch() { LossReason::Gone } else { LossReason::DataLost }
+    }
+
+    /// The error of an unlock of this hold, which is over.
+    pub(crate) fn not_held(self: &Arc<Self>) -> Error {
+        let reason = match self.state() {
+            HoldState::Lost(reason) => Some(reason),
+            _ => None,
+        };
+        Error::NotHeld { name: self.record().to_string(), reason, holder: None }
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {

@@ -384,8 +384,8 @@ fn the_end_of_a_runtime_closes_its_client_and_no_other() {
     drop(theirs);
     let outcome =
         ours.block_on(async { tokio::time::timeout(Duration::from_secs(1), waiting).await }).unwrap();
-    assert!(matches!(outcome.unwrap(), Err(Error::Unavailable { .. })));
-    assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Unavailable { .. })));
+    assert!(matches!(outcome.unwrap(), Err(Error::Closed { .. })));
+    assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Closed { .. })));
     assert_ne!(held.state(), HoldState::Held);
     let started = Stopwatch::start();
     assert_eq!(ours.block_on(held.lost()), HoldState::Lost(LossReason::Expired));
@@ -412,9 +412,9 @@ async fn close_finishes_pending_releases_and_refuses_other_calls() {
     drop(client.lock("dropped").lock().await.unwrap());
     client.close().await;
     assert!(!exists(&server, "dropped"), "close did not wait for a release");
-    assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })));
-    assert!(matches!(client.lock("n").try_lock().await, Err(Error::Unavailable { .. })));
-    assert!(matches!(kept.unlock().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(waiting.await.unwrap(), Err(Error::Closed { .. })));
+    assert!(matches!(client.lock("n").try_lock().await, Err(Error::Closed { .. })));
+    assert!(matches!(kept.unlock().await, Err(Error::Closed { .. })));
     eventually(|| !exists(&server, "kept")).await;
     busy.unlock().await.unwrap();
 }
@@ -741,7 +741,7 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     assert!(poll!(acquiring.as_mut()).is_pending());
     assert!(poll!(pin!(bench.client.close())).is_ready(), "closing waits for an acquire");
     let error = acquiring.await.unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Closed { .. }), "{error:?}");
 }
 
 /// The client asks about a busy lock less and less often, but it asks soon for a caller that has just come.

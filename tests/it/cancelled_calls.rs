@@ -240,7 +240,7 @@ async fn close() {
             lock.lock().await.unwrap().unlock().await.unwrap();
             client.close().await;
         } else {
-            assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })));
+            assert!(matches!(waiting.await.unwrap(), Err(Error::Closed { .. })));
             blocker.unlock().await.unwrap();
         }
         soon("the record to go", || bench.record().is_empty()).await;

@@ -137,7 +137,7 @@ async fn a_panicking_credentials_callback_fails_one_attempt_only() {
     });
     let error = builder.clone().connect(server.url()).await.unwrap_err();
     assert!(
-        matches!(&error, Error::Misuse { message } if message.contains("ClientBuilder::credentials")),
+        matches!(&error, Error::Misuse { message, .. } if message.contains("ClientBuilder::credentials")),
         "{error:?}"
     );
     assert_no_canary(&error);
@@ -172,7 +172,7 @@ async fn credentials_in_two_places_are_misuse() {
         .connect("redis://:canary-in-a-coal-mine@127.0.0.1:1")
         .await;
     assert!(
-        matches!(&both, Err(Error::Misuse { message }) if message.contains("omit one of them")),
+        matches!(&both, Err(Error::Misuse { message, .. }) if message.contains("omit one of them")),
         "{both:?}"
     );
 }

@@ -73,7 +73,7 @@ async fn a_redisson_file_sends_the_masters_password_to_sentinels_only_on_request
     for own in ["  sentinelUsername: watcher\n", "  sentinelUsername: watcher\n  sentinelPassword: ''\n"] {
         let error = config(own).connect().await.unwrap_err();
         for remedy in ["sentinelUsername", "sentinelPassword", "share_credentials_with_sentinels"] {
-            assert!(matches!(&error, Error::Misuse { message } if message.contains(remedy)), "{error:?}");
+            assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(remedy)), "{error:?}");
         }
         assert_no_canary(&error);
     }
@@ -104,7 +104,7 @@ async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sen
     let master = format!("rediss://app:{CANARY}@master");
     let refused = async |builder: ClientBuilder, what: &str| {
         let error = builder.connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
-        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error:?}");
+        assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(what)), "{error:?}");
         assert_no_canary(&error);
     };
     refused(builder(), "Tls::server_name").await;
@@ -131,7 +131,7 @@ async fn plain_sentinels_of_a_master_with_an_unverified_name_are_refused() {
         let plain = [format!("redis://{}", sentinel.address())];
         let error = builder.connect_by_sentinels(plain, "orders", master).await.unwrap_err();
         assert!(
-            matches!(&error, Error::Misuse { message } if message.contains("use rediss:// for the sentinels") && !message.contains("server_name")),
+            matches!(&error, Error::Misuse { message, .. } if message.contains("use rediss:// for the sentinels") && !message.contains("server_name")),
             "{error:?}"
         );
         assert_no_canary(&error);

@@ -200,8 +200,9 @@ async fn records_of_other_owners_keep_their_expiry() {
     assert_eq!(lost(&guard).await, HoldState::Lost(LossReason::Taken));
     kept_since(started, &server);
     match guard.unlock().await {
-        Err(Error::NotHeld { name, holder: Some(holder) }) => {
+        Err(Error::NotHeld { name, reason, holder: Some(holder), .. }) => {
             assert_eq!((name.as_str(), holder.owner()), ("b", held.owner()));
+            assert_eq!(reason, Some(LossReason::Taken));
         }
         other => panic!("{other:?}"),
     }

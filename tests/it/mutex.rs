@@ -61,7 +61,7 @@ fn one_is_let_in(outcomes: Vec<Result<()>>, room: &Room) {
 }
 
 fn names_the_remedies<T: std::fmt::Debug>(outcome: Result<T>) {
-    let Err(Error::Misuse { message }) = outcome else { panic!("{outcome:?}") };
+    let Err(Error::Misuse { message, .. }) = outcome else { panic!("{outcome:?}") };
     assert!(["`n`", "mutex", "with_owner"].iter().all(|part| message.contains(part)), "{message}");
 }
 

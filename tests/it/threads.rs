@@ -118,7 +118,7 @@ fn threads_see_expiry_loss_and_force_unlock() {
     assert!(lock.force_unlock().unwrap());
     assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LossReason::Gone, .. })));
     client.close();
-    assert!(matches!(lock.lock(), Err(Error::Unavailable { .. })));
+    assert!(matches!(lock.lock(), Err(Error::Closed { .. })));
 }
 
 /// Each kind works for threads: one thread holds the lock, and another one waits and gets it.

@@ -298,8 +298,8 @@ async fn bad_settings_are_reported_before_anything_is_sent() {
         let shown = format!("{bad:?}");
         assert!(!shown.contains("BEGIN"), "{shown}");
         let error = connect(url, bad).await.unwrap_err();
-        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error}");
+        assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(what)), "{error}");
     }
     let error = connect("redis://127.0.0.1:1", Tls::new()).await.unwrap_err();
-    assert!(matches!(&error, Error::Misuse { message } if message.contains("rediss://")), "{error}");
+    assert!(matches!(&error, Error::Misuse { message, .. } if message.contains("rediss://")), "{error}");
 }
