@@ -130,7 +130,7 @@ fn each_kind_works_for_threads() {
     let locks = [
         client.fair_lock("fair"),
         client.fenced_lock("fenced"),
-        client.spin_lock("spin", BackOff::default()),
+        client.spin_lock("spin", BackOff::new()),
         client.non_reentrant_lock("once"),
         client.non_reentrant_fair_lock("once-fair"),
         client.read_write_lock("rw").write().clone(),

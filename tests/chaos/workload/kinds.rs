@@ -218,7 +218,7 @@ pub fn lock<'a>(client: &Client, kind: &str, record: &str, parts: impl Iterator<
         "fenced" => client.fenced_lock(record),
         "read" => client.read_write_lock(record).read().clone(),
         "write" => client.read_write_lock(record).write().clone(),
-        "spin" => client.spin_lock(record, BackOff::default()),
+        "spin" => client.spin_lock(record, BackOff::new()),
         "nonreentrant" => client.non_reentrant_lock(record),
         "value" => client.value_lock(record),
         "group" => client.group_lock(record, parts.filter_map(|part| part.split('/').nth(1))),
