@@ -10,14 +10,15 @@ use crate::lease::hold::{Hold, HoldState};
 use crate::owner::entered;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};
+use futures_core::Stream;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::WatchStream;
-use tokio_stream::{Stream, StreamExt};
 
 /// The state of a hold: of a lock, of permits with a lease, or of a multi lock or red lock.
 ///

@@ -9,6 +9,7 @@ mod permits;
 
 pub use permits::{CountDownLatch, ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
+use crate::connection::Servers;
 use crate::error::{Holder, Result};
 use crate::owner::Owner;
 use crate::status::status_methods;
@@ -39,35 +40,25 @@ impl Client {
         Self::connect_with(crate::Client::builder(), url)
     }
 
-    /// Connects with the settings of `builder`.
-    ///
-    /// # Errors
-    /// As for [`crate::ClientBuilder::connect`].
-    ///
-    /// # Panics
-    /// If called from inside async code.
-    pub fn connect_with(builder: crate::ClientBuilder, url: impl AsRef<str>) -> Result<Self> {
-        Self::connect_by(builder.connect(url))
-    }
-
-    /// Connects with any of the `connect` methods of [`crate::ClientBuilder`].
+    /// Connects to `servers` with the settings of `builder`. See [`crate::ClientBuilder::connect_with`].
     ///
     /// ```no_run
-    /// # fn f(yours: redisson_lock::redis::Client) -> Result<(), redisson_lock::Error> {
+    /// # fn f() -> redisson_lock::Result<()> {
     /// use redisson_lock::{Client, blocking};
-    /// let server = yours.get_connection_info().clone();
-    /// let client = blocking::Client::connect_by(Client::builder().connect_to(server))?;
+    /// use std::time::Duration;
+    /// let builder = Client::builder().response_timeout(Duration::from_secs(1));
+    /// let client = blocking::Client::connect_with(builder, "redis://127.0.0.1/")?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// The error that the future `connecting` returns.
+    /// As for [`crate::ClientBuilder::connect_with`].
     ///
     /// # Panics
     /// If called from inside async code.
-    pub fn connect_by(connecting: impl Future<Output = Result<crate::Client>>) -> Result<Self> {
+    pub fn connect_with(builder: crate::ClientBuilder, servers: impl Into<Servers>) -> Result<Self> {
         let mut runtime = Background::start()?;
-        let client = runtime.get().block_on(connecting)?;
+        let client = runtime.get().block_on(builder.connect_with(servers))?;
         runtime.client = Some(client.clone());
         Ok(Self { client, runtime: Arc::new(runtime) })
     }

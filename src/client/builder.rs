@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::config::credentials::{Credentials, Source};
 use crate::config::options::{HandOff, NameMapper, Options, Replication, whole_millis};
+#[cfg(any(feature = "tls", feature = "redisson-config"))]
 use crate::config::tls::Tls;
-use crate::connection::{IntoConnectionInfo, Servers, permissions};
+use crate::connection::{Servers, permissions};
 use crate::engine;
 use crate::error::Result;
 use crate::owner::entered;
@@ -61,7 +62,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the bounds of the local hand-off. Default [`HandOff::default`].
+    /// Sets the bounds of the local hand-off. Default [`HandOff::new`].
     pub fn hand_off(mut self, bounds: HandOff) -> Self {
         self.options.hand_off = bounds;
         self
@@ -104,7 +105,13 @@ impl ClientBuilder {
     }
 
     /// Sets how the client and its servers authenticate each other over TLS (`rediss://`). Default [`Tls::new`].
-    pub fn tls(mut self, tls: Tls) -> Self {
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: Tls) -> Self {
+        self.with_tls(tls)
+    }
+
+    #[cfg(any(feature = "tls", feature = "redisson-config"))]
+    pub(crate) fn with_tls(mut self, tls: Tls) -> Self {
         self.options.tls = Some(tls);
         self
     }
@@ -186,89 +193,18 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves nothing behind.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
-        let servers = Servers::parse(url.as_ref(), &self.options)?;
-        self.connect_by(servers).await
+        self.connect_with(url).await
     }
 
-    /// Connects to the server of an existing [`redis::Client`].
-    ///
-    /// User, password, database and TLS are taken from `server`. The protocol version, timeouts and socket settings are this crate's own.
-    /// If `server` is configured to accept any certificate (`#insecure`), this client does the same, unless [`tls`](Self::tls) is set.
-    ///
-    /// If `server` is a string, the redis crate parses it and ignores unknown parameters such as `?database=3`.
-    /// [`connect`](Self::connect) rejects them.
-    ///
-    /// ```no_run
-    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-    /// let yours = redisson_lock::redis::Client::open("redis://127.0.0.1/3")?;
-    /// let builder = redisson_lock::Client::builder();
-    /// let client = builder.connect_to(yours.get_connection_info().clone()).await?;
-    /// # Ok(()) }
-    /// ```
+    /// Connects to `servers`: a URL, or the connection settings of redis-rs (see [`Servers`]).
     ///
     /// # Errors
-    /// As for [`connect`](Self::connect); also [`Error::Misuse`](crate::Error::Misuse) if `server` carries certificates. The redis crate
-    /// does not expose them, so pass them with [`tls`](Self::tls).
+    /// As for [`connect`](Self::connect).
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_to(self, server: impl IntoConnectionInfo) -> Result<Client> {
-        let servers = Servers::one(server, &self.options)?;
-        self.connect_by(servers).await
-    }
-
-    /// Connects to a cluster through some of its `nodes`.
-    ///
-    /// Pass the nodes from which you built your `redis::cluster::ClusterClient`, because it does not expose them. Each node must carry
-    /// the same user, password and TLS setting.
-    ///
-    /// # Errors
-    /// As for [`connect_to`](Self::connect_to).
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_to_cluster(
-        self,
-        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
-    ) -> Result<Client> {
-        let servers = Servers::cluster(nodes, &self.options)?;
-        self.connect_by(servers).await
-    }
-
-    /// Connects to the master that `sentinels` monitor under the name `service`.
-    ///
-    /// Pass the values from which you built your `redis::sentinel::SentinelClient`, because it does not expose them. The client
-    /// connects to the master that most of the responding sentinels name.
-    ///
-    /// `master` provides user, password, database and TLS for the master; its host and port are ignored. The sentinels' own users and
-    /// passwords are part of `sentinels`, or come from [`sentinel_credentials`](Self::sentinel_credentials).
-    ///
-    /// ```no_run
-    /// # async fn f() -> Result<(), redisson_lock::Error> {
-    /// use redisson_lock::Client;
-    /// let sentinels = ["redis://:secret@10.0.0.1:26379", "redis://:secret@10.0.0.2:26379"];
-    /// let client = Client::builder().connect_by_sentinels(sentinels, "orders", "redis://app:other@master/3").await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`connect_to`](Self::connect_to); also [`Error::Misuse`](crate::Error::Misuse) if a sentinel's connection is less secure than
-    /// the master's, because an attacker could then choose the master. Exception: the master's certificate is verified, and
-    /// [`Tls::server_name`](crate::Tls::server_name) sets the name in it.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_by_sentinels(
-        self,
-        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
-        service: impl AsRef<str>,
-        master: impl IntoConnectionInfo,
-    ) -> Result<Client> {
-        let servers = Servers::by_sentinels(sentinels, service.as_ref(), master, &self.options)?;
-        self.connect_by(servers).await
-    }
-
-    async fn connect_by(self, servers: Servers) -> Result<Client> {
+    pub async fn connect_with(self, servers: impl Into<Servers>) -> Result<Client> {
+        let servers = servers.into().resolve(&self.options)?;
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
         if servers.can_fail_over() {

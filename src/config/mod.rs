@@ -2,4 +2,5 @@
 
 pub mod credentials;
 pub mod options;
+#[cfg_attr(not(feature = "tls"), allow(dead_code))]
 pub mod tls;

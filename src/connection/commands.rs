@@ -9,7 +9,7 @@ mod call;
 use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
-use super::servers::Servers;
+use super::servers::Topology;
 use super::{ErrorClass, SubscriptionEndpoints, classify};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
@@ -186,7 +186,7 @@ impl Answer {
 
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
-    pub(crate) async fn connect(servers: &Servers, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+    pub(crate) async fn connect(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let shared = Shared::new();
         let (nodes, supervisor) = Nodes::connect(servers, options, &shared).await?;
         let (response_timeout, replication) = (options.response_timeout, options.replication());
@@ -243,7 +243,7 @@ impl Connection {
     }
 
     /// The endpoints to subscribe at, for messages from the nodes of `servers`.
-    pub(crate) fn endpoints(&self, servers: &Servers) -> SubscriptionEndpoints {
+    pub(crate) fn endpoints(&self, servers: &Topology) -> SubscriptionEndpoints {
         self.nodes.endpoints(servers, self.changes.clone())
     }
 

@@ -37,9 +37,9 @@ pub(crate) use commands::{Absence, Answer, Connection, Failure, Limit, Route, Se
 pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;
-pub(crate) use redis::IntoConnectionInfo;
 pub(crate) use server_text::sanitized;
-pub(crate) use servers::Servers;
+pub use servers::Servers;
+pub(crate) use servers::Topology;
 pub(crate) use subscriber::{Messages, SubscribeError, Subscriber};
 
 use crate::error::{Error, Phase};

@@ -1,6 +1,6 @@
 //! Chooses the node that a request goes to: the only one, or the master of the key's slot.
 
-use super::Servers;
+use super::Topology;
 use super::cluster::{Cluster, TopologyManager};
 use super::endpoints::{Senders, SubscriptionEndpoints};
 use super::node::{Live, Node, Outage, Shared};
@@ -40,17 +40,17 @@ pub(super) struct Absent {
 impl Nodes {
     /// Connects, and starts the task that keeps the nodes connected on the current runtime.
     pub(super) async fn connect(
-        servers: &Servers,
+        servers: &Topology,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
         match servers {
-            Servers::One(discovery) => {
+            Topology::One(discovery) => {
                 let options = Arc::new(Options { sharded: None, ..options.clone() });
                 let (node, supervisor) = Node::connect(discovery.clone(), &options, shared).await?;
                 Ok((Self::One(node), supervisor))
             }
-            Servers::Cluster(known) => {
+            Topology::Cluster(known) => {
                 let (manager, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
                 Ok((Self::Cluster(cluster), task::spawn(manager.run())))
             }
@@ -126,7 +126,11 @@ impl Nodes {
     }
 
     /// The endpoints to subscribe at, for messages from the nodes of `servers`.
-    pub(super) fn endpoints(&self, servers: &Servers, changes: watch::Receiver<()>) -> SubscriptionEndpoints {
+    pub(super) fn endpoints(
+        &self,
+        servers: &Topology,
+        changes: watch::Receiver<()>,
+    ) -> SubscriptionEndpoints {
         match self {
             Self::One(_) => SubscriptionEndpoints::of(servers.clone()),
             Self::Cluster(cluster) if cluster.sharded => SubscriptionEndpoints::Masters(cluster.clone()),

@@ -24,13 +24,13 @@ pub mod waiters;
 pub mod work;
 
 use crate::config::options::Options;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::engine::session::Session;
 use crate::error::Result;
 use std::sync::Arc;
 
 /// Connects a client, and starts its tasks on the current runtime.
-pub(crate) async fn connect(servers: Servers, options: Options) -> Result<Arc<Session>> {
+pub(crate) async fn connect(servers: Topology, options: Options) -> Result<Arc<Session>> {
     let (session, unserved) = Session::connect(servers, options).await?;
     session.spawn_essential(background::serve(unserved));
     Ok(session)

@@ -9,7 +9,7 @@
 
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
-use crate::connection::{Connection, Servers};
+use crate::connection::{Connection, Topology};
 use crate::engine::pending::PendingAcquires;
 use crate::engine::unfinished::Undo;
 use crate::engine::work::{Release, ReleasedLevel, Work};
@@ -65,7 +65,7 @@ impl Session {
     /// Connects, and starts the tasks of the connection on the current runtime. The receiver yields the key queues that have releases
     /// and no actor.
     pub(crate) async fn connect(
-        servers: Servers,
+        servers: Topology,
         options: Options,
     ) -> Result<(Arc<Self>, UnboundedReceiver<Unserved>)> {
         let (sender, unserved) = mpsc::unbounded_channel();

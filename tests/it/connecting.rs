@@ -6,7 +6,9 @@ use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::kind::{Kind, assert_nothing_left};
 use crate::support::{CANARY, Server, Stopwatch, WarningLog, assert_no_canary, eventually, subscribers};
-use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
+use redisson_lock::{
+    Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication, Servers,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -354,18 +356,18 @@ async fn redis_rs_connection_settings_can_be_reused() {
     let server = Server::start();
     let url = format!("{}/3", create_user(&server, "+@all ~* &*"));
     let yours = redis::Client::open(url.as_str()).unwrap();
-    let client = builder().connect_to(yours.get_connection_info().clone()).await.unwrap();
+    let client = builder().connect_with(Servers::one(yours.get_connection_info().clone())).await.unwrap();
     let other = Client::connect(url).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
     assert!(other.lock("n").try_lock().await.unwrap().is_none());
     assert!(Client::connect(server.url()).await.unwrap().lock("n").try_lock().await.unwrap().is_some());
     guard.unlock().await.unwrap();
-    let misuse = builder().connect_to("no URL").await;
+    let misuse = builder().connect_with(Servers::one("no URL")).await;
     assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
 
     let cluster = Cluster::start(3, 0);
     let nodes: Vec<_> = cluster.masters[1..].iter().map(Server::url).collect();
-    let client = builder().connect_to_cluster(nodes).await.unwrap();
+    let client = builder().connect_with(Servers::cluster(nodes)).await.unwrap();
     let other = builder().connect(cluster.url()).await.unwrap();
     for key in keys(&cluster) {
         let guard = client.lock(&key).lock().await.unwrap();
@@ -378,7 +380,7 @@ async fn redis_rs_connection_settings_can_be_reused() {
         vec!["redis://127.0.0.1:1/1"],
     ];
     for nodes in bad {
-        let misuse = builder().connect_to_cluster(nodes).await;
+        let misuse = builder().connect_with(Servers::cluster(nodes)).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
     }
 }
@@ -414,7 +416,7 @@ async fn sentinel_passwords_are_sent_and_changes_are_picked_up() {
     assert!(matches!(both, Err(Error::Misuse { .. })), "{both:?}");
     let theirs = ["redis://:canary-in-a-coal-mine-first@".to_owned() + &sentinel.address()];
     builder()
-        .connect_by_sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1")
+        .connect_with(Servers::sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1"))
         .await
         .unwrap();
 

@@ -8,7 +8,7 @@ use super::server::server;
 use super::sync::{below, task, time};
 use crate::Lock;
 use crate::config::options::Options;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::engine;
 use crate::engine::session::{QueueId, Session};
 use crate::guard::LockGuard;
@@ -151,7 +151,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
-    let address = Servers::parse("redis://server", &Options::default()).expect("a URL");
+    let address = Topology::parse("redis://server", &Options::default()).expect("a URL");
     let options = Options { lease, ..Options::default() };
     engine::connect(address, options).await.expect("a connection")
 }

@@ -7,7 +7,7 @@ use super::state::{Fingerprint, Note, forget_pasts, state};
 use super::{Fault, Scenario, with};
 use crate::Lock;
 use crate::config::options::Options;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::engine;
 use crate::engine::session::{QueueId, Session};
 use crate::kinds::Reentrant;
@@ -129,7 +129,7 @@ async fn connect(scenario: &Scenario) {
         let options =
             Options { id: Uuid::from_u128(client as u128 + 1), lease: scenario.lease, ..Options::default() };
         drop(task::spawn(async move {
-            let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
+            let servers = Topology::parse("redis://server", &Options::default()).expect("a URL");
             let session = engine::connect(servers, options).await.expect("a connection");
             with(|world| world.sessions[client] = Arc::downgrade(&session));
             // Keeps the client.
