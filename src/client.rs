@@ -7,7 +7,7 @@ pub use builder::ClientBuilder;
 use crate::codec;
 use crate::config::options::BackOff;
 use crate::engine::session::Session;
-use crate::error::Result;
+use crate::error::{Phase, Result};
 use crate::kinds::kind::OwnedKind;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
@@ -244,6 +244,32 @@ impl Client {
     /// Returns the UUID that identifies this client in owner ids.
     pub fn id(&self) -> Uuid {
         self.session.options.id
+    }
+
+    /// Returns whether the client is connected to its server, or to every known master of its cluster. Does no I/O.
+    ///
+    /// A connection that drops is noticed at once, a silent server at the next heartbeat: after at most a second and the response timeout.
+    pub fn is_connected(&self) -> bool {
+        !self.session.is_closed() && self.session.connection.is_connected()
+    }
+
+    /// Waits for the server, or every known master of the cluster, to answer a `PING`.
+    ///
+    /// # Errors
+    /// - [`Error::Unavailable`](crate::Error::Unavailable) at once if the client is not connected to one of them.
+    /// - [`Error::TimedOut`](crate::Error::TimedOut) if there is no answer within the response timeout.
+    /// - [`Error::Closed`](crate::Error::Closed) if the client is closed.
+    /// - [`Error::Misuse`](crate::Error::Misuse) outside a tokio runtime, and in a forked child process.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call changes nothing.
+    pub async fn ping(&self) -> Result<()> {
+        entered()?;
+        self.session.check_process()?;
+        if self.session.is_closed() {
+            return Err(self.session.closed_error(Phase::Inspect));
+        }
+        self.session.connection.ping().await
     }
 
     /// Waits for pending releases, and then closes the client.

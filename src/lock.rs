@@ -155,8 +155,8 @@ impl Lock {
     /// Returns `None` if another owner holds the lock.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the response
-    /// timeout.
+    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] if the server does not answer within the response timeout, and
+    /// [`Error::Unavailable`] at once if there is no connection. To wait for one, set a time limit.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).

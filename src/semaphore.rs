@@ -77,8 +77,8 @@ impl Semaphore {
     /// Returns `None` if no permit is free or if other tasks of this client wait.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the
-    /// response timeout.
+    /// As for [`acquire`](Self::acquire); also [`Error::TimedOut`] if the server does not answer within the response timeout, and
+    /// [`Error::Unavailable`] at once if there is no connection. To wait for one, set a time limit.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).

@@ -57,8 +57,23 @@ impl Client {
     /// # Panics
     /// If called from inside async code.
     pub fn connect_with(builder: crate::ClientBuilder, servers: impl Into<Servers>) -> Result<Self> {
+        Self::start(|runtime| runtime.block_on(builder.connect_with(servers)))
+    }
+
+    /// Returns a client that connects to `servers` in the background. See [`crate::ClientBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    /// As for [`crate::ClientBuilder::connect_lazy`].
+    pub fn connect_lazy(builder: crate::ClientBuilder, servers: impl Into<Servers>) -> Result<Self> {
+        Self::start(|runtime| {
+            let _entered = runtime.enter();
+            builder.connect_lazy(servers)
+        })
+    }
+
+    fn start(connect: impl FnOnce(&Runtime) -> Result<crate::Client>) -> Result<Self> {
         let mut runtime = Background::start()?;
-        let client = runtime.get().block_on(builder.connect_with(servers))?;
+        let client = connect(runtime.get())?;
         runtime.client = Some(client.clone());
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
@@ -155,6 +170,22 @@ impl Client {
     /// Returns the UUID that identifies this client in owner ids.
     pub fn id(&self) -> uuid::Uuid {
         self.client.id()
+    }
+
+    /// Returns whether the client is connected. See [`crate::Client::is_connected`].
+    pub fn is_connected(&self) -> bool {
+        self.client.is_connected()
+    }
+
+    /// Waits for the server to answer a `PING`. See [`crate::Client::ping`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::ping`].
+    ///
+    /// # Panics
+    /// If called from inside async code.
+    pub fn ping(&self) -> Result<()> {
+        self.runtime.get().block_on(self.client.ping())
     }
 
     /// Waits for pending releases, and then closes the client. See [`crate::Client::close`].

@@ -5,7 +5,7 @@ use crate::config::credentials::{Credentials, Source};
 use crate::config::options::{HandOff, NameMapper, Options, Replication, whole_millis};
 #[cfg(any(feature = "tls", feature = "redisson-config"))]
 use crate::config::tls::Tls;
-use crate::connection::{Servers, permissions};
+use crate::connection::{Servers, Topology, permissions};
 use crate::engine;
 use crate::error::Result;
 use crate::owner::entered;
@@ -204,7 +204,42 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves nothing behind.
     pub async fn connect_with(self, servers: impl Into<Servers>) -> Result<Client> {
-        let servers = servers.into().resolve(&self.options)?;
+        let (servers, options) = self.checked(servers.into())?;
+        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
+        let session = engine::connect(servers, options).await?;
+        let client = Client { session };
+        if let Ok(keys) = client.keys(keys::probe_key()) {
+            permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
+        }
+        Ok(client)
+    }
+
+    /// Returns a client that connects in the background, so that a program can start while its servers are down.
+    ///
+    /// Until the client is connected, calls behave as during an outage: `try_lock` fails at once with
+    /// [`Error::Unavailable`](crate::Error::Unavailable), whose reason says why the last attempt failed, and `lock` waits. Errors of
+    /// [`connect`](Self::connect), such as a wrong password, appear there, too. The permissions of the user are not checked.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`](crate::Error::Misuse) for an invalid URL, settings out of range, outside a tokio runtime, and for a cluster without
+    /// [`sharded_messages`](Self::sharded_messages), because only a connected cluster reports its mode.
+    ///
+    /// ```no_run
+    /// # async fn f() -> redisson_lock::Result<()> {
+    /// let client = redisson_lock::Client::builder().connect_lazy("redis://127.0.0.1/")?;
+    /// if !client.is_connected() {
+    ///     println!("Redis is away; the service starts without it");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn connect_lazy(self, servers: impl Into<Servers>) -> Result<Client> {
+        let (servers, options) = self.checked(servers.into())?;
+        Ok(Client { session: engine::start(&servers, options)? })
+    }
+
+    /// Checks the servers and the settings, and sets the settings that depend on the servers.
+    fn checked(self, servers: Servers) -> Result<(Topology, Options)> {
+        let servers = servers.resolve(&self.options)?;
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
         if servers.can_fail_over() {
@@ -216,12 +251,6 @@ impl ClientBuilder {
             // A local hand-off skips the check, so each hold needs an acquire of its own.
             options.hand_off.max_in_row = 0;
         }
-        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
-        let session = engine::connect(servers, options).await?;
-        let client = Client { session };
-        if let Ok(keys) = client.keys(keys::probe_key()) {
-            permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
-        }
-        Ok(client)
+        Ok((servers, options))
     }
 }

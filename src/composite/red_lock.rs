@@ -18,7 +18,6 @@ use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::task;
 use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,7 +216,8 @@ impl Round for AllAtOnce {
         let (needed, started) = (locks.len() / 2 + 1, Moment::now());
         let limit = left.map_or(*node_timeout, |left| left.min(*node_timeout));
         let each = locks.iter().zip(&self.claims);
-        let asked = gather(each.map(|(lock, claim)| ask(lock, claim, limit)), |_| false).await;
+        let asked =
+            gather(each.map(|(lock, claim)| lock.acquire_for(claim, Wait::Once(limit))), |_| false).await;
 
         let (mut guards, mut errors, mut refusals, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
@@ -259,17 +259,6 @@ impl Round for AllAtOnce {
         let no_answer = || Error::TimedOut { phase: Phase::Acquire, node: node(), waited };
         Ok(Outcome::Missed(Some(errors.into_iter().next().unwrap_or_else(no_answer))))
     }
-}
-
-/// Returns the answer of one server.
-async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
-    let connection = &lock.session().connection;
-    if let Some(error) = connection.unavailability(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
-        // A caller that tries in a loop would otherwise keep the tasks that connect again from running.
-        task::yield_now().await;
-        return Err(error);
-    }
-    lock.acquire_for(claim, Wait::Once(limit)).await
 }
 
 /// Returns whether the server has lost no data for as long as its earlier grants may have been relied on.

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// The id of no connection.
 const NONE: u64 = 0;
@@ -189,10 +189,57 @@ impl Connection {
     pub(crate) async fn connect(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let shared = Shared::new();
         let (nodes, supervisor) = Nodes::connect(servers, options, &shared).await?;
+        Ok((Self::of(nodes, servers, options, &shared), supervisor))
+    }
+
+    /// Starts the supervisor on the current runtime, which then connects.
+    pub(crate) fn start(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+        let shared = Shared::new();
+        let (nodes, supervisor) = Nodes::start(servers, options, &shared)?;
+        Ok((Self::of(nodes, servers, options, &shared), supervisor))
+    }
+
+    fn of(nodes: Nodes, servers: &Topology, options: &Options, shared: &Shared) -> Self {
         let (response_timeout, replication) = (options.response_timeout, options.replication());
         let (name, changes) = (servers.name().into(), shared.changes());
         let many_slots = Arc::default();
-        Ok((Self { nodes, name, changes, response_timeout, replication, many_slots }, supervisor))
+        Self { nodes, name, changes, response_timeout, replication, many_slots }
+    }
+
+    /// Whether there is a connection to every server that is known, and to one at least.
+    pub(crate) fn is_connected(&self) -> bool {
+        let masters = self.nodes.masters();
+        !masters.is_empty() && masters.iter().all(|node| node.usable(NONE).is_ok())
+    }
+
+    /// Sends `PING` to each master, and waits for the replies within the response timeout.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] at once without a connection to one of them.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let (phase, until) = (Phase::Inspect, Moment::now() + self.response_timeout);
+        let masters = self.nodes.masters();
+        if masters.is_empty() {
+            return Err(Error::unavailable(phase, self.node(), "not connected yet"));
+        }
+        for node in masters {
+            let live = node.usable(NONE).map_err(|outage| outage.error(phase, &node.name))?;
+            let name = live.node.to_string();
+            let reply = select! {
+                reply = time::timeout(until.remaining(), live.ping()) => reply,
+                () = live.ended() => return Err(Error::unavailable(phase, name, "the connection dropped")),
+            };
+            match reply {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => match classify(&error) {
+                    ErrorClass::Unknown { reason } => return Err(Error::unavailable(phase, name, reason)),
+                    // The server replied, though to refuse the command.
+                    _ => debug!(%name, %error, "the server refuses PING"),
+                },
+                Err(_) => return Err(Error::TimedOut { phase, node: name, waited: self.response_timeout }),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn node(&self) -> &str {

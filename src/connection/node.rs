@@ -13,6 +13,7 @@ use crate::runtime::clock::Moment;
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
+use redis::{RedisError, Value};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,6 +123,12 @@ impl Live {
     pub(super) fn refusal(&self, since: Moment) -> Option<TransientRefusal> {
         let last = self.refusal.lock().clone();
         last.filter(|refusal| refusal.at >= since)
+    }
+
+    /// Waits for the reply to a `PING`.
+    pub(super) async fn ping(&self) -> Result<Value, RedisError> {
+        let mut connection = self.link.connection.clone();
+        connection.send_packed_command(&redis::cmd("PING")).await
     }
 
     /// Waits until the connection has ended.
@@ -311,8 +318,7 @@ impl Supervisor {
         let heartbeat = async {
             loop {
                 time::sleep((timeout / 4).min(HEARTBEAT)).await;
-                let (ping, mut connection) = (redis::cmd("PING"), live.link.connection.clone());
-                match time::timeout(timeout, connection.send_packed_command(&ping)).await {
+                match time::timeout(timeout, live.ping()).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
                     Ok(_) => {}
                     Err(_) => return "no answer to a heartbeat",

@@ -6,7 +6,7 @@ use super::endpoints::{Senders, SubscriptionEndpoints};
 use super::node::{Live, Node, Outage, Shared};
 use super::redirects::Redirect;
 use crate::config::options::Options;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::protocol::keys;
 use crate::runtime::sync::task::{self, JoinHandle};
 use std::sync::Arc;
@@ -54,6 +54,41 @@ impl Nodes {
                 let (manager, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
                 Ok((Self::Cluster(cluster), task::spawn(manager.run())))
             }
+        }
+    }
+
+    /// The same nodes, connected in the background by the task, which is started on the current runtime.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a cluster whose mode of messages is not configured, because only the cluster itself reports it.
+    pub(super) fn start(
+        servers: &Topology,
+        options: &Options,
+        shared: &Shared,
+    ) -> Result<(Self, JoinHandle<()>)> {
+        match servers {
+            Topology::One(discovery) => {
+                let options = Arc::new(Options { sharded: None, ..options.clone() });
+                let (node, supervisor) = Node::start(discovery.clone(), &options, shared, false);
+                Ok((Self::One(node), supervisor))
+            }
+            Topology::Cluster(known) => {
+                let sharded = options.sharded.ok_or_else(|| {
+                    Error::misuse(
+                        "only a connected cluster reports whether its messages are sharded: set `sharded_messages`, or use `connect_with`",
+                    )
+                })?;
+                let (manager, cluster) = TopologyManager::start(known.clone(), options, shared, sharded);
+                Ok((Self::Cluster(cluster), task::spawn(manager.run())))
+            }
+        }
+    }
+
+    /// The masters that are known, each connected or not.
+    pub(super) fn masters(&self) -> Vec<Node> {
+        match self {
+            Self::One(node) => vec![node.clone()],
+            Self::Cluster(cluster) => cluster.layout.borrow().masters().cloned().collect(),
         }
     }
 

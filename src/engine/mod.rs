@@ -24,14 +24,26 @@ pub mod waiters;
 pub mod work;
 
 use crate::config::options::Options;
-use crate::connection::Topology;
+use crate::connection::{Connection, Topology};
 use crate::engine::session::Session;
 use crate::error::Result;
+use crate::runtime::sync::task::JoinHandle;
 use std::sync::Arc;
 
 /// Connects a client, and starts its tasks on the current runtime.
 pub(crate) async fn connect(servers: Topology, options: Options) -> Result<Arc<Session>> {
-    let (session, unserved) = Session::connect(servers, options).await?;
+    let connection = Connection::connect(&servers, &options).await?;
+    Ok(serve(&servers, options, connection))
+}
+
+/// Starts the tasks of a client on the current runtime, which then connect.
+pub(crate) fn start(servers: &Topology, options: Options) -> Result<Arc<Session>> {
+    let connection = Connection::start(servers, &options)?;
+    Ok(serve(servers, options, connection))
+}
+
+fn serve(servers: &Topology, options: Options, connection: (Connection, JoinHandle<()>)) -> Arc<Session> {
+    let (session, unserved) = Session::start(servers, options, connection);
     session.spawn_essential(background::serve(unserved));
-    Ok(session)
+    session
 }

@@ -157,8 +157,9 @@ async fn a_panicking_credentials_callback_fails_one_attempt_only() {
     run(&server, "CLIENT KILL USER app");
     // A call with a time limit returns the reason.
     let limit = TIMEOUT * 2;
+    let lock = client.lock("m");
     let error =
-        tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("timed out").unwrap_err();
+        tokio::time::timeout(limit, lock.try_lock_for(TIMEOUT)).await.expect("timed out").unwrap_err();
     assert!(error.to_string().contains("ClientBuilder::credentials"), "{error:?}");
     assert_no_canary(&error);
     panics.store(false, Ordering::SeqCst);

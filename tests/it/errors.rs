@@ -1,7 +1,9 @@
 //! What an error tells its caller: the cause, the remedy, and what a service does about it.
 
-use crate::support::{Server, Stopwatch};
-use redisson_lock::{Client, Error, HoldState, Lock, LossReason, Phase};
+use crate::support::cluster::Cluster;
+use crate::support::proxy::{Direction, Proxy};
+use crate::support::{Server, Stopwatch, eventually};
+use redisson_lock::{Client, Error, HoldState, Lock, LossReason, MultiLock, Phase, Replication, blocking};
 use std::error::Error as _;
 use std::io;
 use std::time::Duration;
@@ -87,6 +89,90 @@ async fn a_loss_is_reported_at_once_while_the_server_is_down() {
     assert!(unlocked.to_string().contains(&reason.to_string()), "{unlocked}");
     assert!(matches!(&ran, Error::Lost { reason: given, holder: None, .. } if *given == reason), "{ran:?}");
     assert!(unlocked.is_lost() && ran.is_lost() && !ran.is_retryable());
+}
+
+#[tokio::test]
+async fn a_single_attempt_without_a_connection_fails_at_once() {
+    let mut server = Server::start();
+    let client = Client::builder().response_timeout(LONG).connect(server.url()).await.unwrap();
+    assert!(client.is_connected());
+    client.ping().await.unwrap();
+    server.kill();
+    eventually(|| !client.is_connected()).await;
+    let since = Stopwatch::start();
+    let lock = client.lock("n");
+    for error in [
+        lock.try_lock().await.unwrap_err(),
+        lock.try_lock_for(Duration::ZERO).await.unwrap_err(),
+        client.semaphore("s").try_acquire().await.unwrap_err(),
+        MultiLock::new([client.lock("a"), client.lock("b")]).unwrap().try_lock().await.unwrap_err(),
+        client.ping().await.unwrap_err(),
+    ] {
+        assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    }
+    assert!(since.elapsed() < LONG / 4, "{:?}", since.elapsed());
+    // With a time limit, the call waits for the connection.
+    let waiting = tokio::spawn(async move { lock.try_lock_for(LONG).await });
+    server.restart();
+    waiting.await.unwrap().unwrap().unwrap().unlock().await.unwrap();
+    client.ping().await.unwrap();
+    client.close().await;
+    assert!(!client.is_connected());
+    assert!(matches!(client.ping().await, Err(Error::Closed { .. })));
+}
+
+#[tokio::test]
+async fn a_silent_server_fails_a_ping_in_time() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Client::builder().response_timeout(Duration::from_millis(200));
+    let client = builder.connect(proxy.url()).await.unwrap();
+    proxy.open_links().iter().for_each(|link| link.hold(Direction::ToClient));
+    let error = client.ping().await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_lazy_client_starts_without_its_server() {
+    let mut server = Server::start();
+    let url = server.url();
+    server.kill();
+    let client = Client::builder().response_timeout(LONG).connect_lazy(url).unwrap();
+    assert!(!client.is_connected());
+    let lock = client.lock("n");
+    let error = lock.try_lock().await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { phase: Phase::Acquire, .. }), "{error:?}");
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    server.restart();
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+    client.ping().await.unwrap();
+    assert!(client.is_connected());
+    for bad in ["redis://h:x", "redis-cluster://127.0.0.1:1"] {
+        let misuse = Client::builder().connect_lazy(bad).unwrap_err();
+        assert!(misuse.is_misuse(), "{misuse:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_lazy_client_finds_its_cluster() {
+    let cluster = Cluster::start(3, 0);
+    let builder = Client::builder().sharded_messages(false).replication(Replication::at_least(0));
+    let client = builder.connect_lazy(cluster.url()).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        client.lock(name).lock().await.unwrap().unlock().await.unwrap();
+    }
+    eventually(|| client.is_connected()).await;
+    client.ping().await.unwrap();
+}
+
+#[test]
+fn a_lazy_client_for_threads_connects_in_the_background() {
+    let server = Server::start();
+    let client = blocking::Client::connect_lazy(Client::builder(), server.url()).unwrap();
+    client.lock("n").lock().unwrap().unlock().unwrap();
+    client.ping().unwrap();
+    assert!(client.is_connected());
+    client.close();
 }
 
 #[tokio::test]
