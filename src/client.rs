@@ -15,6 +15,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::entered;
 use crate::protocol::keys::{GroupKeys, LockKeys};
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -31,6 +32,10 @@ use uuid::Uuid;
 pub struct Client {
     pub(crate) session: Arc<Session>,
 }
+
+// A panic of a caller leaves nothing half changed: callers only add work to queues, whose mutexes ignore poisoning.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 impl Client {
     /// Connects to Redis with the default settings.

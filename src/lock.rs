@@ -12,6 +12,7 @@ use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script::{self, TimeToLive};
 use crate::status::HoldStatus;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,10 @@ enum OwnerMode {
     /// A new owner for each acquire: the lock is a mutex.
     Guard,
 }
+
+// For the reason given at `Client`.
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
 
 impl Lock {
     /// Creates the handle of a lock. With an error in place of the kind, each call returns the error.

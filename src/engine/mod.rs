@@ -2,26 +2,26 @@
 //!
 //! ARCHITECTURE.md lists the files.
 
-pub mod acquire;
-pub mod actor;
-pub mod attempt;
-pub mod background;
-pub mod busy;
-pub mod contention;
+pub(crate) mod acquire;
+pub(crate) mod actor;
+pub(crate) mod attempt;
+pub(crate) mod background;
+pub(crate) mod busy;
+pub(crate) mod contention;
 mod crowd;
-pub mod direct;
-pub mod key_actor;
-pub mod level;
-pub mod pending;
-pub mod pipelined;
-pub mod release;
-pub mod run;
-pub mod session;
-pub mod single;
-pub mod step;
-pub mod unfinished;
-pub mod waiters;
-pub mod work;
+pub(crate) mod direct;
+pub(crate) mod key_actor;
+pub(crate) mod level;
+pub(crate) mod pending;
+pub(crate) mod pipelined;
+pub(crate) mod release;
+pub(crate) mod run;
+pub(crate) mod session;
+pub(crate) mod single;
+pub(crate) mod step;
+pub(crate) mod unfinished;
+pub(crate) mod waiters;
+pub(crate) mod work;
 
 use crate::config::options::Options;
 use crate::connection::{Connection, Topology};

@@ -207,3 +207,10 @@ async fn a_server_out_of_memory_is_worth_a_retry() {
         "{error}"
     );
 }
+
+#[test]
+fn a_client_and_its_locks_may_cross_a_caught_panic() {
+    fn is_unwind_safe<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    is_unwind_safe::<Client>();
+    is_unwind_safe::<Lock>();
+}
