@@ -15,7 +15,7 @@ async fn main() -> Result<()> {
     // Neither of these transfers can block the other forever.
     let (there, back) = (both("anna", "bert")?, both("bert", "anna")?);
     let transfers = [there.clone(), back].map(|accounts| {
-        tokio::spawn(async move { accounts.run(|holding| async move { holding.members().len() }).await })
+        tokio::spawn(async move { accounts.run(|status| async move { status.members().len() }).await })
     });
     for transfer in transfers {
         println!("transferred with {} locks held", transfer.await.expect("the task does not panic")?);

@@ -17,9 +17,9 @@ async fn main() -> Result<()> {
     // Somebody releases the lock while it is held.
     let operator = lock.clone();
     let outcome = lock
-        .run(|holding| async move {
+        .run(|status| async move {
             operator.force_unlock().await.expect("the server answers");
-            println!("still working, {:?}", holding.state());
+            println!("still working, {:?}", status.state());
             std::future::pending::<()>().await
         })
         .await;

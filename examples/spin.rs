@@ -9,8 +9,7 @@ use std::time::Duration;
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
     let client = Client::connect(url).await?;
-    let mut back_off = BackOff::default();
-    back_off.longest = Duration::from_millis(20);
+    let back_off = BackOff::new().longest(Duration::from_millis(20));
     let counter = client.spin_lock("counter", back_off);
     let mut tasks = Vec::new();
     for number in 1..=3 {

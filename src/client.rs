@@ -7,7 +7,7 @@ pub use builder::ClientBuilder;
 use crate::codec;
 use crate::config::options::BackOff;
 use crate::engine::session::Session;
-use crate::error::Result;
+use crate::error::{Phase, Result};
 use crate::kinds::kind::OwnedKind;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
@@ -15,6 +15,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::entered;
 use crate::protocol::keys::{GroupKeys, LockKeys};
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -25,12 +26,16 @@ use uuid::Uuid;
 /// While the server is unreachable, three requests have no such limit and are retried: the release of a permit of a [`Semaphore`], a
 /// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. [`close`](Self::close) ends them, too.
 ///
-/// If that runtime ends first, waiters get [`Error::Unavailable`](crate::Error::Unavailable) and holds end with their leases.
+/// If that runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
 /// A client refuses to work in a forked child process.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) session: Arc<Session>,
 }
+
+// A panic of a caller leaves nothing half changed: callers only add work to queues, whose mutexes ignore poisoning.
+impl UnwindSafe for Client {}
+impl RefUnwindSafe for Client {}
 
 impl Client {
     /// Connects to Redis with the default settings.
@@ -110,7 +115,7 @@ impl Client {
         self.make(name, |keys| Ok(Fair::new(keys, allowance)))
     }
 
-    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token).
+    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::LockGuard::token).
     ///
     /// Each token is greater than the tokens of all earlier holds. A resource that refuses every token smaller than the largest one that it
     /// has seen is protected even from a holder that has not noticed the loss of its lock. A fenced lock uses the record of
@@ -246,10 +251,36 @@ impl Client {
         self.session.options.id
     }
 
+    /// Returns whether the client is connected to its server, or to every known master of its cluster. Does no I/O.
+    ///
+    /// A connection that drops is noticed at once, a silent server at the next heartbeat: after at most a second and the response timeout.
+    pub fn is_connected(&self) -> bool {
+        !self.session.is_closed() && self.session.connection.is_connected()
+    }
+
+    /// Waits for the server, or every known master of the cluster, to answer a `PING`.
+    ///
+    /// # Errors
+    /// - [`Error::Unavailable`](crate::Error::Unavailable) at once if the client is not connected to one of them.
+    /// - [`Error::TimedOut`](crate::Error::TimedOut) if there is no answer within the response timeout.
+    /// - [`Error::Closed`](crate::Error::Closed) if the client is closed.
+    /// - [`Error::Misuse`](crate::Error::Misuse) outside a tokio runtime, and in a forked child process.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call changes nothing.
+    pub async fn ping(&self) -> Result<()> {
+        entered()?;
+        self.session.check_process()?;
+        if self.session.is_closed() {
+            return Err(self.session.closed_error(Phase::Inspect));
+        }
+        self.session.connection.ping().await
+    }
+
     /// Waits for pending releases, and then closes the client.
     ///
     /// `close` takes at most the response timeout, or two of them if waiters of a fair lock must leave their queue. Outside a tokio runtime
-    /// the client closes without waiting. Waiters get [`Error::Unavailable`](crate::Error::Unavailable). Remaining holds are no longer
+    /// the client closes without waiting. Waiters get [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
     /// renewed and end with their leases.
     ///
     /// # Cancel safety

@@ -3,6 +3,8 @@
 //! A busy lock is not an error: `try_lock` then returns `Ok(None)`. No error text contains a password.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A result with this crate's [`Error`].
@@ -114,12 +116,34 @@ impl fmt::Display for Holder {
 }
 
 /// The error type of this crate.
+///
+/// A service usually needs four answers. The methods below give them, so no variant has to be listed.
+///
+/// | what happened | how it is reported | what a service does |
+/// | --- | --- | --- |
+/// | The lock is busy. | `Ok(None)`, not an error | Reply "409 Conflict", or try later. |
+/// | Redis is down, slow, or not ready. | [`is_unavailable`](Self::is_unavailable) | Reply "503 Service Unavailable". If [`is_retryable`](Self::is_retryable), the same call may succeed later. |
+/// | The hold was lost. | [`is_lost`](Self::is_lost) | Treat the work as unprotected: undo it, or do it again in a new hold. |
+/// | The call is wrong. | [`is_misuse`](Self::is_misuse) | Reply "500 Internal Server Error", and correct the program. |
+/// | Anything else: the server refuses for good, or TLS fails. | the other errors | Reply "500 Internal Server Error", and correct the configuration. |
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> u16 {
+/// match client.mutex("orders:42").try_lock().await {
+///     Ok(Some(_guard)) => 200,
+///     Ok(None) => 409,
+///     Err(error) if error.is_unavailable() => 503,
+///     Err(_) => 500,
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// The call or its arguments are invalid.
     ///
     /// It is returned before anything is sent. Exception: a reply may show that another client uses this client's UUID.
+    #[non_exhaustive]
     Misuse {
         /// The mistake and its remedy.
         message: String,
@@ -127,6 +151,7 @@ pub enum Error {
     /// The owner would wait for itself.
     ///
     /// It holds a lock that cannot be acquired twice, or it holds the read lock and requests the write lock. Nothing was changed.
+    #[non_exhaustive]
     WouldDeadlock {
         /// The name of the lock.
         name: String,
@@ -137,6 +162,7 @@ pub enum Error {
     ///
     /// The client undoes an acquire that the server may still execute. If the acquire arrives after that undo, the next waiter of this
     /// client undoes it, or the record expires with its lease.
+    #[non_exhaustive]
     TimedOut {
         /// The operation that failed.
         phase: Phase,
@@ -145,10 +171,11 @@ pub enum Error {
         /// How long the call waited.
         waited: Duration,
     },
-    /// The server is unreachable, or the client is closed.
+    /// The server is unreachable.
     ///
     /// An acquire that the server may have executed is undone in the background, or ends with its lease. After a release, the hold ends
     /// with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
+    #[non_exhaustive]
     Unavailable {
         /// The operation that failed.
         phase: Phase,
@@ -156,8 +183,19 @@ pub enum Error {
         node: String,
         /// The reason, as far as known.
         reason: String,
+        /// The I/O error that is the reason, if one is. [`source`](std::error::Error::source) returns it.
+        source: Option<Arc<io::Error>>,
+    },
+    /// The client is closed, or its runtime has ended.
+    ///
+    /// After a release, the hold ends with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
+    #[non_exhaustive]
+    Closed {
+        /// The operation that failed.
+        phase: Phase,
     },
     /// The TLS handshake failed, for example because one side does not trust the other's certificate.
+    #[non_exhaustive]
     Untrusted {
         /// The server.
         node: String,
@@ -168,6 +206,7 @@ pub enum Error {
     ///
     /// An acquire that the server may have executed is undone in the background, or ends with its lease. After a release, the hold ends
     /// with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
+    #[non_exhaustive]
     Refused {
         /// The operation that failed.
         phase: Phase,
@@ -179,6 +218,7 @@ pub enum Error {
         message: String,
     },
     /// Too few replicas confirmed the acquire in time (see [`Replication`](crate::Replication)), so the lock is released again.
+    #[non_exhaustive]
     NotReplicated {
         /// The master.
         node: String,
@@ -192,6 +232,7 @@ pub enum Error {
     /// The call found that the hold is lost.
     ///
     /// Treat the work as unprotected.
+    #[non_exhaustive]
     Lost {
         /// The name of the lock.
         name: String,
@@ -201,9 +242,12 @@ pub enum Error {
         holder: Option<Holder>,
     },
     /// An unlock of a hold that was already known to be lost.
+    #[non_exhaustive]
     NotHeld {
         /// The name of the lock.
         name: String,
+        /// The reason for the loss. `None` if an earlier unlock of the same hold has reported it.
+        reason: Option<LossReason>,
         /// The current holder, if the server answered in time.
         holder: Option<Holder>,
     },
@@ -212,6 +256,7 @@ pub enum Error {
     /// A release is repeated in the background until it is confirmed or the lease has ended. A count-down and the release of a permit
     /// without a lease are repeated until the client is closed. A force-unlock is not repeated, because a repeat could release the lock of
     /// a later holder.
+    #[non_exhaustive]
     Ambiguous {
         /// The operation that failed.
         phase: Phase,
@@ -225,6 +270,23 @@ impl Error {
         Self::Misuse { message: message.into() }
     }
 
+    pub(crate) fn unavailable(phase: Phase, node: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Unavailable { phase, node: node.into(), reason: reason.into(), source: None }
+    }
+
+    /// Returns why `node` is unavailable after this error of a connect, without its phase, and without the node if it is the same.
+    pub(crate) fn reason_at(&self, at: &str) -> String {
+        match self {
+            Self::Unavailable { node, reason, .. } if node == at => reason.clone(),
+            Self::Unavailable { node, reason, .. } => format!("{node}: {reason}"),
+            Self::TimedOut { node, waited, .. } if node == at => format!("no answer within {waited:?}"),
+            other => {
+                let text = other.to_string();
+                text.strip_prefix("connect: ").map_or(text.clone(), str::to_owned)
+            }
+        }
+    }
+
     /// Returns the server's error code (`WRONGTYPE`, `NOPERM`, ..) if the server refused the request.
     pub fn code(&self) -> Option<&str> {
         match self {
@@ -236,6 +298,35 @@ impl Error {
     /// Returns `true` if the lock is known to be no longer held.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::NotHeld { .. })
+    }
+
+    /// Returns `true` if no usable answer came from the servers: they are unreachable, slow, or not ready, or the client is closed.
+    ///
+    /// A server is not ready if its code is `LOADING`, `BUSY`, `TRYAGAIN`, `CLUSTERDOWN`, `MASTERDOWN`, `READONLY`, `NOREPLICAS`, `OOM` or
+    /// `MISCONF`.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::TimedOut { .. }
+            | Self::Unavailable { .. }
+            | Self::Closed { .. }
+            | Self::NotReplicated { .. }
+            | Self::Ambiguous { .. } => true,
+            Self::Refused { code, .. } => NOT_READY.contains(&code.as_str()),
+            _ => false,
+        }
+    }
+
+    /// Returns `true` if the same call may succeed later, and repeating it is harmless.
+    ///
+    /// These are the errors of [`is_unavailable`](Self::is_unavailable), except [`Ambiguous`](Self::Ambiguous), after which the request may
+    /// have taken effect, and [`Closed`](Self::Closed).
+    pub fn is_retryable(&self) -> bool {
+        self.is_unavailable() && !matches!(self, Self::Ambiguous { .. } | Self::Closed { .. })
+    }
+
+    /// Returns `true` if the program is at fault: [`Misuse`](Self::Misuse) and [`WouldDeadlock`](Self::WouldDeadlock).
+    pub fn is_misuse(&self) -> bool {
+        matches!(self, Self::Misuse { .. } | Self::WouldDeadlock { .. })
     }
 }
 
@@ -258,13 +349,14 @@ impl fmt::Display for Error {
             Self::TimedOut { phase, node, waited } => {
                 write!(f, "{phase}: no answer from {node} within {waited:?}")
             }
-            Self::Unavailable { phase, node, reason } => {
+            Self::Unavailable { phase, node, reason, .. } => {
                 write!(f, "{phase}: {node} is unavailable: {reason}")
             }
+            Self::Closed { phase } => write!(f, "{phase}: the client is closed: connect a new one"),
             Self::Untrusted { node, reason } => write!(f, "connect: TLS with {node} failed: {reason}"),
             Self::Refused { phase, node, code, message } => {
                 write!(f, "{phase}: {node} refused: {code} {message}")?;
-                remedy(code).map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
+                remedy(code, message).map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
             }
             Self::NotReplicated { node, acknowledged, needed, waited } => write!(
                 f,
@@ -275,8 +367,9 @@ impl fmt::Display for Error {
                 write!(f, "the hold on `{}` is lost: {reason}", name.escape_debug())?;
                 present(f, holder)
             }
-            Self::NotHeld { name, holder } => {
+            Self::NotHeld { name, reason, holder } => {
                 write!(f, "`{}` is not held by this guard", name.escape_debug())?;
+                reason.map_or(Ok(()), |reason| write!(f, ": {reason}"))?;
                 present(f, holder)
             }
             Self::Ambiguous { phase, node } => {
@@ -289,9 +382,16 @@ impl fmt::Display for Error {
     }
 }
 
+/// The codes of a server that may serve the same request later.
+const NOT_READY: [&str; 9] =
+    ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "OOM", "MISCONF"];
+
 /// Returns the remedy for a refusal.
-fn remedy(code: &str) -> Option<&'static str> {
+fn remedy(code: &str, message: &str) -> Option<&'static str> {
     Some(match code {
+        "ERR" if message.contains("cluster support disabled") => {
+            "the server is not a node of a cluster: use redis:// in place of redis-cluster://"
+        }
         "NOAUTH" => {
             "set a password in the URL or with `ClientBuilder::credentials`; for sentinels use `sentinel_credentials` \
              (in a Redisson file `sentinelPassword`), or `share_credentials_with_sentinels` if they have the master's password"
@@ -307,8 +407,19 @@ fn remedy(code: &str) -> Option<&'static str> {
         "CLUSTERDOWN" => {
             "some slots have no master: bring one back, or set `cluster-require-full-coverage no` to use the other slots"
         }
+        "WRONGTYPE" => "another program uses the name for a value of another type: use another name",
+        "OOM" => "give the server more memory, or raise its `maxmemory`",
+        "MISCONF" => "the server cannot write to its disk: repair the disk",
+        "NOREPLICAS" => "check the replicas, or lower the server's `min-replicas-to-write`",
         _ => return None,
     })
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Unavailable { source: Some(source), .. } => Some(&**source),
+            _ => None,
+        }
+    }
+}

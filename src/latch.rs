@@ -31,6 +31,13 @@ impl CountDownLatch {
         Self { session, keys }
     }
 
+    /// Returns the latch's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
+    }
+
     /// Creates the latch with `count`, unless it exists.
     ///
     /// Returns `true` if this call created it. A `count` of 0 creates an open latch whose key remains.
@@ -52,8 +59,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the count-down was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails. The client continues to try in the background.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refuses.
+    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to try in the
+    ///   background.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety
     /// Once polled, the count-down continues in the background even if the future is dropped.
@@ -77,7 +85,7 @@ impl CountDownLatch {
     /// # Errors
     /// - [`Error::Misuse`] for an invalid name or outside a tokio runtime, before anything is sent.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.

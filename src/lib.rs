@@ -30,11 +30,20 @@
 //! | several locks as one; a lock on a majority of servers | [`MultiLock`]; [`RedLock`] |
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
-//! | settings | [`ClientBuilder`], [`HandOff`], [`Replication`], [`Tls`] |
-//! | the state of a hold | [`LockGuard`], [`HoldState`], [`LossReason`] |
+//! | settings | [`ClientBuilder`], [`Servers`], [`HandOff`], [`BackOff`], [`Replication`] |
+//! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
 //! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
-//! | `rediss://` URLs (feature `tls`, on by default) | [`Tls`] |
 //! | Redisson's configuration file (feature `redisson-config`) | `RedissonConfig` |
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! | --- | --- | --- |
+//! | `blocking` | yes | the module `blocking`: the same API for threads without a runtime |
+//! | `tls` | yes | `rediss://` URLs and `Tls`, by rustls |
+//! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of `tls`; with both, `ring` |
+//! | `redisson-config` | no | `RedissonConfig`, which reads Redisson's own configuration file |
+//! | `redis-interop` | no | the redis crate as `redis`, and [`Servers`] with the connection settings of its clients |
 //!
 //! # Guide
 //!
@@ -47,8 +56,10 @@
 //! - [Reliability](https://docs.rs/crate/redisson-lock/latest/source/docs/reliability.md)
 //! - [Performance](https://docs.rs/crate/redisson-lock/latest/source/docs/performance.md)
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
-#![warn(missing_docs)]
+// Only with the feature `tls` is every public type exported. Unit tests include entry points of the fuzz targets.
+#![cfg_attr(all(feature = "tls", not(test)), warn(unreachable_pub))]
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -80,27 +91,33 @@ mod semaphore;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/shuttle/mod.rs"]
 mod shuttled;
+mod status;
 
 pub use client::{Client, ClientBuilder};
 pub use codec::{Codec, Kryo5, Utf8};
-pub use composite::guard::{MultiHolding, MultiLockGuard};
+pub use composite::guard::MultiLockGuard;
 pub use composite::multi_lock::MultiLock;
 pub use composite::red_lock::RedLock;
 pub use config::credentials::Credentials;
 pub use config::options::{BackOff, HandOff, Replication};
+#[cfg(feature = "tls")]
 pub use config::tls::Tls;
+pub use connection::Servers;
 pub use error::{Error, Holder, LossReason, Phase, Result};
-pub use guard::{Holding, LockGuard};
+pub use guard::LockGuard;
 pub use kinds::kind::Inspection;
 pub use latch::CountDownLatch;
 pub use lease::hold::HoldState;
 pub use lock::{Lock, ReadWriteLock};
 pub use map_entry::MapEntry;
 pub use owner::Owner;
+#[cfg(feature = "redis-interop")]
 pub use redis;
 #[cfg(feature = "redisson-config")]
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use status::HoldStatus;
+pub use uuid;
 
 /// Compiles the programs in the README and in the guide as documentation tests.
 #[cfg(all(doctest, feature = "blocking"))]

@@ -16,6 +16,7 @@ use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +73,10 @@ enum OwnerMode {
     Guard,
 }
 
+// For the reason given at `Client`.
+impl UnwindSafe for Lock {}
+impl RefUnwindSafe for Lock {}
+
 impl Lock {
     /// Creates the handle of a lock. With an error in place of the kind, each call returns the error.
     pub(crate) fn new<K: OwnedKind>(session: Arc<Session>, kind: Result<K>) -> Self {
@@ -101,7 +106,7 @@ impl Lock {
 
     /// Returns this lock with a limit for each hold: the watchdog renews it for at most `max`, and then the hold is lost.
     ///
-    /// Use it for work that may hang: a live process no longer keeps the lock forever. [`Holding::ending`](crate::Holding::ending) warns the
+    /// Use it for work that may hang: a live process no longer keeps the lock forever. [`HoldStatus::ending`](crate::HoldStatus::ending) warns the
     /// holder one lease before the end. This replaces a [fixed lease](Self::with_lease), which is not renewed at all.
     ///
     /// `max` is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a `max` out of range fails with [`Error::Misuse`].
@@ -148,6 +153,13 @@ impl Lock {
         Self { owner: OwnerMode::Thread, ..self.clone() }
     }
 
+    /// Returns the lock's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.kind.as_ref().map_or("", |kind| kind.record())
+    }
+
     /// Acquires the lock, waiting without a limit.
     ///
     /// The wait survives restarts of the server. Waiters of one client are served in order of arrival. Exceptions: re-entries and
@@ -163,7 +175,7 @@ impl Lock {
     /// - [`Error::Lost`] if a re-entry finds that the owner's hold is lost.
     /// - [`Error::NotReplicated`] if too few replicas confirmed the acquire.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the caller leaves the queue, and a lock that was just granted is released.
@@ -179,8 +191,8 @@ impl Lock {
     /// Returns `None` if another owner holds the lock.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the response
-    /// timeout.
+    /// As for [`lock`](Self::lock); also [`Error::TimedOut`] if the server does not answer within the response timeout, and
+    /// [`Error::Unavailable`] at once if there is no connection. To wait for one, set a time limit.
     ///
     /// # Cancel safety
     /// As for [`lock`](Self::lock).

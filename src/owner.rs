@@ -11,7 +11,8 @@
 use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;
 use std::cell::Cell;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use uuid::Uuid;
@@ -21,9 +22,15 @@ use uuid::Uuid;
 /// All code that uses one client with an equal `Owner` is one owner: it re-enters the holds of that owner. Without an explicit owner, the
 /// owner is the current tokio task, or the current thread at the root of a `block_on`.
 ///
+/// In the record, the owner id is `<client uuid>:owner-<name>`, so an operator can read the name in Redis. `Display` writes the name, and
+/// `FromStr` parses it.
+///
 /// ```
-/// # fn main() -> Result<(), redisson_lock::Error> {
-/// let owner = redisson_lock::Owner::new("import-job")?;
+/// use redisson_lock::Owner;
+/// # fn main() -> redisson_lock::Result<()> {
+/// let owner: Owner = "import-job".parse()?;
+/// assert_eq!(owner.to_string(), "import-job");
+/// let run = Owner::unique_named("nightly")?; // nightly-<uuid>: each run excludes the others
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,9 +59,32 @@ impl Owner {
         Self(Uuid::new_v4().to_string().into())
     }
 
+    /// Creates an owner that equals no other owner, and whose name begins with `name`: `<name>-<uuid>`.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] as for [`new`](Self::new). The uuid counts towards the 256 bytes.
+    pub fn unique_named(name: impl AsRef<str>) -> Result<Self> {
+        let name = Self::new(name)?;
+        Self::new(format!("{name}-{}", Uuid::new_v4()))
+    }
+
     /// Returns the owner's name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for Owner {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Self::new(name)
     }
 }
 
@@ -114,7 +144,7 @@ impl LocalOwner {
         let written = match self {
             Self::Task(id) => write!(text, ":{id}"),
             Self::Thread(id) => write!(text, ":thread-{id}"),
-            Self::Explicit(owner) => write!(text, ":owner-{}", owner.0),
+            Self::Explicit(owner) => write!(text, ":owner-{owner}"),
             Self::Guard(id) => write!(text, ":guard-{id}"),
         };
         debug_assert!(written.is_ok());
@@ -221,5 +251,16 @@ mod tests {
             assert!(matches!(Owner::new(bad), Err(Error::Misuse { .. })), "{bad:?}");
         }
         assert_ne!(Owner::unique(), Owner::unique());
+        for long in ["a:b", &"x".repeat(250)] {
+            assert!(matches!(Owner::unique_named(long), Err(Error::Misuse { .. })), "{long:?}");
+        }
+    }
+
+    #[test]
+    fn an_owner_is_written_and_parsed_by_its_name() {
+        let (one, other) = (Owner::unique_named("nightly").unwrap(), Owner::unique_named("nightly").unwrap());
+        assert_ne!(one, other);
+        assert!(one.as_str().starts_with("nightly-"));
+        assert_eq!(one.to_string().parse::<Owner>().unwrap(), one);
     }
 }

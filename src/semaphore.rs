@@ -41,12 +41,19 @@ impl Semaphore {
         Self { session, keys }
     }
 
+    /// Returns the semaphore's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
     /// - [`Error::Misuse`] for an invalid argument or outside a tokio runtime, before anything is sent.
     /// - [`Error::Refused`] if the server refuses the request.
-    /// - [`Error::Unavailable`] if the client is closed.
+    /// - [`Error::Closed`] if the client is closed.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the caller leaves the queue, and permits that were just granted are released.
@@ -73,8 +80,8 @@ impl Semaphore {
     /// Returns `None` if no permit is free or if other tasks of this client wait.
     ///
     /// # Errors
-    /// As for [`acquire`](Self::acquire); also [`Error::TimedOut`] or [`Error::Unavailable`] if the server does not answer within the
-    /// response timeout.
+    /// As for [`acquire`](Self::acquire); also [`Error::TimedOut`] if the server does not answer within the response timeout, and
+    /// [`Error::Unavailable`] at once if there is no connection. To wait for one, set a time limit.
     ///
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
@@ -255,8 +262,9 @@ impl SemaphorePermit {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the release was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails. The client continues to release them in the background.
-    /// - [`Error::Unavailable`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
+    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to release them
+    ///   in the background.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
     ///   permits.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process.
     ///

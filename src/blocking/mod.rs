@@ -13,11 +13,12 @@ pub use latch::CountDownLatch;
 pub use multi::{MultiLock, MultiLockGuard, RedLock};
 pub use permits::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 
+use crate::connection::Servers;
 use crate::error::{Holder, Result};
-use crate::guard::Holding;
+use crate::guard::end_run;
 use crate::kinds::kind::Inspection;
 use crate::owner::Owner;
-use std::ops::Deref;
+use crate::status::{HoldStatus, status_methods};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -41,35 +42,40 @@ impl Client {
         Self::connect_with(crate::Client::builder(), url)
     }
 
-    /// Connects with the settings of `builder`.
-    ///
-    /// # Errors
-    /// As for [`crate::ClientBuilder::connect`].
-    ///
-    /// # Panics
-    /// If called from inside async code.
-    pub fn connect_with(builder: crate::ClientBuilder, url: impl AsRef<str>) -> Result<Self> {
-        Self::connect_by(builder.connect(url))
-    }
-
-    /// Connects with any of the `connect` methods of [`crate::ClientBuilder`].
+    /// Connects to `servers` with the settings of `builder`. See [`crate::ClientBuilder::connect_with`].
     ///
     /// ```no_run
-    /// # fn f(yours: redisson_lock::redis::Client) -> Result<(), redisson_lock::Error> {
+    /// # fn f() -> redisson_lock::Result<()> {
     /// use redisson_lock::{Client, blocking};
-    /// let server = yours.get_connection_info().clone();
-    /// let client = blocking::Client::connect_by(Client::builder().connect_to(server))?;
+    /// use std::time::Duration;
+    /// let builder = Client::builder().response_timeout(Duration::from_secs(1));
+    /// let client = blocking::Client::connect_with(builder, "redis://127.0.0.1/")?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// The error that the future `connecting` returns.
+    /// As for [`crate::ClientBuilder::connect_with`].
     ///
     /// # Panics
     /// If called from inside async code.
-    pub fn connect_by(connecting: impl Future<Output = Result<crate::Client>>) -> Result<Self> {
+    pub fn connect_with(builder: crate::ClientBuilder, servers: impl Into<Servers>) -> Result<Self> {
+        Self::start(|runtime| runtime.block_on(builder.connect_with(servers)))
+    }
+
+    /// Returns a client that connects to `servers` in the background. See [`crate::ClientBuilder::connect_lazy`].
+    ///
+    /// # Errors
+    /// As for [`crate::ClientBuilder::connect_lazy`].
+    pub fn connect_lazy(builder: crate::ClientBuilder, servers: impl Into<Servers>) -> Result<Self> {
+        Self::start(|runtime| {
+            let _entered = runtime.enter();
+            builder.connect_lazy(servers)
+        })
+    }
+
+    fn start(connect: impl FnOnce(&Runtime) -> Result<crate::Client>) -> Result<Self> {
         let mut runtime = Background::start()?;
-        let client = runtime.get().block_on(connecting)?;
+        let client = connect(runtime.get())?;
         runtime.client = Some(client.clone());
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
@@ -91,7 +97,7 @@ impl Client {
         self.for_thread(&self.client.fair_lock(name))
     }
 
-    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::Holding::token). See
+    /// Returns the fenced lock `name`, whose guards carry a fencing [token](crate::LockGuard::token). See
     /// [`crate::Client::fenced_lock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> Lock {
         self.for_thread(&self.client.fenced_lock(name))
@@ -168,6 +174,22 @@ impl Client {
         self.client.id()
     }
 
+    /// Returns whether the client is connected. See [`crate::Client::is_connected`].
+    pub fn is_connected(&self) -> bool {
+        self.client.is_connected()
+    }
+
+    /// Waits for the server to answer a `PING`. See [`crate::Client::ping`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::ping`].
+    ///
+    /// # Panics
+    /// If called from inside async code.
+    pub fn ping(&self) -> Result<()> {
+        self.runtime.get().block_on(self.client.ping())
+    }
+
     /// Waits for pending releases, and then closes the client. See [`crate::Client::close`].
     ///
     /// # Panics
@@ -213,6 +235,11 @@ impl Lock {
         Self { lock: self.lock.with_pipelined_hand_off(on), runtime: self.runtime.clone() }
     }
 
+    /// Returns the lock's name as stored in Redis. See [`crate::Lock::name`].
+    pub fn name(&self) -> &str {
+        self.lock.name()
+    }
+
     /// Acquires the lock, waiting without a limit.
     ///
     /// # Errors
@@ -254,13 +281,13 @@ impl Lock {
 
     /// Acquires the lock, runs `body` in this thread, and releases the lock.
     ///
-    /// Nothing can cancel a running thread: between its steps, `body` should compare [`Holding::state`] with what it is about to do. If the
+    /// Nothing can cancel a running thread: between its steps, `body` should compare [`HoldStatus::state`] with what it is about to do. If the
     /// hold was lost before the lock was released, the value of `body` is discarded and the call fails.
     ///
     /// # Errors
     /// As for [`crate::Lock::run`].
-    pub fn run<T>(&self, body: impl FnOnce(Holding) -> T) -> Result<T> {
-        self.lock()?.run(&self.lock, body)
+    pub fn run<T>(&self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
+        self.lock()?.run(body)
     }
 
     /// Acquires the lock, waiting for at most `wait`, runs `body` in this thread as [`run`](Self::run) does, and releases the lock.
@@ -269,8 +296,8 @@ impl Lock {
     ///
     /// # Errors
     /// As for [`crate::Lock::try_run_for`].
-    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(Holding) -> T) -> Result<Option<T>> {
-        self.try_lock_for(wait)?.map(|guard| guard.run(&self.lock, body)).transpose()
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(HoldStatus) -> T) -> Result<Option<T>> {
+        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
     }
 
     /// Returns whether any owner holds the lock.
@@ -353,6 +380,11 @@ pub struct ReadWriteLock {
 }
 
 impl ReadWriteLock {
+    /// Returns the lock's name as stored in Redis. See [`crate::ReadWriteLock::name`].
+    pub fn name(&self) -> &str {
+        self.read.name()
+    }
+
     /// Returns the read side, which readers share. See [`crate::ReadWriteLock::read`].
     pub fn read(&self) -> &Lock {
         &self.read
@@ -435,18 +467,14 @@ impl LockGuard {
         self.runtime.get().block_on(self.guard.unlock())
     }
 
-    fn run<T>(self, lock: &crate::Lock, body: impl FnOnce(Holding) -> T) -> Result<T> {
-        let value = body(Holding::clone(&self));
-        self.runtime.get().block_on(lock.end_run(self.guard, Ok(value)))
+    fn run<T>(self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
+        let status = self.guard.status();
+        let value = body(status.clone());
+        self.runtime.get().block_on(end_run(&status, Some(value), self.guard.unlock()))
     }
 }
 
-impl Deref for LockGuard {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.guard
-    }
-}
+status_methods!(LockGuard, guard.status);
 
 /// The runtime of a client's background work. Dropping it does not block.
 #[derive(Debug)]

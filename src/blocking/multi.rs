@@ -1,10 +1,10 @@
 //! Composite locks for threads: [`MultiLock`] and [`RedLock`].
 
 use super::{Background, Lock};
-use crate::MultiHolding;
 use crate::error::Result;
+use crate::guard::end_run;
 use crate::owner::Owner;
-use std::ops::Deref;
+use crate::status::{HoldStatus, status_methods};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ impl MultiLock {
     ///
     /// # Errors
     /// As for [`crate::MultiLock::run`].
-    pub fn run<T>(&self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
+    pub fn run<T>(&self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
         self.lock()?.run(body)
     }
 
@@ -101,7 +101,7 @@ impl MultiLock {
     ///
     /// # Errors
     /// As for [`crate::MultiLock::try_run_for`].
-    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(MultiHolding) -> T) -> Result<Option<T>> {
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(HoldStatus) -> T) -> Result<Option<T>> {
         self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
     }
 }
@@ -143,7 +143,7 @@ impl RedLock {
         Self { lock: self.lock.with_node_timeout(timeout), ..self.clone() }
     }
 
-    /// Returns this red lock with a minimum [validity](MultiHolding::validity) for a guard to be returned. Default 0. See
+    /// Returns this red lock with a minimum [validity](MultiLockGuard::validity) for a guard to be returned. Default 0. See
     /// [`crate::RedLock::with_minimum_validity`].
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { lock: self.lock.with_minimum_validity(validity), ..self.clone() }
@@ -182,7 +182,7 @@ impl RedLock {
     ///
     /// # Errors
     /// As for [`crate::RedLock::run`].
-    pub fn run<T>(&self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
+    pub fn run<T>(&self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
         self.lock()?.run(body)
     }
 
@@ -190,7 +190,7 @@ impl RedLock {
     ///
     /// # Errors
     /// As for [`crate::RedLock::try_run_for`].
-    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(MultiHolding) -> T) -> Result<Option<T>> {
+    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(HoldStatus) -> T) -> Result<Option<T>> {
         self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
     }
 }
@@ -207,6 +207,11 @@ pub struct MultiLockGuard {
 }
 
 impl MultiLockGuard {
+    /// Returns the holds that count towards the required number. See [`HoldStatus::members`].
+    pub fn members(&self) -> &[HoldStatus] {
+        self.guard.members()
+    }
+
     /// Releases all locks at once.
     ///
     /// # Errors
@@ -218,15 +223,11 @@ impl MultiLockGuard {
         self.runtimes.block_on(self.guard.unlock())
     }
 
-    fn run<T>(self, body: impl FnOnce(MultiHolding) -> T) -> Result<T> {
-        let value = body(MultiHolding::clone(&self));
-        self.runtimes.block_on(self.guard.end_run(Some(value)))
+    fn run<T>(self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
+        let status = self.guard.status();
+        let value = body(status.clone());
+        self.runtimes.block_on(end_run(&status, Some(value), self.guard.unlock()))
     }
 }
 
-impl Deref for MultiLockGuard {
-    type Target = MultiHolding;
-    fn deref(&self) -> &MultiHolding {
-        &self.guard
-    }
-}
+status_methods!(MultiLockGuard, guard.status);

@@ -2,8 +2,7 @@
 
 use super::Background;
 use crate::error::Result;
-use crate::guard::Holding;
-use std::ops::Deref;
+use crate::status::status_methods;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,11 @@ pub struct Semaphore {
 
 /// Methods that contact the server block the thread, and panic if called from inside async code.
 impl Semaphore {
+    /// Returns the semaphore's name as stored in Redis. See [`crate::Semaphore::name`].
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
@@ -199,6 +203,11 @@ impl ExpirableSemaphore {
         Self { semaphore: self.semaphore.without_lease(), runtime: self.runtime.clone() }
     }
 
+    /// Returns the semaphore's name as stored in Redis. See [`crate::ExpirableSemaphore::name`].
+    pub fn name(&self) -> &str {
+        self.semaphore.name()
+    }
+
     /// Acquires one permit, waiting without a limit.
     ///
     /// # Errors
@@ -375,9 +384,4 @@ impl ExpirablePermit {
     }
 }
 
-impl Deref for ExpirablePermit {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.permit
-    }
-}
+status_methods!(ExpirablePermit, permit.status);

@@ -3,8 +3,9 @@
 use crate::client::Client;
 use crate::config::credentials::{Credentials, Source};
 use crate::config::options::{HandOff, NameMapper, Options, Replication, whole_millis};
+#[cfg(any(feature = "tls", feature = "redisson-config"))]
 use crate::config::tls::Tls;
-use crate::connection::{IntoConnectionInfo, Servers, permissions};
+use crate::connection::{Servers, Topology, permissions};
 use crate::engine;
 use crate::error::Result;
 use crate::owner::entered;
@@ -61,7 +62,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the bounds of the local hand-off. Default [`HandOff::default`].
+    /// Sets the bounds of the local hand-off. Default [`HandOff::new`].
     pub fn hand_off(mut self, bounds: HandOff) -> Self {
         self.options.hand_off = bounds;
         self
@@ -104,7 +105,13 @@ impl ClientBuilder {
     }
 
     /// Sets how the client and its servers authenticate each other over TLS (`rediss://`). Default [`Tls::new`].
-    pub fn tls(mut self, tls: Tls) -> Self {
+    #[cfg(feature = "tls")]
+    pub fn tls(self, tls: Tls) -> Self {
+        self.with_tls(tls)
+    }
+
+    #[cfg(any(feature = "tls", feature = "redisson-config"))]
+    pub(crate) fn with_tls(mut self, tls: Tls) -> Self {
         self.options.tls = Some(tls);
         self
     }
@@ -186,89 +193,53 @@ impl ClientBuilder {
     /// # Cancel safety
     /// Cancel safe: dropping the future leaves nothing behind.
     pub async fn connect(self, url: impl AsRef<str>) -> Result<Client> {
-        let servers = Servers::parse(url.as_ref(), &self.options)?;
-        self.connect_by(servers).await
+        self.connect_with(url).await
     }
 
-    /// Connects to the server of an existing [`redis::Client`].
+    /// Connects to `servers`: a URL, or the connection settings of redis-rs (see [`Servers`]).
     ///
-    /// User, password, database and TLS are taken from `server`. The protocol version, timeouts and socket settings are this crate's own.
-    /// If `server` is configured to accept any certificate (`#insecure`), this client does the same, unless [`tls`](Self::tls) is set.
+    /// # Errors
+    /// As for [`connect`](Self::connect).
     ///
-    /// If `server` is a string, the redis crate parses it and ignores unknown parameters such as `?database=3`.
-    /// [`connect`](Self::connect) rejects them.
+    /// # Cancel safety
+    /// Cancel safe: dropping the future leaves nothing behind.
+    pub async fn connect_with(self, servers: impl Into<Servers>) -> Result<Client> {
+        let (servers, options) = self.checked(servers.into())?;
+        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
+        let session = engine::connect(servers, options).await?;
+        let client = Client { session };
+        if let Ok(keys) = client.keys(keys::probe_key()) {
+            permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
+        }
+        Ok(client)
+    }
+
+    /// Returns a client that connects in the background, so that a program can start while its servers are down.
+    ///
+    /// Until the client is connected, calls behave as during an outage: `try_lock` fails at once with
+    /// [`Error::Unavailable`](crate::Error::Unavailable), whose reason says why the last attempt failed, and `lock` waits. Errors of
+    /// [`connect`](Self::connect), such as a wrong password, appear there, too. The permissions of the user are not checked.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`](crate::Error::Misuse) for an invalid URL, settings out of range, outside a tokio runtime, and for a cluster without
+    /// [`sharded_messages`](Self::sharded_messages), because only a connected cluster reports its mode.
     ///
     /// ```no_run
-    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-    /// let yours = redisson_lock::redis::Client::open("redis://127.0.0.1/3")?;
-    /// let builder = redisson_lock::Client::builder();
-    /// let client = builder.connect_to(yours.get_connection_info().clone()).await?;
+    /// # async fn f() -> redisson_lock::Result<()> {
+    /// let client = redisson_lock::Client::builder().connect_lazy("redis://127.0.0.1/")?;
+    /// if !client.is_connected() {
+    ///     println!("Redis is away; the service starts without it");
+    /// }
     /// # Ok(()) }
     /// ```
-    ///
-    /// # Errors
-    /// As for [`connect`](Self::connect); also [`Error::Misuse`](crate::Error::Misuse) if `server` carries certificates. The redis crate
-    /// does not expose them, so pass them with [`tls`](Self::tls).
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_to(self, server: impl IntoConnectionInfo) -> Result<Client> {
-        let servers = Servers::one(server, &self.options)?;
-        self.connect_by(servers).await
+    pub fn connect_lazy(self, servers: impl Into<Servers>) -> Result<Client> {
+        let (servers, options) = self.checked(servers.into())?;
+        Ok(Client { session: engine::start(&servers, options)? })
     }
 
-    /// Connects to a cluster through some of its `nodes`.
-    ///
-    /// Pass the nodes from which you built your `redis::cluster::ClusterClient`, because it does not expose them. Each node must carry
-    /// the same user, password and TLS setting.
-    ///
-    /// # Errors
-    /// As for [`connect_to`](Self::connect_to).
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_to_cluster(
-        self,
-        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
-    ) -> Result<Client> {
-        let servers = Servers::cluster(nodes, &self.options)?;
-        self.connect_by(servers).await
-    }
-
-    /// Connects to the master that `sentinels` monitor under the name `service`.
-    ///
-    /// Pass the values from which you built your `redis::sentinel::SentinelClient`, because it does not expose them. The client
-    /// connects to the master that most of the responding sentinels name.
-    ///
-    /// `master` provides user, password, database and TLS for the master; its host and port are ignored. The sentinels' own users and
-    /// passwords are part of `sentinels`, or come from [`sentinel_credentials`](Self::sentinel_credentials).
-    ///
-    /// ```no_run
-    /// # async fn f() -> Result<(), redisson_lock::Error> {
-    /// use redisson_lock::Client;
-    /// let sentinels = ["redis://:secret@10.0.0.1:26379", "redis://:secret@10.0.0.2:26379"];
-    /// let client = Client::builder().connect_by_sentinels(sentinels, "orders", "redis://app:other@master/3").await?;
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`connect_to`](Self::connect_to); also [`Error::Misuse`](crate::Error::Misuse) if a sentinel's connection is less secure than
-    /// the master's, because an attacker could then choose the master. Exception: the master's certificate is verified, and
-    /// [`Tls::server_name`](crate::Tls::server_name) sets the name in it.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: dropping the future leaves nothing behind.
-    pub async fn connect_by_sentinels(
-        self,
-        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
-        service: impl AsRef<str>,
-        master: impl IntoConnectionInfo,
-    ) -> Result<Client> {
-        let servers = Servers::by_sentinels(sentinels, service.as_ref(), master, &self.options)?;
-        self.connect_by(servers).await
-    }
-
-    async fn connect_by(self, servers: Servers) -> Result<Client> {
+    /// Checks the servers and the settings, and sets the settings that depend on the servers.
+    fn checked(self, servers: Servers) -> Result<(Topology, Options)> {
+        let servers = servers.resolve(&self.options)?;
         let mut options = self.options;
         options.id = self.id.unwrap_or_else(Uuid::new_v4);
         if servers.can_fail_over() {
@@ -280,12 +251,6 @@ impl ClientBuilder {
             // A local hand-off skips the check, so each hold needs an acquire of its own.
             options.hand_off.max_in_row = 0;
         }
-        let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
-        let session = engine::connect(servers, options).await?;
-        let client = Client { session };
-        if let Ok(keys) = client.keys(keys::probe_key()) {
-            permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
-        }
-        Ok(client)
+        Ok((servers, options))
     }
 }

@@ -6,14 +6,15 @@
 //! - The client then releases everything and waits for the busy lock first, with nothing in hand. It only tries the locks that
 //!   precede that lock in the order. So of several clients that collide, the one that follows the order always makes progress.
 
-use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
+use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +79,7 @@ impl MultiLock {
     /// Returns this multi lock with a fixed lease for each lock, which the watchdog does not renew (see [`Lock::with_lease`]).
     ///
     /// The multi lock ends with the first of its leases. When the guard is returned, about three quarters of the lease or more are left;
-    /// [`deadline`](MultiHolding::deadline) is exact.
+    /// [`deadline`](MultiLockGuard::deadline) is exact.
     pub fn with_lease(&self, lease: Duration) -> Self {
         Self { members: Arc::new(self.members.with_lease(lease)) }
     }
@@ -139,10 +140,11 @@ impl MultiLock {
     /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock().await?;
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     /// Acquires all locks, waiting for at most `wait`, runs `body`, and releases the locks. The loss of a lock cancels `body`.
@@ -156,11 +158,11 @@ impl MultiLock {
     /// As for [`run`](Self::run).
     pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         match self.try_lock_for(wait).await? {
-            Some(guard) => guard.run(body).await.map(Some),
+            Some(guard) => run_held(guard.status(), body, guard.unlock()).await.map(Some),
             None => Ok(None),
         }
     }

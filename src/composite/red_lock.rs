@@ -10,15 +10,15 @@
 //!    the lost data has ended by then.
 
 use crate::composite::gather::gather;
-use crate::composite::guard::{Member, MultiHolding, MultiLockGuard};
+use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::LockGuard;
+use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::task;
+use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -39,8 +39,8 @@ fn drift(lease: Duration) -> Duration {
 ///
 /// # Acquiring and holding
 /// An acquire asks all servers at once, each for at most the [node timeout](Self::with_node_timeout). A grant ends one lease after its
-/// request was sent, minus 1 % of the lease and 2 ms for clock drift. The [deadline](MultiHolding::deadline) is the time until which a
-/// majority of the grants lasts, and the [validity](MultiHolding::validity) is the time left until then. Without a majority, the client
+/// request was sent, minus 1 % of the lease and 2 ms for clock drift. The [deadline](MultiLockGuard::deadline) is the time until which a
+/// majority of the grants lasts, and the [validity](MultiLockGuard::validity) is the time left until then. Without a majority, the client
 /// releases everything and tries again after a random pause of 2 to 64 ms. There is no queue, and no message wakes a waiter.
 ///
 /// While the lock is held, each client's watchdog renews its own lock. Each renewal by a majority extends the validity. Once the
@@ -123,7 +123,7 @@ impl RedLock {
         Self { node_timeout: timeout, ..self.clone() }
     }
 
-    /// Returns this red lock with a minimum [validity](MultiHolding::validity): an acquire succeeds only if more than this is left. Default
+    /// Returns this red lock with a minimum [validity](MultiLockGuard::validity): an acquire succeeds only if more than this is left. Default
     /// 0.
     pub fn with_minimum_validity(&self, validity: Duration) -> Self {
         Self { least: validity, ..self.clone() }
@@ -182,10 +182,11 @@ impl RedLock {
     /// Dropping the future drops `body` and releases the locks in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
-        self.lock().await?.run(body).await
+        let guard = self.lock().await?;
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. The loss of the lock cancels `body`.
@@ -199,11 +200,11 @@ impl RedLock {
     /// As for [`run`](Self::run).
     pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
     where
-        F: FnOnce(MultiHolding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         match self.try_lock_for(wait).await? {
-            Some(guard) => guard.run(body).await.map(Some),
+            Some(guard) => run_held(guard.status(), body, guard.unlock()).await.map(Some),
             None => Ok(None),
         }
     }
@@ -235,7 +236,8 @@ impl Round for AllAtOnce {
         let (needed, started) = (locks.len() / 2 + 1, Moment::now());
         let limit = left.map_or(*node_timeout, |left| left.min(*node_timeout));
         let each = locks.iter().zip(&self.claims);
-        let asked = gather(each.map(|(lock, claim)| ask(lock, claim, limit)), |_| false).await;
+        let asked =
+            gather(each.map(|(lock, claim)| lock.acquire_for(claim, Wait::Once(limit))), |_| false).await;
 
         let (mut guards, mut errors, mut refusals, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
@@ -279,17 +281,6 @@ impl Round for AllAtOnce {
     }
 }
 
-/// Returns the answer of one server.
-async fn ask(lock: &Lock, claim: &Claim, limit: Duration) -> Result<Option<LockGuard>> {
-    let connection = &lock.session().connection;
-    if let Some(error) = connection.unavailability(lock.kind()?.record(), Moment::now(), Phase::Acquire) {
-        // A caller that tries in a loop would otherwise keep the tasks that connect again from running.
-        task::yield_now().await;
-        return Err(error);
-    }
-    lock.acquire_for(claim, Wait::Once(limit)).await
-}
-
 /// Returns whether the server has lost no data for as long as its earlier grants may have been relied on.
 fn counts(lock: &Lock, guard: &LockGuard) -> bool {
     let longest = lock.lease_duration().max(lock.session().options.lease);
@@ -298,9 +289,9 @@ fn counts(lock: &Lock, guard: &LockGuard) -> bool {
 }
 
 fn too_young(lock: &Lock) -> Error {
-    Error::Unavailable {
-        phase: Phase::Acquire,
-        node: lock.session().connection.node().into(),
-        reason: "it may have been started less than a lease ago, so its grant does not count yet: wait for one lease".into(),
-    }
+    Error::unavailable(
+        Phase::Acquire,
+        lock.session().connection.node(),
+        "it may have been started less than a lease ago, so its grant does not count yet: wait for one lease",
+    )
 }

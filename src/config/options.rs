@@ -17,29 +17,64 @@ use uuid::Uuid;
 /// every client that received the release has had a turn, or when the pause passes without a message. `try_lock` does not wait for its end.
 ///
 /// ```
-/// let mut bounds = redisson_lock::HandOff::default();
-/// bounds.max_in_row = 0; // off
+/// use redisson_lock::HandOff;
+/// let off = HandOff::new().max_in_row(0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct HandOff {
-    /// Maximum length of a series of hand-offs while another client subscribes to the lock's channel or is known to poll. Default 16; 0
-    /// turns the hand-off off.
+    pub(crate) max_in_row: u32,
+    pub(crate) max_time: Duration,
+    pub(crate) max_time_alone: Duration,
+    pub(crate) pause: Duration,
+    pub(crate) pause_for_pollers: Duration,
+    pub(crate) pipelined: bool,
+}
+
+impl HandOff {
+    /// Returns the default bounds.
+    pub const fn new() -> Self {
+        Self {
+            max_in_row: 16,
+            max_time: Duration::from_millis(20),
+            max_time_alone: Duration::from_millis(200),
+            pause: Duration::from_millis(3),
+            pause_for_pollers: Duration::from_millis(10),
+            pipelined: false,
+        }
+    }
+
+    /// Sets the maximum length of a series of hand-offs while another client subscribes to the lock's channel or is known to poll.
+    /// Default 16; 0 turns the hand-off off.
     ///
     /// The series is also limited to the number of this client's waiters divided by the number of other subscribers, rounded up.
-    pub max_in_row: u32,
-    /// Maximum duration of a series of hand-offs while another client subscribes or is known to poll, and of each series of a lock whose
-    /// waiters poll ([`Client::spin_lock`](crate::Client::spin_lock)). Default 20 ms.
-    pub max_time: Duration,
-    /// Maximum duration of a series even if no other client subscribes, because some clients poll instead. Default 200 ms.
-    pub max_time_alone: Duration,
-    /// How long this client yields after a release whose message reached other clients. Default 3 ms.
-    pub pause: Duration,
-    /// How long this client yields if it has noticed clients that release the lock without a message. Default 10 ms.
+    pub const fn max_in_row(self, max_in_row: u32) -> Self {
+        Self { max_in_row, ..self }
+    }
+
+    /// Sets the maximum duration of a series of hand-offs while another client subscribes or is known to poll, and of each series of a
+    /// lock whose waiters poll ([`Client::spin_lock`](crate::Client::spin_lock)). Default 20 ms.
+    pub const fn max_time(self, max_time: Duration) -> Self {
+        Self { max_time, ..self }
+    }
+
+    /// Sets the maximum duration of a series even if no other client subscribes, because some clients poll instead. Default 200 ms.
+    pub const fn max_time_alone(self, max_time_alone: Duration) -> Self {
+        Self { max_time_alone, ..self }
+    }
+
+    /// Sets how long this client yields after a release whose message reached other clients. Default 3 ms.
+    pub const fn pause(self, pause: Duration) -> Self {
+        Self { pause, ..self }
+    }
+
+    /// Sets how long this client yields if it has noticed clients that release the lock without a message. Default 10 ms.
     ///
     /// Such clients, for example Redisson's spin locks, look at the lock only at intervals.
-    pub pause_for_pollers: Duration,
-    /// Hands the lock to the next local waiter before Redis confirms. Default `false`.
+    pub const fn pause_for_pollers(self, pause_for_pollers: Duration) -> Self {
+        Self { pause_for_pollers, ..self }
+    }
+
+    /// Sets whether the lock is handed to the next local waiter before Redis confirms. Default `false`.
     ///
     /// By default, the next guard is returned when Redis has confirmed that the record names its owner. With the pipelined hand-off,
     /// the record follows within a round trip, and many holds share one round trip.
@@ -55,19 +90,14 @@ pub struct HandOff {
     ///
     /// The pipelined hand-off is used only if both the released hold and the waiter were acquired with this setting. The bounds above apply
     /// to it, too.
-    pub pipelined: bool,
+    pub const fn pipelined(self, pipelined: bool) -> Self {
+        Self { pipelined, ..self }
+    }
 }
 
 impl Default for HandOff {
     fn default() -> Self {
-        Self {
-            max_in_row: 16,
-            max_time: Duration::from_millis(20),
-            max_time_alone: Duration::from_millis(200),
-            pause: Duration::from_millis(3),
-            pause_for_pollers: Duration::from_millis(10),
-            pipelined: false,
-        }
+        Self::new()
     }
 }
 
@@ -76,28 +106,43 @@ impl Default for HandOff {
 /// The waiter retries after `first`. Each further pause is `factor` times as long, up to `longest`.
 ///
 /// ```
-/// let mut constant = redisson_lock::BackOff::default();
-/// constant.first = std::time::Duration::from_millis(20);
-/// constant.factor = 1;
+/// use redisson_lock::BackOff;
+/// let constant = BackOff::new().first(std::time::Duration::from_millis(20)).factor(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct BackOff {
-    /// The first pause, at least 1 ms. Default 1 ms.
-    pub first: Duration,
-    /// The longest pause. Default 128 ms.
-    pub longest: Duration,
-    /// The factor from one pause to the next; 1 keeps them equal. Default 2.
-    pub factor: u32,
+    pub(crate) first: Duration,
+    longest: Duration,
+    factor: u32,
 }
 
 impl Default for BackOff {
     fn default() -> Self {
-        Self::between(Duration::from_millis(1), Duration::from_millis(128))
+        Self::new()
     }
 }
 
 impl BackOff {
+    /// Returns the default pauses.
+    pub const fn new() -> Self {
+        Self::between(Duration::from_millis(1), Duration::from_millis(128))
+    }
+
+    /// Sets the first pause, at least 1 ms. Default 1 ms.
+    pub const fn first(self, first: Duration) -> Self {
+        Self { first, ..self }
+    }
+
+    /// Sets the longest pause. Default 128 ms.
+    pub const fn longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
+    }
+
+    /// Sets the factor from one pause to the next; 1 keeps them equal. Default 2.
+    pub const fn factor(self, factor: u32) -> Self {
+        Self { factor, ..self }
+    }
+
     pub(crate) const fn between(first: Duration, longest: Duration) -> Self {
         Self { first, longest, factor: 2 }
     }
@@ -201,7 +246,7 @@ pub(crate) struct Options {
     pub reconnect_min: Duration,
     pub reconnect_max: Duration,
     pub hand_off: HandOff,
-    /// `None` until `ClientBuilder::connect_by` chooses the default.
+    /// `None` until `ClientBuilder::connect_with` chooses the default.
     pub replication: Option<Replication>,
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,

@@ -249,7 +249,7 @@ impl Address {
         let reason = format!(
             "no answer to the TLS handshake within {limit:?}: if the server does not speak TLS at this port, use redis://"
         );
-        Error::Unavailable { phase: Phase::Connect, node: self.node.clone(), reason }
+        Error::unavailable(Phase::Connect, &self.node, reason)
     }
 }
 
@@ -257,7 +257,7 @@ impl Address {
 /// is ignored would lead to other locks.
 pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
     // Errors quote the scheme only, because the rest may contain a password.
-    let Some((scheme, _)) = url.split_once("://") else {
+    let Some((scheme, rest)) = url.split_once("://") else {
         return Err(Error::misuse("not a URL: use redis://[user:password@]host[:port][/database]"));
     };
     let (known, instead) = match scheme {
@@ -277,6 +277,11 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
             )));
         }
     };
+    if !known.contains(&"user")
+        && let Some(part) = wrong_part(rest)
+    {
+        return Err(Error::misuse(format!("bad URL: {part} {ENCODED}")));
+    }
     if let Some(parsed) = redis::parse_redis_url(url) {
         let before_path = !parsed.username().is_empty() || parsed.password().is_some();
         if before_path && known.contains(&"user")
@@ -309,6 +314,29 @@ pub(super) fn parse_info(server: impl IntoConnectionInfo) -> Result<ConnectionIn
             false => Error::misuse(format!("bad URL: {why} {ENCODED}")),
         }
     })
+}
+
+/// Names the part of a URL that is wrong, from `rest`, which follows the scheme. Quotes nothing, because a part may be a password that
+/// was not encoded.
+fn wrong_part(rest: &str) -> Option<&'static str> {
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
+        _ => (host, None),
+    };
+    let database = path.strip_prefix('/').unwrap_or_default();
+    if name.is_empty() {
+        Some("the host is missing")
+    } else if port.is_some_and(|port| !port.is_empty() && port.parse::<u16>().is_err()) {
+        Some("the port is not a number from 0 to 65535")
+    } else if database.split(['?', '#']).next().is_some_and(|it| !it.is_empty() && it.parse::<u32>().is_err())
+    {
+        Some("the database, after the host, is not a number")
+    } else {
+        None
+    }
 }
 
 impl fmt::Debug for Address {
@@ -355,7 +383,12 @@ mod tests {
             ("redis://user:12?canary@h", "%3F"),
             ("redis://user:12#canary@h", "%23"),
             ("redis://user:can/ary@h", "%2F"),
-            ("redis://h/notanumber", "Invalid database number"),
+            ("redis://h/canary", "the database, after the host, is not a number"),
+            ("redis://user:canary@h:99999/1", "the port is not a number"),
+            ("redis://user:canary@h:canary", "the port is not a number"),
+            ("redis://user:canary@/1", "the host is missing"),
+            ("redis://user:canary@:6379", "the host is missing"),
+            ("redis://user:canary@a b", "bad URL"),
             ("redis://h?protocol=canary", "protocol"),
             ("redis-cluster+x://canary", "redis-sentinel://, redis-cluster:// or redis-replicated://"),
         ] {

@@ -94,8 +94,6 @@ impl TopologyManager {
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, Cluster)> {
-        let (layout, redirects) =
-            (watch::Sender::new(Arc::new(Layout::empty())), Arc::<Redirects>::default());
         let until = Moment::now() + options.connect_timeout;
         let (reply, at) = ask_any(known.nodes(), until, &Arc::new(options.clone())).await?;
         let sharded = is_sharded(options.sharded, reply.sharded, at.node())?;
@@ -110,8 +108,24 @@ impl TopologyManager {
                 () = driver => {}
             }
         }
+        let (mut manager, cluster) = Self::start(known, options, shared, sharded);
+        manager.install(reply.ranges, &at);
+        manager.running = true;
+        manager.connected(until).await?;
+        Ok((manager, cluster))
+    }
+
+    /// A manager that knows no layout yet.
+    pub(super) fn start(
+        known: Arc<SeedNodes>,
+        options: &Options,
+        shared: &Shared,
+        sharded: bool,
+    ) -> (Self, Cluster) {
+        let (layout, redirects) =
+            (watch::Sender::new(Arc::new(Layout::empty())), Arc::<Redirects>::default());
         let cluster = Cluster { layout: layout.subscribe(), redirects: redirects.clone(), sharded };
-        let mut manager = Self {
+        let manager = Self {
             known,
             options: Arc::new(Options { sharded: Some(sharded), ..options.clone() }),
             shared: shared.clone(),
@@ -121,10 +135,7 @@ impl TopologyManager {
             importing: HashMap::new(),
             running: false,
         };
-        manager.install(reply.ranges, &at);
-        manager.running = true;
-        manager.connected(until).await?;
-        Ok((manager, cluster))
+        (manager, cluster)
     }
 
     /// Waits until all masters are connected.
@@ -146,15 +157,13 @@ impl TopologyManager {
         let down: Vec<_> =
             layout.masters().filter_map(|node| Some((node.name.clone(), node.usable(0).err()?))).collect();
         match down.first() {
-            Some((node, reason)) if down.len() * 2 >= layout.len() => Err(Error::Unavailable {
-                phase: Phase::Connect,
-                node: node.to_string(),
-                reason: format!(
-                    "{} of the {} masters of the cluster are unreachable; the reason for this one: {reason}",
-                    down.len(),
-                    layout.len()
-                ),
-            }),
+            Some((node, outage)) if down.len() * 2 >= layout.len() => {
+                let (count, all) = (down.len(), layout.len());
+                let outage = outage.explained(|reason| {
+                    format!("{count} of the {all} masters of the cluster are unreachable; the reason for this one: {reason}")
+                });
+                Err(outage.error(Phase::Connect, node))
+            }
             _ => Ok(()),
         }
     }
@@ -163,7 +172,10 @@ impl TopologyManager {
     pub(super) async fn run(mut self) {
         let mut asking = JoinSet::new();
         let mut changes = self.shared.changes();
-        let (mut next, mut soon) = (Moment::now() + REFRESH, Moment::now());
+        let (mut next, mut soon) = match self.running {
+            true => (Moment::now() + REFRESH, Moment::now()),
+            false => (Moment::now(), Moment::now()),
+        };
         let (mut turn, mut whole) = (0, Moment::now());
         loop {
             select! {
@@ -180,6 +192,7 @@ impl TopologyManager {
                     let broken = match answer {
                         Ok(Ok((reply, at))) => {
                             self.install(reply.ranges, &at);
+                            self.running = true;
                             self.layout.borrow().masters().any(|node| node.usable(0).is_err())
                         }
                         Ok(Err(error)) => {
@@ -410,7 +423,7 @@ fn is_sharded(configured: Option<bool>, supported: Option<bool>, node: &str) -> 
 }
 
 fn unavailable(node: &str, reason: &str) -> Error {
-    Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason: reason.to_owned() }
+    Error::unavailable(Phase::Connect, node, reason)
 }
 
 /// Parses the reply to `CLUSTER SLOTS`: ranges of slots, each with its master first. An empty host stands for the node that was

@@ -6,10 +6,10 @@
 
 mod call;
 
-use super::node::{Live, Shared, TransientRefusal};
+use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
-use super::servers::Servers;
+use super::servers::Topology;
 use super::{ErrorClass, SubscriptionEndpoints, classify};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// The id of no connection.
 const NONE: u64 = 0;
@@ -102,12 +102,20 @@ enum Cause {
         code: String,
         message: String,
     },
-    Unreachable {
-        reason: String,
-    },
+    Unreachable(Outage),
     NoAnswer {
         waited: Duration,
     },
+}
+
+/// The absence of a connection to one server.
+pub(crate) struct Absence(watch::Receiver<()>);
+
+impl Absence {
+    /// Whether there has been no connection since. A connection to another node of a cluster counts, too.
+    pub(crate) fn lasts(&self) -> bool {
+        self.0.has_changed().is_ok_and(|changed| !changed)
+    }
 }
 
 impl Failure {
@@ -178,13 +186,60 @@ impl Answer {
 
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
-    pub(crate) async fn connect(servers: &Servers, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+    pub(crate) async fn connect(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
         let shared = Shared::new();
         let (nodes, supervisor) = Nodes::connect(servers, options, &shared).await?;
+        Ok((Self::of(nodes, servers, options, &shared), supervisor))
+    }
+
+    /// Starts the supervisor on the current runtime, which then connects.
+    pub(crate) fn start(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
+        let shared = Shared::new();
+        let (nodes, supervisor) = Nodes::start(servers, options, &shared)?;
+        Ok((Self::of(nodes, servers, options, &shared), supervisor))
+    }
+
+    fn of(nodes: Nodes, servers: &Topology, options: &Options, shared: &Shared) -> Self {
         let (response_timeout, replication) = (options.response_timeout, options.replication());
         let (name, changes) = (servers.name().into(), shared.changes());
         let many_slots = Arc::default();
-        Ok((Self { nodes, name, changes, response_timeout, replication, many_slots }, supervisor))
+        Self { nodes, name, changes, response_timeout, replication, many_slots }
+    }
+
+    /// Whether there is a connection to every server that is known, and to one at least.
+    pub(crate) fn is_connected(&self) -> bool {
+        let masters = self.nodes.masters();
+        !masters.is_empty() && masters.iter().all(|node| node.usable(NONE).is_ok())
+    }
+
+    /// Sends `PING` to each master, and waits for the replies within the response timeout.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] at once without a connection to one of them.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        let (phase, until) = (Phase::Inspect, Moment::now() + self.response_timeout);
+        let masters = self.nodes.masters();
+        if masters.is_empty() {
+            return Err(Error::unavailable(phase, self.node(), "not connected yet"));
+        }
+        for node in masters {
+            let live = node.usable(NONE).map_err(|outage| outage.error(phase, &node.name))?;
+            let name = live.node.to_string();
+            let reply = select! {
+                reply = time::timeout(until.remaining(), live.ping()) => reply,
+                () = live.ended() => return Err(Error::unavailable(phase, name, "the connection dropped")),
+            };
+            match reply {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => match classify(&error) {
+                    ErrorClass::Unknown { reason } => return Err(Error::unavailable(phase, name, reason)),
+                    // The server replied, though to refuse the command.
+                    _ => debug!(%name, %error, "the server refuses PING"),
+                },
+                Err(_) => return Err(Error::TimedOut { phase, node: name, waited: self.response_timeout }),
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn node(&self) -> &str {
@@ -209,6 +264,13 @@ impl Connection {
         self.nodes.usable(self.target(record), NONE).is_ok()
     }
 
+    /// Watches for a connection to the server of `record`, if there is none.
+    pub(crate) fn absence(&self, record: &str) -> Option<Absence> {
+        let mut changes = self.changes.clone();
+        changes.borrow_and_update();
+        (!self.is_up(record)).then_some(Absence(changes))
+    }
+
     /// The reason why requests for `record` get no reply: a missing connection, or a transient refusal at `since` or later.
     pub(crate) fn unavailability(&self, record: &str, since: Moment, phase: Phase) -> Option<Error> {
         match self.nodes.usable(self.target(record), NONE) {
@@ -218,9 +280,7 @@ impl Connection {
                 code,
                 message,
             }),
-            Err(Absent { node, reason }) => {
-                Some(Error::Unavailable { phase, node: node.to_string(), reason: reason.to_string() })
-            }
+            Err(Absent { node, outage }) => Some(outage.error(phase, &node)),
         }
     }
 
@@ -230,7 +290,7 @@ impl Connection {
     }
 
     /// The endpoints to subscribe at, for messages from the nodes of `servers`.
-    pub(crate) fn endpoints(&self, servers: &Servers) -> SubscriptionEndpoints {
+    pub(crate) fn endpoints(&self, servers: &Topology) -> SubscriptionEndpoints {
         self.nodes.endpoints(servers, self.changes.clone())
     }
 
@@ -278,10 +338,7 @@ impl Connection {
         if self.replication.is_off() {
             return Ok(());
         }
-        let unknown = |node: &str, reason: &str| {
-            let (phase, node, reason) = (Phase::Acquire, node.to_owned(), reason.to_owned());
-            Err(Error::Unavailable { phase, node, reason })
-        };
+        let unknown = |node: &str, reason: &str| Err(Error::unavailable(Phase::Acquire, node, reason));
         let Some(live) = self.nodes.in_epoch(data_epoch) else {
             return unknown(self.node(), "the connection was lost before replicas confirmed the lock");
         };
@@ -362,7 +419,8 @@ impl Connection {
             };
             match time::timeout(until.remaining(), changes.changed()).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Err(Absent { reason: "the client is closed".into(), ..absent }),
+                // The client is closed, or its runtime has ended.
+                Ok(Err(_)) => return Err(absent),
                 // The reason may have changed meanwhile.
                 Err(_) => return self.nodes.usable(target, dead),
             }
@@ -376,7 +434,8 @@ impl Connection {
             Cause::Refused { code, message } | Cause::NotNow { code, message } => {
                 Error::Refused { phase, node, code, message }
             }
-            Cause::Unreachable { reason } => Error::Unavailable { phase, node, reason },
+            Cause::Unreachable(_) if self.changes.has_changed().is_err() => Error::Closed { phase },
+            Cause::Unreachable(outage) => outage.error(phase, &node),
             Cause::NoAnswer { waited } => Error::TimedOut { phase, node, waited },
         }
     }

@@ -256,7 +256,7 @@ async fn is_master(node: Address, until: Moment, options: Options) -> Result<Add
 }
 
 fn unavailable(node: &str, reason: String) -> Error {
-    Error::Unavailable { phase: Phase::Connect, node: node.to_owned(), reason }
+    Error::unavailable(Phase::Connect, node, reason)
 }
 
 /// Parses the reply to `SENTINEL MASTER`: names and values alternate.

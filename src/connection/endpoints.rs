@@ -4,7 +4,7 @@
 //! In a cluster without sharded messages, the node that sends a message may not be the subscribed one. `Senders` watches the
 //! sending nodes.
 
-use super::Servers;
+use super::Topology;
 use super::cluster::Cluster;
 use super::node::Node;
 use crate::config::options::Options;
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// The endpoints that together deliver every message.
 pub(crate) enum SubscriptionEndpoints {
     #[allow(private_interfaces)]
-    Anywhere(Servers, Option<Senders>),
+    Anywhere(Topology, Option<Senders>),
     #[allow(private_interfaces)]
     Masters(Cluster),
 }
@@ -35,7 +35,7 @@ pub(crate) struct SubscriptionEndpoint {
 
 #[cfg_attr(all(test, shuttle), allow(dead_code))]
 pub(super) enum At {
-    Anywhere(Servers),
+    Anywhere(Topology),
     Master(Shard),
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Shard {
 
 impl SubscriptionEndpoints {
     /// Servers whose subscribed node sends the messages itself.
-    pub(crate) fn of(servers: Servers) -> Self {
+    pub(crate) fn of(servers: Topology) -> Self {
         Self::Anywhere(servers, None)
     }
 

@@ -49,8 +49,7 @@ pub(super) async fn open_until(
         let server = select! {
             server = handshake => server?,
             () = &mut driver => {
-                let (phase, node) = (Phase::Connect, address.node().to_owned());
-                return Err(Error::Unavailable { phase, node, reason: "the connection dropped".into() });
+                return Err(Error::unavailable(Phase::Connect, address.node(), "the connection dropped"));
             }
         };
         let fast_paths = if *probing {

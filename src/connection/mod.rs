@@ -16,8 +16,8 @@ mod layout;
 mod link;
 mod node;
 mod nodes;
-pub mod permissions;
-pub mod pubsub;
+pub(crate) mod permissions;
+pub(crate) mod pubsub;
 mod redirects;
 mod replicas;
 mod server;
@@ -33,13 +33,13 @@ mod subscriber;
 mod tls;
 
 use address::{Access, Address};
-pub(crate) use commands::{Answer, Connection, Failure, Limit, Route, SendError};
+pub(crate) use commands::{Absence, Answer, Connection, Failure, Limit, Route, SendError};
 pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;
-pub(crate) use redis::IntoConnectionInfo;
 pub(crate) use server_text::sanitized;
-pub(crate) use servers::Servers;
+pub use servers::Servers;
+pub(crate) use servers::Topology;
 pub(crate) use subscriber::{Messages, SubscribeError, Subscriber};
 
 use crate::error::{Error, Phase};
@@ -142,7 +142,10 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         _ => match io_error(error).and_then(tls::distrust) {
             // The reason may contain names from the certificate, which the server chose.
             Some(reason) => Error::Untrusted { node, reason: sanitized(&reason) },
-            None => Error::Unavailable { phase, node, reason: server_text::of_error(error) },
+            None => {
+                let source = io_error(error).map(|error| Arc::new(without_text(error)));
+                Error::Unavailable { phase, node, reason: server_text::of_error(error), source }
+            }
         },
     }
 }
@@ -152,6 +155,11 @@ fn io_error(error: &RedisError) -> Option<&io::Error> {
     let source = std::error::Error::source(error)?;
     let shared = source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
     shared.map_or(source.downcast_ref(), |shared| shared.downcast_ref())
+}
+
+/// The same error without its text, which may come from a server.
+fn without_text(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
 /// A delay that doubles with each attempt. Half of it is random, so that clients do not retry in step.

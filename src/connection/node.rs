@@ -13,6 +13,8 @@ use crate::runtime::clock::Moment;
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
+use redis::{RedisError, Value};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -37,7 +39,42 @@ pub(super) struct Node {
 #[derive(Clone, Debug)]
 pub(super) enum Status {
     Up(Arc<Live>),
-    Down { reason: Arc<str> },
+    Down(Outage),
+}
+
+/// Why there is no connection. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Outage {
+    reason: Arc<str>,
+    source: Option<Arc<io::Error>>,
+}
+
+impl Outage {
+    /// The outage of the node called `name`, after a connect that failed.
+    fn after(error: &Error, name: &str) -> Self {
+        let source = match error {
+            Error::Unavailable { source, .. } => source.clone(),
+            _ => None,
+        };
+        Self { reason: error.reason_at(name).into(), source }
+    }
+
+    /// The same outage with a longer reason.
+    pub(super) fn explained(&self, explain: impl FnOnce(&str) -> String) -> Self {
+        Self { reason: explain(&self.reason).into(), source: self.source.clone() }
+    }
+
+    /// The public error for a request that needs the connection.
+    pub(super) fn error(&self, phase: Phase, node: &str) -> Error {
+        let (node, reason) = (node.to_owned(), self.reason.to_string());
+        Error::Unavailable { phase, node, reason, source: self.source.clone() }
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for Outage {
+    fn from(reason: T) -> Self {
+        Self { reason: reason.into(), source: None }
+    }
 }
 
 /// A connection that is up.
@@ -86,6 +123,12 @@ impl Live {
     pub(super) fn refusal(&self, since: Moment) -> Option<TransientRefusal> {
         let last = self.refusal.lock().clone();
         last.filter(|refusal| refusal.at >= since)
+    }
+
+    /// Waits for the reply to a `PING`.
+    pub(super) async fn ping(&self) -> Result<Value, RedisError> {
+        let mut connection = self.link.connection.clone();
+        connection.send_packed_command(&redis::cmd("PING")).await
     }
 
     /// Waits until the connection has ended.
@@ -162,11 +205,11 @@ impl Node {
     }
 
     /// The connection, unless it is the one with the id `dead`; or why there is none.
-    pub(super) fn usable(&self, dead: u64) -> Result<Arc<Live>, Arc<str>> {
+    pub(super) fn usable(&self, dead: u64) -> Result<Arc<Live>, Outage> {
         match &*self.status.borrow() {
             Status::Up(live) if live.id != dead => Ok(live.clone()),
             Status::Up(_) => Err("the connection dropped".into()),
-            Status::Down { reason } => Err(reason.clone()),
+            Status::Down(outage) => Err(outage.clone()),
         }
     }
 
@@ -230,7 +273,7 @@ impl Drop for Up {
 impl Supervisor {
     fn new(discovery: Discovery, options: &Arc<Options>, shared: &Shared) -> Self {
         Self {
-            status: watch::Sender::new(Status::Down { reason: "not connected yet".into() }),
+            status: watch::Sender::new(Status::Down("not connected yet".into())),
             discovery,
             options: options.clone(),
             shared: shared.clone(),
@@ -261,7 +304,7 @@ impl Supervisor {
         loop {
             let reason = self.until_broken(&mut up).await;
             warn!(node = %up.live.node, reason, "connection lost");
-            self.publish(Status::Down { reason: reason.into() });
+            self.publish(Status::Down(reason.into()));
             up.close().await;
             up = self.reopen().await;
         }
@@ -275,8 +318,7 @@ impl Supervisor {
         let heartbeat = async {
             loop {
                 time::sleep((timeout / 4).min(HEARTBEAT)).await;
-                let (ping, mut connection) = (redis::cmd("PING"), live.link.connection.clone());
-                match time::timeout(timeout, connection.send_packed_command(&ping)).await {
+                match time::timeout(timeout, live.ping()).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
                     Ok(_) => {}
                     Err(_) => return "no answer to a heartbeat",
@@ -312,7 +354,7 @@ impl Supervisor {
                 }
                 Err(error) => {
                     debug!(node = self.discovery.name(), %error, "could not connect");
-                    self.status.send_replace(Status::Down { reason: error.to_string().into() });
+                    self.status.send_replace(Status::Down(Outage::after(&error, self.discovery.name())));
                 }
             }
             backoff.wait().await;

@@ -1,12 +1,12 @@
 //! Chooses the node that a request goes to: the only one, or the master of the key's slot.
 
-use super::Servers;
+use super::Topology;
 use super::cluster::{Cluster, TopologyManager};
 use super::endpoints::{Senders, SubscriptionEndpoints};
-use super::node::{Live, Node, Shared};
+use super::node::{Live, Node, Outage, Shared};
 use super::redirects::Redirect;
 use crate::config::options::Options;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::protocol::keys;
 use crate::runtime::sync::task::{self, JoinHandle};
 use std::sync::Arc;
@@ -34,33 +34,68 @@ pub(super) enum Target<'a> {
 /// A missing connection: to which node, and why.
 pub(super) struct Absent {
     pub node: Arc<str>,
-    pub reason: Arc<str>,
+    pub outage: Outage,
 }
 
 impl Nodes {
     /// Connects, and starts the task that keeps the nodes connected on the current runtime.
     pub(super) async fn connect(
-        servers: &Servers,
+        servers: &Topology,
         options: &Options,
         shared: &Shared,
     ) -> Result<(Self, JoinHandle<()>)> {
         match servers {
-            Servers::One(discovery) => {
+            Topology::One(discovery) => {
                 let options = Arc::new(Options { sharded: None, ..options.clone() });
                 let (node, supervisor) = Node::connect(discovery.clone(), &options, shared).await?;
                 Ok((Self::One(node), supervisor))
             }
-            Servers::Cluster(known) => {
+            Topology::Cluster(known) => {
                 let (manager, cluster) = TopologyManager::connect(known.clone(), options, shared).await?;
                 Ok((Self::Cluster(cluster), task::spawn(manager.run())))
             }
         }
     }
 
+    /// The same nodes, connected in the background by the task, which is started on the current runtime.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a cluster whose mode of messages is not configured, because only the cluster itself reports it.
+    pub(super) fn start(
+        servers: &Topology,
+        options: &Options,
+        shared: &Shared,
+    ) -> Result<(Self, JoinHandle<()>)> {
+        match servers {
+            Topology::One(discovery) => {
+                let options = Arc::new(Options { sharded: None, ..options.clone() });
+                let (node, supervisor) = Node::start(discovery.clone(), &options, shared, false);
+                Ok((Self::One(node), supervisor))
+            }
+            Topology::Cluster(known) => {
+                let sharded = options.sharded.ok_or_else(|| {
+                    Error::misuse(
+                        "only a connected cluster reports whether its messages are sharded: set `sharded_messages`, or use `connect_with`",
+                    )
+                })?;
+                let (manager, cluster) = TopologyManager::start(known.clone(), options, shared, sharded);
+                Ok((Self::Cluster(cluster), task::spawn(manager.run())))
+            }
+        }
+    }
+
+    /// The masters that are known, each connected or not.
+    pub(super) fn masters(&self) -> Vec<Node> {
+        match self {
+            Self::One(node) => vec![node.clone()],
+            Self::Cluster(cluster) => cluster.layout.borrow().masters().cloned().collect(),
+        }
+    }
+
     /// The connection to `target`, unless it is the one with the id `dead`.
     pub(super) fn usable(&self, target: Target<'_>, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
         fn at(node: &Node, dead: u64) -> std::result::Result<Arc<Live>, Absent> {
-            node.usable(dead).map_err(|reason| Absent { node: node.name.clone(), reason })
+            node.usable(dead).map_err(|outage| Absent { node: node.name.clone(), outage })
         }
         match (self, target) {
             (Self::One(node), _) => at(node, dead),
@@ -76,11 +111,12 @@ impl Nodes {
                 };
                 match (node, target) {
                     (Some(node), Target::Slot(slot)) => at(node, dead).map_err(|absent| {
-                        let reason = format!("{} (it has slot {slot}, the slot of the key)", absent.reason);
-                        Absent { reason: reason.into(), ..absent }
+                        let explain =
+                            |reason: &str| format!("{reason} (it has slot {slot}, the slot of the key)");
+                        Absent { outage: absent.outage.explained(explain), ..absent }
                     }),
                     (Some(node), _) => at(node, dead),
-                    (None, _) => Err(Absent { node: "the cluster".into(), reason: missing.into() }),
+                    (None, _) => Err(Absent { node: "the cluster".into(), outage: missing.into() }),
                 }
             }
         }
@@ -125,7 +161,11 @@ impl Nodes {
     }
 
     /// The endpoints to subscribe at, for messages from the nodes of `servers`.
-    pub(super) fn endpoints(&self, servers: &Servers, changes: watch::Receiver<()>) -> SubscriptionEndpoints {
+    pub(super) fn endpoints(
+        &self,
+        servers: &Topology,
+        changes: watch::Receiver<()>,
+    ) -> SubscriptionEndpoints {
         match self {
             Self::One(_) => SubscriptionEndpoints::of(servers.clone()),
             Self::Cluster(cluster) if cluster.sharded => SubscriptionEndpoints::Masters(cluster.clone()),

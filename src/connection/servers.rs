@@ -2,23 +2,134 @@
 //!
 //! A configuration that would weaken the verification of a server or expose a password is refused here, before any connection.
 
-use super::address::{Trust, parse_info, parse_url};
+#[cfg(feature = "redis-interop")]
+use super::address::parse_info;
+use super::address::{Trust, parse_url};
 use super::discovery::{Discovery, Replicated, Sentinel};
 use super::{Access, Address};
 use crate::config::options::Options;
 use crate::error::{Error, Result};
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::time;
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
+#[cfg(feature = "redis-interop")]
+use redis::IntoConnectionInfo;
+use redis::{ConnectionAddr, ConnectionInfo};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How often to check that the subscribed node still belongs to the cluster.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// The servers of a client. `Debug` shows neither user nor password.
+/// The servers that a client connects to. [`ClientBuilder::connect_with`](crate::ClientBuilder::connect_with) takes them.
+///
+/// A string becomes the servers that its URL names (see [`Client::connect`](crate::Client::connect)). With the feature `redis-interop`,
+/// there are also [`one`](Self::one), [`cluster`](Self::cluster) and [`sentinels`](Self::sentinels), which take the connection settings
+/// of redis-rs clients.
+///
+/// Servers are checked when a client connects to them: an invalid URL is [`Error::Misuse`] then.
+#[derive(Clone)]
+pub struct Servers(Arc<Resolve>);
+
+type Resolve = dyn Fn(&Options) -> Result<Topology> + Send + Sync;
+
+impl Servers {
+    fn new(resolve: impl Fn(&Options) -> Result<Topology> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(resolve))
+    }
+
+    /// Checks the servers.
+    pub(crate) fn resolve(&self, options: &Options) -> Result<Topology> {
+        (self.0)(options)
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Servers {
+    fn from(url: T) -> Self {
+        let url = url.as_ref().to_owned();
+        Self::new(move |options| Topology::parse(&url, options))
+    }
+}
+
+/// Servers with the connection settings of redis-rs.
+///
+/// User, password, database and TLS are taken from these. The protocol version, timeouts and socket settings are this crate's own. If a
+/// server is configured to accept any certificate (`#insecure`), the client does the same, unless
+/// [`tls`](crate::ClientBuilder::tls) is set. Certificates are [`Error::Misuse`] at connect, because the redis crate does not expose them:
+/// pass them with [`tls`](crate::ClientBuilder::tls).
+///
+/// The redis crate parses a string, and ignores unknown parameters such as `?database=3`. `connect` rejects them.
+#[cfg(feature = "redis-interop")]
+impl Servers {
+    /// Returns the server of an existing [`redis::Client`].
+    ///
+    /// ```no_run
+    /// # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+    /// use redisson_lock::{Client, Servers, redis};
+    /// let yours = redis::Client::open("redis://127.0.0.1/3")?;
+    /// let server = Servers::one(yours.get_connection_info().clone());
+    /// let client = Client::builder().connect_with(server).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn one(server: impl IntoConnectionInfo) -> Self {
+        let server = parse_info(server);
+        Self::new(move |options| Topology::one(server.clone()?, options))
+    }
+
+    /// Returns the cluster that has these `nodes`.
+    ///
+    /// Pass the nodes from which you built your `redis::cluster::ClusterClient`, because it does not expose them. Each node must carry
+    /// the same user, password and TLS setting.
+    pub fn cluster(nodes: impl IntoIterator<Item = impl IntoConnectionInfo>) -> Self {
+        let nodes = parse_infos(nodes);
+        Self::new(move |options| Topology::cluster(nodes.clone()?, options))
+    }
+
+    /// Returns the master that `sentinels` monitor under the name `service`.
+    ///
+    /// Pass the values from which you built your `redis::sentinel::SentinelClient`, because it does not expose them. The client
+    /// connects to the master that most of the responding sentinels name.
+    ///
+    /// `master` provides user, password, database and TLS for the master; its host and port are ignored. The sentinels' own users and
+    /// passwords are part of `sentinels`, or come from [`sentinel_credentials`](crate::ClientBuilder::sentinel_credentials).
+    ///
+    /// Connecting fails with [`Error::Misuse`] if a sentinel's connection is less secure than the master's, because an attacker could then
+    /// choose the master. Exception: the master's certificate is verified, and `Tls::server_name` sets the name in it.
+    ///
+    /// ```no_run
+    /// # async fn f() -> redisson_lock::Result<()> {
+    /// use redisson_lock::{Client, Servers};
+    /// let sentinels = ["redis://:secret@10.0.0.1:26379", "redis://:secret@10.0.0.2:26379"];
+    /// let servers = Servers::sentinels(sentinels, "orders", "redis://app:other@master/3");
+    /// let client = Client::builder().connect_with(servers).await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn sentinels(
+        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
+        service: impl Into<String>,
+        master: impl IntoConnectionInfo,
+    ) -> Self {
+        let (sentinels, master, service) = (parse_infos(sentinels), parse_info(master), service.into());
+        Self::new(move |options| {
+            Topology::by_sentinels(sentinels.clone()?, &service, master.clone()?, options)
+        })
+    }
+}
+
+#[cfg(feature = "redis-interop")]
+fn parse_infos(servers: impl IntoIterator<Item = impl IntoConnectionInfo>) -> Result<Vec<ConnectionInfo>> {
+    servers.into_iter().map(parse_info).collect()
+}
+
+impl fmt::Debug for Servers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Servers").finish_non_exhaustive()
+    }
+}
+
+/// The checked servers of a client. `Debug` shows neither user nor password.
 #[derive(Clone, Debug)]
-pub(crate) enum Servers {
+pub(crate) enum Topology {
     #[allow(private_interfaces)]
     One(Discovery),
     #[allow(private_interfaces)]
@@ -57,7 +168,7 @@ const SENTINEL: &str = "-sentinel://";
 const CLUSTER: &str = "-cluster://";
 const REPLICATED: &str = "-replicated://";
 
-impl Servers {
+impl Topology {
     /// Parses the URL of one server, or one of these:
     /// - `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`, with the user and password of the
     ///   master;
@@ -107,17 +218,13 @@ impl Servers {
     }
 
     /// One server with a fixed address.
-    pub(crate) fn one(server: impl IntoConnectionInfo, options: &Options) -> Result<Self> {
-        let address = Address::new(parse_info(server)?, Access::to_servers(options))?;
+    fn one(server: ConnectionInfo, options: &Options) -> Result<Self> {
+        let address = Address::new(server, Access::to_servers(options))?;
         Ok(Self::One(Discovery::At(address)))
     }
 
     /// A cluster, by some of its nodes.
-    pub(crate) fn cluster(
-        nodes: impl IntoIterator<Item = impl IntoConnectionInfo>,
-        options: &Options,
-    ) -> Result<Self> {
-        let nodes = nodes.into_iter().map(parse_info).collect::<Result<Vec<_>>>()?;
+    fn cluster(nodes: Vec<ConnectionInfo>, options: &Options) -> Result<Self> {
         let way_in = |info: &ConnectionInfo| {
             let settings = info.redis_settings();
             let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
@@ -140,14 +247,12 @@ impl Servers {
 
     /// The master that `sentinels` monitor under the name `service`. `master` has the master's credentials, TLS and database; its
     /// host and port are ignored.
-    pub(crate) fn by_sentinels(
-        sentinels: impl IntoIterator<Item = impl IntoConnectionInfo>,
+    fn by_sentinels(
+        sentinels: Vec<ConnectionInfo>,
         service: &str,
-        master: impl IntoConnectionInfo,
+        master: ConnectionInfo,
         options: &Options,
     ) -> Result<Self> {
-        let sentinels = sentinels.into_iter().map(parse_info).collect::<Result<Vec<_>>>()?;
-        let master = parse_info(master)?;
         let tls = |info: &ConnectionInfo| matches!(info.addr(), ConnectionAddr::TcpTls { .. });
         // The TLS settings apply to the addresses that use TLS; if none does, `Address::new` refuses the settings.
         let some = tls(&master) || sentinels.iter().any(tls);

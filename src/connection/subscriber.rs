@@ -50,9 +50,7 @@ impl Subscriber {
         let timeout = options.response_timeout;
         match &endpoint.at {
             At::Anywhere(servers) => {
-                let (phase, node, reason) =
-                    (Phase::Connect, endpoint.name.to_string(), "no server replied".to_owned());
-                let mut problem = Error::Unavailable { phase, node, reason };
+                let mut problem = Error::unavailable(Phase::Connect, &*endpoint.name, "no server replied");
                 for address in servers.listening(options).await? {
                     match address.open_subscriber(options).await {
                         Ok(connection) => return Ok(Self::split(connection, address.node(), timeout)),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
@@ -137,9 +137,24 @@ fn versions(tls: &Tls) -> Result<Vec<&'static SupportedProtocolVersion>> {
     }
 }
 
+/// The crypto provider that the process has installed, or else that of a feature.
+fn default_provider() -> Result<CryptoProvider> {
+    if let Some(installed) = CryptoProvider::get_default() {
+        return Ok(CryptoProvider::clone(installed));
+    }
+    #[cfg(feature = "ring")]
+    return Ok(rustls::crypto::ring::default_provider());
+    #[cfg(all(feature = "aws-lc-rs", not(feature = "ring")))]
+    return Ok(rustls::crypto::aws_lc_rs::default_provider());
+    #[cfg(not(any(feature = "ring", feature = "aws-lc-rs")))]
+    Err(Error::misuse(
+        "TLS: there is no crypto provider: enable this crate's feature `ring` or `aws-lc-rs`, or install a provider of rustls",
+    ))
+}
+
 /// The crypto provider, limited to the cipher suites to offer.
 fn provider(tls: &Tls) -> Result<CryptoProvider> {
-    let mut provider = ring::default_provider();
+    let mut provider = default_provider()?;
     let Some(names) = &tls.cipher_suites else { return Ok(provider) };
     // rustls spells TLS 1.3 suites `TLS13_..`; their standard names begin with `TLS_`.
     let name = |suite: &SupportedCipherSuite| {

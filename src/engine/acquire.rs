@@ -14,7 +14,7 @@ use crate::kinds::kind::LockKind;
 use crate::lease::hold::HoldState;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::time;
+use crate::runtime::sync::{task, time};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,6 +69,7 @@ pub(crate) async fn acquire(
     async move {
         let (once, limit) = wait.once_and_limit();
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
+        acquire.fail_fast().await?;
         loop {
             let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
             level.take();
@@ -100,6 +101,21 @@ struct Acquire<'a> {
 }
 
 impl Acquire<'_> {
+    /// A single attempt fails at once without a connection.
+    async fn fail_fast(&self) -> Result<()> {
+        let (session, record) = (self.session, self.kind.record());
+        session.check_open()?;
+        if self.once
+            && !session.connection.is_up(record)
+            && let Some(error) = session.connection.unavailability(record, self.started, Phase::Acquire)
+        {
+            // A caller that tries in a loop would otherwise keep the tasks that connect again from running.
+            task::yield_now().await;
+            return Err(error);
+        }
+        Ok(())
+    }
+
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns the level and the number
     /// of attempts that it took, or `None` if the lock was busy.
     async fn level(&self) -> Result<Option<(Level, u32)>> {

@@ -98,10 +98,10 @@ impl KeyActor {
         });
         hold.end_level(term, current.map_or(0, |(_, levels)| levels));
         match current {
-            None if hold.kind.traits().access == Access::Exclusive => Err(self.not_held()),
+            None if hold.kind.traits().access == Access::Exclusive => Err(hold.not_held()),
             None => self.release_shared(hold).await,
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
-            Some(_) if !live => Err(self.not_held()),
+            Some(_) if !live => Err(hold.not_held()),
             // Only this level kept the hold until now.
             Some(_) if !hold.state().is_live() => Ok(None),
             Some((recorded, levels)) => {
@@ -119,7 +119,7 @@ impl KeyActor {
         let was = hold.release();
         self.session.watchdog.forget(hold);
         if !was.is_live() {
-            return Err(self.not_held());
+            return Err(hold.not_held());
         }
         let passed_on = self.queue.work().passing.take();
         let run = passed_on.map_or_else(|| Run::new(now, None), |run| *run);
@@ -155,7 +155,7 @@ impl KeyActor {
             self.session.rotate_owner_ids();
         }
         let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
-            return Err(self.not_held());
+            return Err(hold.not_held());
         };
         if let Some(end) = hold.kept_after(now) {
             return self.keep(hold, &owner_id, deadline, end.since(now)).await.map(|()| None);
@@ -356,10 +356,6 @@ impl KeyActor {
         let undo = |owner_id| Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None });
         let releases = owner_ids.map(undo);
         self.queue.work().releases.extend(releases);
-    }
-
-    fn not_held(&self) -> Error {
-        Error::NotHeld { name: self.queue.record().to_string(), holder: None }
     }
 }
 

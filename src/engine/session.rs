@@ -9,7 +9,7 @@
 
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
-use crate::connection::{Connection, Servers};
+use crate::connection::{Connection, Topology};
 use crate::engine::pending::PendingAcquires;
 use crate::engine::unfinished::{DirectRequest, Undo};
 use crate::engine::work::{Release, ReleasedLevel, Work};
@@ -21,7 +21,7 @@ use crate::owner::{self, LocalOwner};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use crate::runtime::sync::task::AbortHandle;
+use crate::runtime::sync::task::{AbortHandle, JoinHandle};
 use crate::runtime::sync::{Handle, select, time};
 use crate::runtime::wakeup::Signal;
 use dashmap::DashMap;
@@ -62,14 +62,14 @@ pub(crate) struct Session {
 pub(crate) type Unserved = (Arc<Session>, Arc<KeyQueue>);
 
 impl Session {
-    /// Connects, and starts the tasks of the connection on the current runtime. The receiver yields the key queues that have releases
-    /// and no actor.
-    pub(crate) async fn connect(
-        servers: Servers,
+    /// Starts the tasks of the connection, whose `supervisor` runs, on the current runtime. The receiver yields the key queues that have
+    /// releases and no actor.
+    pub(crate) fn start(
+        servers: &Topology,
         options: Options,
-    ) -> Result<(Arc<Self>, UnboundedReceiver<Unserved>)> {
+        (connection, supervisor): (Connection, JoinHandle<()>),
+    ) -> (Arc<Self>, UnboundedReceiver<Unserved>) {
         let (sender, unserved) = mpsc::unbounded_channel();
-        let (connection, supervisor) = Connection::connect(&servers, &options).await?;
         let session = Arc::new(Self {
             id: options.id.to_string(),
             instance: Uuid::new_v4(),
@@ -88,7 +88,7 @@ impl Session {
             unserved: sender,
         });
         session.spawn_essential(
-            session.pubsub.clone().serve(session.connection.endpoints(&servers), session.options.clone()),
+            session.pubsub.clone().serve(session.connection.endpoints(servers), session.options.clone()),
         );
         let renewing = session.watchdog.clone().serve(session.connection.clone());
         // Without the supervisor no request would get a reply, and waiters would retry forever. So its end closes the session.
@@ -98,7 +98,7 @@ impl Session {
                 _ = supervisor => {}
             }
         });
-        Ok((session, unserved))
+        (session, unserved)
     }
 
     /// Spawns a task without which the client cannot work: the session closes when it ends.
@@ -262,11 +262,7 @@ impl Session {
     }
 
     pub(crate) fn closed_error(&self, phase: Phase) -> Error {
-        Error::Unavailable {
-            phase,
-            node: self.connection.node().into(),
-            reason: "the client is closed".into(),
-        }
+        Error::Closed { phase }
     }
 
     /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.

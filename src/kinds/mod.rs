@@ -3,7 +3,7 @@
 mod fair;
 mod fenced;
 mod group;
-pub mod kind;
+pub(crate) mod kind;
 mod read_write;
 mod reentrant;
 mod semaphore;

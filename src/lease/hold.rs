@@ -8,7 +8,7 @@
 //!    that level is released.
 //! 3. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
 
-use crate::error::LossReason;
+use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
 use crate::owner::LocalOwner;
@@ -28,6 +28,9 @@ pub enum HoldState {
     /// The server confirmed the hold, and the lease has not ended.
     Held,
     /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
+    ///
+    /// Another owner holds the lock only if the record was lost or deleted. Continue work that can be repeated or that a fencing token
+    /// protects. Begin no other write until the state is [`Held`](Self::Held) again. Stop when it is [`Lost`](Self::Lost).
     Suspect,
     /// The hold ended, or may have ended. This state is final.
     Lost(LossReason),
@@ -366,6 +369,15 @@ impl Hold {
     /// The reason of the loss, if the record was found absent in the data epoch `data_epoch`.
     pub(crate) fn gone_in(&self, data_epoch: u64) -> LossReason {
         if data_epoch == self.data_epoch() { LossReason::Gone } else { LossReason::DataLost }
+    }
+
+    /// The error of an unlock of this hold, which is over.
+    pub(crate) fn not_held(self: &Arc<Self>) -> Error {
+        let reason = match self.state() {
+            HoldState::Lost(reason) => Some(reason),
+            _ => None,
+        };
+        Error::NotHeld { name: self.record().to_string(), reason, holder: None }
     }
 
     pub(crate) fn lose(self: &Arc<Self>, reason: LossReason) -> HoldState {

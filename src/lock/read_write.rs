@@ -13,7 +13,7 @@ use super::Lock;
 /// - A Java reader may join, shorten the expiry and die between two renewals of this client.
 /// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
 ///
-/// In both cases the record can expire before [`Holding::deadline`](crate::Holding::deadline), and a writer can enter. The next
+/// In both cases the record can expire before [`HoldStatus::deadline`](crate::HoldStatus::deadline), and a writer can enter. The next
 /// renewal reports the loss.
 /// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
 /// and have the resource check the token.
@@ -26,6 +26,13 @@ pub struct ReadWriteLock {
 impl ReadWriteLock {
     pub(crate) fn new(read: Lock, write: Lock) -> Self {
         Self { read, write }
+    }
+
+    /// Returns the lock's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.read.name()
     }
 
     /// Returns the read side, which readers share.

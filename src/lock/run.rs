@@ -1,10 +1,9 @@
 //! [`Lock::run`] and its relatives: a body that runs while the lock is held.
 
 use super::Lock;
-use crate::error::{Error, Result};
-use crate::guard::{Holding, LockGuard};
-use crate::lease::hold::HoldState;
-use crate::runtime::sync::select;
+use crate::error::Result;
+use crate::guard::run_held;
+use crate::status::HoldStatus;
 use std::time::Duration;
 
 impl Lock {
@@ -26,11 +25,11 @@ impl Lock {
     /// Dropping the future drops `body` and releases the lock in the background.
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
-        F: FnOnce(Holding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         let guard = self.lock().await?;
-        self.run_held(guard, body).await
+        run_held(guard.status(), body, guard.unlock()).await
     }
 
     /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. A lost hold cancels `body`.
@@ -54,48 +53,12 @@ impl Lock {
     /// As for [`run`](Self::run).
     pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
     where
-        F: FnOnce(Holding) -> Fut,
+        F: FnOnce(HoldStatus) -> Fut,
         Fut: Future<Output = T>,
     {
         match self.try_lock_for(wait).await? {
-            Some(guard) => self.run_held(guard, body).await.map(Some),
+            Some(guard) => run_held(guard.status(), body, guard.unlock()).await.map(Some),
             None => Ok(None),
-        }
-    }
-
-    async fn run_held<F, Fut, T>(&self, guard: LockGuard, body: F) -> Result<T>
-    where
-        F: FnOnce(Holding) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let holding = Holding::clone(&guard);
-        let done = select! {
-            biased;
-            state = holding.lost() => Err(state),
-            value = body(holding.clone()) => Ok(value),
-        };
-        self.end_run(guard, done).await
-    }
-
-    /// Releases the lock after a body ended with a value, or was cancelled in a state of the hold.
-    pub(crate) async fn end_run<T>(&self, guard: LockGuard, done: Result<T, HoldState>) -> Result<T> {
-        let holding = Holding::clone(&guard);
-        let lost = |reason, holder| Error::Lost { name: holding.name().to_owned(), reason, holder };
-        match (done, holding.state()) {
-            (Err(HoldState::Lost(reason)), _) | (_, HoldState::Lost(reason)) => {
-                drop(guard);
-                Err(lost(reason, self.holder().await.ok().flatten()))
-            }
-            // No other state ends a hold while its guard lives.
-            (Err(_), _) => Err(Error::NotHeld { name: holding.name().to_owned(), holder: None }),
-            (Ok(value), _) => match guard.unlock().await {
-                Err(error) if error.is_lost() => Err(error),
-                Err(error) => {
-                    tracing::warn!(lock = ?holding.name(), %error, "released without confirmation");
-                    Ok(value)
-                }
-                Ok(()) => Ok(value),
-            },
         }
     }
 }

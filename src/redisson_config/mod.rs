@@ -106,7 +106,7 @@ impl RedissonConfig {
             if unverified_name {
                 tls = tls.danger_accept_any_server_name();
             }
-            config.builder = config.builder.tls(tls);
+            config.builder = config.builder.with_tls(tls);
         }
         Ok(config)
     }
@@ -121,6 +121,7 @@ impl RedissonConfig {
     /// Sets the TLS settings, in place of Java's key stores and `sslVerificationMode`.
     ///
     /// The file's `sslProtocols` and `sslCiphers` apply where `tls` does not set its own.
+    #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Self {
         let tls = self.limited(tls);
         self.builder = self.builder.tls(tls);

@@ -6,14 +6,14 @@ use crate::engine::acquire::Wait;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
-use crate::guard::{Holding, release};
+use crate::guard::release;
 use crate::kinds::ExpirablePermits;
 use crate::kinds::kind::LockKind;
 use crate::owner::entered;
 use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script::{self, PermitId, PermitsSeen, Released, Reply, TimeToLive};
+use crate::status::{HoldStatus, status_methods};
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,6 +48,13 @@ impl ExpirableSemaphore {
     /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost.
     pub fn without_lease(&self) -> Self {
         Self { lease: Lease::Endless, ..self.clone() }
+    }
+
+    /// Returns the semaphore's name as stored in Redis, after the name mapper.
+    ///
+    /// Returns an empty string if the name, or another argument of the handle, is invalid.
+    pub fn name(&self) -> &str {
+        self.keys.as_ref().map_or("", |keys| &keys.record)
     }
 
     /// Acquires one permit, waiting without a limit.
@@ -261,7 +268,7 @@ impl ExpirableSemaphore {
         self.lease.check()?;
         let kind: Arc<dyn LockKind> = Arc::new(ExpirablePermits { keys: self.keys()?.clone(), permits });
         let level = take(&self.session, &kind, self.lease, wait).await?;
-        Ok(level.map(|level| ExpirablePermit { holding: Holding::of(&level), level }))
+        Ok(level.map(|level| ExpirablePermit { status: HoldStatus::of(&level.hold), level }))
     }
 
     fn keys(&self) -> Result<&Arc<CounterKeys>> {
@@ -271,13 +278,15 @@ impl ExpirableSemaphore {
 
 /// Permits of an [`ExpirableSemaphore`].
 ///
-/// Dropped permits are released in the background, while the client's runtime runs. The permits deref to [`Holding`], which reports
+/// Dropped permits are released in the background, while the client's runtime runs. [`state`](Self::state) reports
 /// their state: they are lost if a lease expired, or if another program released them by their ids.
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,
-    holding: Holding,
+    pub(crate) status: HoldStatus,
 }
+
+status_methods!(ExpirablePermit, status);
 
 impl ExpirablePermit {
     /// Returns the ids of the permits in the form that Redisson's methods use: each id's bytes in hexadecimal.
@@ -306,13 +315,6 @@ impl ExpirablePermit {
     }
 }
 
-impl Deref for ExpirablePermit {
-    type Target = Holding;
-    fn deref(&self) -> &Holding {
-        &self.holding
-    }
-}
-
 /// Reads an id in the form of [`ExpirablePermit::ids`].
 fn permit_id(text: &str) -> Result<PermitId> {
     let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
@@ -334,6 +336,6 @@ impl fmt::Debug for ExpirableSemaphore {
 
 impl fmt::Debug for ExpirablePermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExpirablePermit").field(&self.holding).finish()
+        f.debug_tuple("ExpirablePermit").field(&self.status).finish()
     }
 }

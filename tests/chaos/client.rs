@@ -49,9 +49,8 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
     let lease = Duration::from_millis(lease.parse()?);
     let single = url.starts_with("redis://");
     let before = (tasks(), sockets());
-    let mut hand_off = HandOff::default();
     // Every second process hands off pipelined, unless it waits for replicas. `xtask/src/chaos/check.rs` relies on this.
-    hand_off.pipelined = index % 2 == 1 && (single || *replication == "none");
+    let hand_off = HandOff::new().pipelined(index % 2 == 1 && (single || *replication == "none"));
     let connect = || {
         let builder = Client::builder()
             .hand_off(hand_off)

@@ -1,9 +1,7 @@
 //! One interface for everything that a task may hold: a lock, several locks, or permits.
 
 use crate::ledger::state_word;
-use redisson_lock::{
-    Error, ExpirablePermit, Holding, LockGuard, MultiHolding, MultiLockGuard, SemaphorePermit,
-};
+use redisson_lock::{Error, ExpirablePermit, HoldStatus, LockGuard, MultiLockGuard, SemaphorePermit};
 use std::future::Future;
 use std::time::Instant;
 
@@ -23,11 +21,11 @@ pub trait Status: Sync {
 
 pub trait Grant: Send {
     type Status: Status;
-    fn status(&self) -> &Self::Status;
+    fn status(&self) -> Self::Status;
     fn release(self) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
-impl Status for Holding {
+impl Status for HoldStatus {
     fn state(&self) -> String {
         state_word(self.state())
     }
@@ -49,22 +47,27 @@ impl Status for Holding {
     }
 }
 
-impl Status for MultiHolding {
+/// The status of several locks, which have no owner id and no token in common.
+pub struct InCommon(HoldStatus);
+
+impl Status for InCommon {
     fn state(&self) -> String {
-        state_word(self.state())
+        Status::state(&self.0)
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.deadline())
+        Status::deadline(&self.0)
     }
 
     async fn lost(&self) {
-        self.lost().await;
+        self.0.lost().await;
     }
 }
 
-/// A permit without a lease cannot be lost, and reports no state.
-impl Status for SemaphorePermit {
+/// The status of a permit without a lease, which cannot be lost and reports no state.
+pub struct Endless;
+
+impl Status for Endless {
     fn state(&self) -> String {
         "Held".into()
     }
@@ -79,10 +82,10 @@ impl Status for SemaphorePermit {
 }
 
 impl Grant for LockGuard {
-    type Status = Holding;
+    type Status = HoldStatus;
 
-    fn status(&self) -> &Holding {
-        self
+    fn status(&self) -> HoldStatus {
+        self.status()
     }
 
     async fn release(self) -> Result<(), Error> {
@@ -91,10 +94,10 @@ impl Grant for LockGuard {
 }
 
 impl Grant for MultiLockGuard {
-    type Status = MultiHolding;
+    type Status = InCommon;
 
-    fn status(&self) -> &MultiHolding {
-        self
+    fn status(&self) -> InCommon {
+        InCommon(self.status())
     }
 
     async fn release(self) -> Result<(), Error> {
@@ -103,10 +106,10 @@ impl Grant for MultiLockGuard {
 }
 
 impl Grant for ExpirablePermit {
-    type Status = Holding;
+    type Status = HoldStatus;
 
-    fn status(&self) -> &Holding {
-        self
+    fn status(&self) -> HoldStatus {
+        self.status()
     }
 
     async fn release(self) -> Result<(), Error> {
@@ -115,10 +118,10 @@ impl Grant for ExpirablePermit {
 }
 
 impl Grant for SemaphorePermit {
-    type Status = Self;
+    type Status = Endless;
 
-    fn status(&self) -> &Self {
-        self
+    fn status(&self) -> Endless {
+        Endless
     }
 
     async fn release(self) -> Result<(), Error> {

@@ -19,7 +19,7 @@ use crate::ledger::{Ledger, error_word, measured, now};
 use crate::random::Random;
 use kinds::Key;
 pub use kinds::{force_unlock, wanted};
-use redisson_lock::{Client, Error, Holding, Lock};
+use redisson_lock::{Client, Error, HoldStatus, Lock};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -337,12 +337,12 @@ impl Work {
         let log_entry = Arc::new(Mutex::new(HoldEntry::new(key, "run", Duration::ZERO)));
         let asked = log_entry.lock().expect("not poisoned").asked;
         let (work, shared) = (self, &log_entry);
-        let body = |holding: Holding| async move {
+        let body = |status: HoldStatus| async move {
             let mut entry = shared.lock().expect("not poisoned").clone();
-            work.begin(&holding, &mut entry);
+            work.begin(&status, &mut entry);
             *shared.lock().expect("not poisoned") = entry.clone();
-            work.stay(&holding, &mut entry, stay).await;
-            work.finish(&holding, &mut entry);
+            work.stay(&status, &mut entry, stay).await;
+            work.finish(&status, &mut entry);
             *shared.lock().expect("not poisoned") = entry;
         };
         let outcome = self.lock(key).run(body).await;
@@ -360,9 +360,9 @@ impl Work {
     }
 
     async fn hold(&self, grant: impl Grant, mut entry: HoldEntry, stay: Duration) {
-        self.begin(grant.status(), &mut entry);
-        self.stay(grant.status(), &mut entry, stay).await;
-        self.finish(grant.status(), &mut entry);
+        self.begin(&grant.status(), &mut entry);
+        self.stay(&grant.status(), &mut entry, stay).await;
+        self.finish(&grant.status(), &mut entry);
         self.release(grant, entry).await;
     }
 
@@ -373,11 +373,11 @@ impl Work {
         self.log_hold(&entry, &outcome);
     }
 
-    fn begin(&self, holding: &impl Status, entry: &mut HoldEntry) {
+    fn begin(&self, status: &impl Status, entry: &mut HoldEntry) {
         entry.start = now();
-        entry.first = holding.state();
+        entry.first = status.state();
         entry.observe(entry.start, &entry.first.clone());
-        (entry.owner, entry.token) = (holding.owner(), holding.token());
+        (entry.owner, entry.token) = (status.owner(), status.token());
         entry.read = self.read(&entry.key);
     }
 
@@ -385,7 +385,7 @@ impl Work {
         key.parts.iter().map(|(_, cell)| if key.guards() { self.ledger.read(*cell) } else { 0 }).collect()
     }
 
-    async fn stay(&self, holding: &impl Status, entry: &mut HoldEntry, stay: Duration) {
+    async fn stay(&self, status: &impl Status, entry: &mut HoldEntry, stay: Duration) {
         if stay < WATCHED {
             if !stay.is_zero() {
                 tokio::time::sleep(stay).await;
@@ -393,11 +393,11 @@ impl Work {
             return;
         }
         let until = Instant::now() + stay;
-        let lost = holding.lost();
+        let lost = status.lost();
         tokio::pin!(lost);
         while Instant::now() < until {
-            let deadline = holding.deadline().map_or(0, on_our_clock);
-            let (at, state) = (now(), holding.state());
+            let deadline = status.deadline().map_or(0, on_our_clock);
+            let (at, state) = (now(), status.state());
             entry.observe(at, &state);
             if ["Held", "Suspect"].contains(&state.as_str()) {
                 entry.deadline = deadline;
@@ -410,15 +410,15 @@ impl Work {
         }
     }
 
-    fn finish(&self, holding: &impl Status, entry: &mut HoldEntry) {
+    fn finish(&self, status: &impl Status, entry: &mut HoldEntry) {
         entry.written = if entry.key.reads_again() { self.read(&entry.key) } else { entry.read.clone() };
         if entry.lost == 0 && entry.key.guards() && !entry.key.reads_again() {
             entry.written = entry.key.parts.iter().map(|(_, cell)| self.ledger.write(*cell)).collect();
         }
         entry.end = now();
         // Reads the deadline first: a state that is read later must account for a deadline that has passed.
-        let left = holding.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        entry.last = holding.state();
+        let left = status.deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        entry.last = status.state();
         entry.observe(entry.end, &entry.last.clone());
         entry.left = left.map_or(1, |left| left.as_nanos() as u64);
     }

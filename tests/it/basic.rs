@@ -384,8 +384,8 @@ fn the_end_of_a_runtime_closes_its_client_and_no_other() {
     drop(theirs);
     let outcome =
         ours.block_on(async { tokio::time::timeout(Duration::from_secs(1), waiting).await }).unwrap();
-    assert!(matches!(outcome.unwrap(), Err(Error::Unavailable { .. })));
-    assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Unavailable { .. })));
+    assert!(matches!(outcome.unwrap(), Err(Error::Closed { .. })));
+    assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Closed { .. })));
     assert_ne!(held.state(), HoldState::Held);
     let started = Stopwatch::start();
     assert_eq!(ours.block_on(held.lost()), HoldState::Lost(LossReason::Expired));
@@ -412,11 +412,63 @@ async fn close_finishes_pending_releases_and_refuses_other_calls() {
     drop(client.lock("dropped").lock().await.unwrap());
     client.close().await;
     assert!(!exists(&server, "dropped"), "close did not wait for a release");
-    assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })));
-    assert!(matches!(client.lock("n").try_lock().await, Err(Error::Unavailable { .. })));
-    assert!(matches!(kept.unlock().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(waiting.await.unwrap(), Err(Error::Closed { .. })));
+    assert!(matches!(client.lock("n").try_lock().await, Err(Error::Closed { .. })));
+    assert!(matches!(kept.unlock().await, Err(Error::Closed { .. })));
     eventually(|| !exists(&server, "kept")).await;
     busy.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn every_handle_reports_its_name_in_redis() {
+    let server = Server::start();
+    let client = Client::builder()
+        .name_mapper(|name| if name.is_empty() { String::new() } else { format!("app:{name}") })
+        .connect(server.url())
+        .await
+        .unwrap();
+    let both = client.read_write_lock("n");
+    let (permits, leased) = (client.semaphore("n"), client.expirable_semaphore("n"));
+    let latch = client.count_down_latch("n");
+    let (lock, entry) = (client.lock("n"), client.map_entry("m", "k").lock());
+    for name in [lock.name(), both.name(), both.write().name(), permits.name(), leased.name(), latch.name()] {
+        assert_eq!(name, "app:n");
+    }
+    assert!(entry.name().contains("app:m") && entry.name().ends_with(":lock"), "{}", entry.name());
+    assert_eq!(client.lock("").name(), "");
+    let guard = lock.lock().await.unwrap();
+    let exists: bool = redis::cmd("EXISTS").arg(lock.name()).query(&mut server.cli()).unwrap();
+    assert!(exists && guard.name() == lock.name());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_record_shows_the_name_of_an_explicit_owner() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let (run, other) = (Owner::unique_named("nightly").unwrap(), Owner::unique_named("nightly").unwrap());
+    let lock = client.lock("n").with_owner(&run);
+    let guard = lock.lock().await.unwrap();
+    assert_eq!(lock.holder().await.unwrap().unwrap().owner(), format!("{}:owner-{run}", client.id()));
+    assert!(client.lock("n").with_owner(&other).try_lock().await.unwrap().is_none());
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_status_reports_the_hold_and_does_not_keep_it() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.mutex("n").lock().await.unwrap();
+    let status = guard.status();
+    // Neither future borrows the guard.
+    let (spawned, lost) = (tokio::spawn(guard.lost()), tokio::spawn(status.clone().lost()));
+    assert_eq!((status.state(), status.owner()), (HoldState::Held, guard.owner()));
+    assert_eq!(status.members().iter().map(|member| member.owner()).collect::<Vec<_>>(), [guard.owner()]);
+    assert!(status.validity() > Duration::ZERO && status.validity() <= Duration::from_secs(30));
+    drop(guard);
+    assert_eq!((spawned.await.unwrap(), lost.await.unwrap()), (HoldState::Released, HoldState::Released));
+    assert_eq!((status.state(), status.validity()), (HoldState::Released, Duration::ZERO));
+    client.mutex("n").lock().await.unwrap().unlock().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -434,7 +486,7 @@ async fn a_server_that_restarts_empty_is_reported_and_used() {
     eventually(|| subscribers(&server, CHANNEL) == 1).await;
 
     server.kill();
-    let mut states = watched.states();
+    let mut states = watched.status().states();
     while states.next().await.unwrap() == HoldState::Held {}
     server.restart();
     let back = Stopwatch::start();
@@ -574,7 +626,7 @@ async fn run_returns_its_bodys_result_and_cancels_the_body_on_loss() {
     let client =
         Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
-    let inside = lock.run(|holding| async move { (holding.state(), 42) }).await.unwrap();
+    let inside = lock.run(|status| async move { (status.state(), 42) }).await.unwrap();
     assert_eq!(inside, (HoldState::Held, 42));
     assert!(!lock.is_locked().await.unwrap());
 
@@ -639,7 +691,7 @@ async fn the_stream_of_states_reports_each_state_and_ends() {
     let proxy = Proxy::start(server.port()).await;
     let client = Client::connect(proxy.url()).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
-    let mut states = guard.states();
+    let mut states = guard.status().states();
     assert_eq!(states.next().await, Some(HoldState::Held));
     // No new connection is established before the stream has reported the loss of the old one.
     proxy.shut_gate_after(0, |_| true);
@@ -723,7 +775,7 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     assert!(poll!(acquiring.as_mut()).is_pending());
     assert!(poll!(pin!(bench.client.close())).is_ready(), "closing waits for an acquire");
     let error = acquiring.await.unwrap_err();
-    assert!(matches!(error, Error::Unavailable { .. }), "{error:?}");
+    assert!(matches!(error, Error::Closed { .. }), "{error:?}");
 }
 
 /// The client asks about a busy lock less and less often, but it asks soon for a caller that has just come.

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, HoldState, Holding, Lock, LossReason};
+use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
 
 use crate::support::drop_point::{
     ClientRuntime, CutAt, DropBench, DropPoint, NAME, PROMPT, Tally, drop_at, for_each_cut, has_fixed_order,
@@ -126,10 +126,10 @@ async fn lost() {
     ] {
         for_each_cut(&tally, ("lost", position), &CutAt::SERIES, async |drop_point| {
             let guard = bench.lock(lease).lock().await.unwrap();
-            let holding = Holding::clone(&guard);
+            let status = guard.status();
             let also = tokio::spawn({
-                let holding = holding.clone();
-                async move { holding.lost().await }
+                let status = status.clone();
+                async move { status.lost().await }
             });
             let links = bench.proxy.count();
             let link = bench.proxy.link(if links == 2 { 0 } else { links - 1 }).await;
@@ -145,18 +145,18 @@ async fn lost() {
                 _ => {}
             };
             let mut ended = false;
-            let outcome = drop_at(&bench.proxy, drop_point.cut, holding.lost(), || {
+            let outcome = drop_at(&bench.proxy, drop_point.cut, status.lost(), || {
                 ended = true;
                 end();
             })
             .await;
             if !ended {
-                assert_eq!(holding.state(), HoldState::Held, "{drop_point}");
+                assert_eq!(status.state(), HoldState::Held, "{drop_point}");
                 end();
             }
             bench.proxy.open_gate();
             let reported = tokio::time::timeout(PROMPT, also).await.expect("`lost` was late").unwrap();
-            assert_eq!((reported, holding.state()), (last, last), "{drop_point}");
+            assert_eq!((reported, status.state()), (last, last), "{drop_point}");
             drop(guard);
             bench.served(&drop_point, [bench.next_here(), bench.next_there(1).await]).await;
             bench.at_rest(&drop_point).await;
@@ -240,7 +240,7 @@ async fn close() {
             lock.lock().await.unwrap().unlock().await.unwrap();
             client.close().await;
         } else {
-            assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })));
+            assert!(matches!(waiting.await.unwrap(), Err(Error::Closed { .. })));
             blocker.unlock().await.unwrap();
         }
         soon("the record to go", || bench.record().is_empty()).await;

@@ -220,7 +220,7 @@ async fn the_end_of_the_clients_runtime_leaves_nothing_behind() {
                         // A lock acquired just before may still be returned, but its state is no longer `Held`.
                         let doubted = outcome.as_ref().is_ok_and(|guard| guard.state() != HoldState::Held);
                         assert!(
-                            doubted || matches!(outcome, Err(Error::Unavailable { .. })),
+                            doubted || matches!(outcome, Err(Error::Closed { .. })),
                             "{drop_point}: {outcome:?}"
                         );
                     }

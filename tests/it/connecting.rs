@@ -6,7 +6,9 @@ use crate::support::cluster::Cluster;
 use crate::support::group::Group;
 use crate::support::kind::{Kind, assert_nothing_left};
 use crate::support::{CANARY, Server, Stopwatch, WarningLog, assert_no_canary, eventually, subscribers};
-use redisson_lock::{Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication};
+use redisson_lock::{
+    Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication, Servers,
+};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -137,7 +139,7 @@ async fn a_panicking_credentials_callback_fails_one_attempt_only() {
     });
     let error = builder.clone().connect(server.url()).await.unwrap_err();
     assert!(
-        matches!(&error, Error::Misuse { message } if message.contains("ClientBuilder::credentials")),
+        matches!(&error, Error::Misuse { message, .. } if message.contains("ClientBuilder::credentials")),
         "{error:?}"
     );
     assert_no_canary(&error);
@@ -155,8 +157,9 @@ async fn a_panicking_credentials_callback_fails_one_attempt_only() {
     run(&server, "CLIENT KILL USER app");
     // A call with a time limit returns the reason.
     let limit = TIMEOUT * 2;
+    let lock = client.lock("m");
     let error =
-        tokio::time::timeout(limit, client.lock("m").try_lock()).await.expect("timed out").unwrap_err();
+        tokio::time::timeout(limit, lock.try_lock_for(TIMEOUT)).await.expect("timed out").unwrap_err();
     assert!(error.to_string().contains("ClientBuilder::credentials"), "{error:?}");
     assert_no_canary(&error);
     panics.store(false, Ordering::SeqCst);
@@ -172,7 +175,7 @@ async fn credentials_in_two_places_are_misuse() {
         .connect("redis://:canary-in-a-coal-mine@127.0.0.1:1")
         .await;
     assert!(
-        matches!(&both, Err(Error::Misuse { message }) if message.contains("omit one of them")),
+        matches!(&both, Err(Error::Misuse { message, .. }) if message.contains("omit one of them")),
         "{both:?}"
     );
 }
@@ -354,18 +357,18 @@ async fn redis_rs_connection_settings_can_be_reused() {
     let server = Server::start();
     let url = format!("{}/3", create_user(&server, "+@all ~* &*"));
     let yours = redis::Client::open(url.as_str()).unwrap();
-    let client = builder().connect_to(yours.get_connection_info().clone()).await.unwrap();
+    let client = builder().connect_with(Servers::one(yours.get_connection_info().clone())).await.unwrap();
     let other = Client::connect(url).await.unwrap();
     let guard = client.lock("n").lock().await.unwrap();
     assert!(other.lock("n").try_lock().await.unwrap().is_none());
     assert!(Client::connect(server.url()).await.unwrap().lock("n").try_lock().await.unwrap().is_some());
     guard.unlock().await.unwrap();
-    let misuse = builder().connect_to("no URL").await;
+    let misuse = builder().connect_with(Servers::one("no URL")).await;
     assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
 
     let cluster = Cluster::start(3, 0);
     let nodes: Vec<_> = cluster.masters[1..].iter().map(Server::url).collect();
-    let client = builder().connect_to_cluster(nodes).await.unwrap();
+    let client = builder().connect_with(Servers::cluster(nodes)).await.unwrap();
     let other = builder().connect(cluster.url()).await.unwrap();
     for key in keys(&cluster) {
         let guard = client.lock(&key).lock().await.unwrap();
@@ -378,7 +381,7 @@ async fn redis_rs_connection_settings_can_be_reused() {
         vec!["redis://127.0.0.1:1/1"],
     ];
     for nodes in bad {
-        let misuse = builder().connect_to_cluster(nodes).await;
+        let misuse = builder().connect_with(Servers::cluster(nodes)).await;
         assert!(matches!(misuse, Err(Error::Misuse { .. })), "{misuse:?}");
     }
 }
@@ -414,7 +417,7 @@ async fn sentinel_passwords_are_sent_and_changes_are_picked_up() {
     assert!(matches!(both, Err(Error::Misuse { .. })), "{both:?}");
     let theirs = ["redis://:canary-in-a-coal-mine-first@".to_owned() + &sentinel.address()];
     builder()
-        .connect_by_sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1")
+        .connect_with(Servers::sentinels(theirs, "orders", "redis://app:canary-in-a-coal-mine@master/1"))
         .await
         .unwrap();
 

@@ -9,6 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinSet;
 
+/// The defaults of [`HandOff`].
+const MAX_IN_ROW: u32 = 16;
+const MAX_TIME_ALONE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(3);
+
 /// The contenders of one test, and the duration of each hold.
 struct Crowd {
     kind: &'static str,
@@ -33,10 +38,9 @@ async fn a_mixed_crowd_counts_exactly_and_no_client_keeps_the_lock() {
 #[tokio::test]
 async fn a_client_that_is_alone_keeps_its_limits() {
     let server = Server::start();
-    let [mut off, mut short, mut long] = [HandOff::default(); 3];
-    off.max_in_row = 0;
-    short.max_time_alone = Duration::ZERO;
-    long.max_time_alone = Duration::from_secs(60);
+    let off = HandOff::new().max_in_row(0);
+    let short = HandOff::new().max_time_alone(Duration::ZERO);
+    let long = HandOff::new().max_time_alone(Duration::from_secs(60));
     for (name, bounds, messages) in [("off", off, 9), ("short", short, 9), ("long", long, 1)] {
         let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
         // Each client has a lock of its own, at which no earlier client is still subscribed.
@@ -84,7 +88,7 @@ async fn a_client_without_messages_gets_its_turns() {
     // The first wait is the one after which the client knows.
     let later = &mut waits[1..];
     later.sort_unstable();
-    assert!(later[later.len() / 2] < HandOff::default().max_time_alone / 2, "{later:?}");
+    assert!(later[later.len() / 2] < MAX_TIME_ALONE / 2, "{later:?}");
 }
 
 /// The holds outlast every yield window of the client.
@@ -197,14 +201,14 @@ async fn run_mixed_crowd(version: &str, Crowd { kind, java: threads, rust: tasks
         "{version}, {kind}: while all ran Java had {j} holds and Rust {r}, at most {longest} in a row; all in {time:?}"
     );
     // One hold for each waiter of the client, after the one that it acquired.
-    let bound = HandOff::default().max_in_row.min(tasks as u32 / 2) + 1;
+    let bound = MAX_IN_ROW.min(tasks as u32 / 2) + 1;
     assert!(longest <= bound, "{version}, {kind}: a client kept the lock for {longest} holds");
 }
 
 /// The longest series of holds of one Rust client while Java waits. A client ends a series by leaving the lock free for
 /// others for [`HandOff::pause`], whether or not one comes.
 fn longest_series(rust: &[Vec<(u64, u64)>], javas: &[Vec<(u64, u64)>], tasks_each: usize, until: u64) -> u32 {
-    let pause = HandOff::default().pause.as_nanos() as u64;
+    let pause = PAUSE.as_nanos() as u64;
     let of_rust = rust
         .iter()
         .zip(0..)

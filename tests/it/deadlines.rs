@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redisson_lock::{Client, Holding};
+use redisson_lock::{Client, HoldStatus};
 
 use crate::support::kind::{Kind, each};
 use crate::support::proxy::{ProxyLink, Words};
@@ -42,23 +42,23 @@ fn server_end(kind: Kind, cli: &mut redis::Connection) -> Duration {
 }
 
 /// The hold's deadline as time since the Unix epoch. The wall clock is read first, so the result is never too late.
-fn deadline(holding: &Holding) -> Duration {
+fn deadline(status: &HoldStatus) -> Duration {
     let wall = SystemTime::now();
-    let left = holding.deadline().saturating_duration_since(Instant::now());
+    let left = status.deadline().saturating_duration_since(Instant::now());
     wall.duration_since(UNIX_EPOCH).unwrap() + left
 }
 
-async fn hold(kind: Kind, client: &Client, lease: Option<Duration>) -> (Holding, Box<dyn Send>) {
+async fn hold(kind: Kind, client: &Client, lease: Option<Duration>) -> (HoldStatus, Box<dyn Send>) {
     if kind == Kind::Permit {
         let semaphore = client.expirable_semaphore(NAME);
         let semaphore = lease.map_or(semaphore.clone(), |lease| semaphore.with_lease(lease));
         let permit = semaphore.acquire().await.unwrap();
-        return (Holding::clone(&permit), Box::new(permit));
+        return (permit.status(), Box::new(permit));
     }
     let lock = kind.lock(client, NAME);
     let lock = lease.map_or(lock.clone(), |lease| lock.with_lease(lease));
     let guard = lock.lock().await.unwrap();
-    (Holding::clone(&guard), Box::new(guard))
+    (guard.status(), Box::new(guard))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,8 +68,8 @@ async fn a_deadline_is_never_later_than_the_servers() {
         let client = Client::connect(server.url()).await.unwrap();
         let mut cli = server.cli();
         for _ in 0..ROUNDS {
-            let (holding, guard) = hold(kind, &client, Some(LEASE)).await;
-            let (ours, servers) = (deadline(&holding), server_end(kind, &mut cli));
+            let (status, guard) = hold(kind, &client, Some(LEASE)).await;
+            let (ours, servers) = (deadline(&status), server_end(kind, &mut cli));
             assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
             drop(guard);
         }
@@ -84,13 +84,13 @@ async fn a_renewed_deadline_is_never_later_than_the_servers() {
         let lease = Duration::from_micros(900_900);
         let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
         let mut cli = server.cli();
-        let (holding, _guard) = hold(kind, &client, None).await;
+        let (status, _guard) = hold(kind, &client, None).await;
         for _ in 0..RENEWALS {
-            let before = holding.deadline();
-            let (ours, servers) = (deadline(&holding), server_end(kind, &mut cli));
+            let before = status.deadline();
+            let (ours, servers) = (deadline(&status), server_end(kind, &mut cli));
             assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
-            while holding.deadline() == before {
-                assert!(holding.state().is_live(), "{kind}: {:?}", holding.state());
+            while status.deadline() == before {
+                assert!(status.state().is_live(), "{kind}: {:?}", status.state());
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
@@ -119,9 +119,9 @@ async fn a_deadline_after_a_lost_reply_is_never_later_than_the_servers() {
         let server = kind.server(NAME);
         let (client, link, _proxy) = behind_a_proxy(&server).await;
         link.lose_reply_to(acquires);
-        let (holding, _guard) = hold(kind, &client, Some(LEASE)).await;
+        let (status, _guard) = hold(kind, &client, Some(LEASE)).await;
         link.lost_reply().await;
-        let (ours, servers) = (deadline(&holding), server_end(kind, &mut server.cli()));
+        let (ours, servers) = (deadline(&status), server_end(kind, &mut server.cli()));
         assert!(ours <= servers, "{kind}: later by {:?}", ours - servers);
     })
     .await;
@@ -142,8 +142,8 @@ async fn a_retried_acquire_that_expired_does_not_share_the_lock() {
         let (theirs, guard) = hold(kind, &other, None).await;
         if let Ok(taken) = tokio::time::timeout(RESPONSE * 3, &mut taking).await {
             // On a slow machine the retry may have held the lock earlier.
-            let (holding, _guard) = taken.unwrap();
-            assert!(!holding.state().is_live(), "{kind}: both hold it");
+            let (status, _guard) = taken.unwrap();
+            assert!(!status.state().is_live(), "{kind}: both hold it");
         }
         assert!(theirs.state().is_live(), "{kind}");
         drop(guard);

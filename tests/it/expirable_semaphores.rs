@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, ExpirableSemaphore, HoldState, Holding, LossReason};
+use redisson_lock::{Client, Error, ExpirableSemaphore, HoldState, LossReason};
 use tokio::task::JoinSet;
 
 use crate::support::raw::NAME;
@@ -211,12 +211,12 @@ async fn a_forgotten_permit_is_not_renewed() {
     let watch = Stopwatch::start();
     let bench = Bench::of(1).await;
     let permit = bench.semaphore.acquire().await.unwrap();
-    let (holding, ends) = (Holding::clone(&permit), permit.deadline());
+    let (status, ends) = (permit.status(), permit.deadline());
     permit.forget();
     let other = connect_semaphore(&bench.server).await;
     let next = other.try_acquire_for(LEASE * 4).await.unwrap().expect("the permit was renewed");
     assert!(Instant::now() >= ends && watch.since(ends) < PROMPT, "{:?}", watch.since(ends));
-    assert!(!holding.state().is_live());
+    assert!(!status.state().is_live());
     next.release().await.unwrap();
 }
 

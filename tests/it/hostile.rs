@@ -5,7 +5,7 @@
 use crate::support::canary::{CapturedLog, SENTINEL_CANARY, assert_no_canary_in_debug};
 use crate::support::hostile::{array, node, range, unknown};
 use crate::support::{CANARY, HostileServer, Server, assert_no_canary, eventually};
-use redisson_lock::{Client, ClientBuilder, Credentials, Error, RedissonConfig, Tls};
+use redisson_lock::{Client, ClientBuilder, Credentials, Error, RedissonConfig, Servers, Tls};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -73,7 +73,7 @@ async fn a_redisson_file_sends_the_masters_password_to_sentinels_only_on_request
     for own in ["  sentinelUsername: watcher\n", "  sentinelUsername: watcher\n  sentinelPassword: ''\n"] {
         let error = config(own).connect().await.unwrap_err();
         for remedy in ["sentinelUsername", "sentinelPassword", "share_credentials_with_sentinels"] {
-            assert!(matches!(&error, Error::Misuse { message } if message.contains(remedy)), "{error:?}");
+            assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(remedy)), "{error:?}");
         }
         assert_no_canary(&error);
     }
@@ -103,8 +103,9 @@ async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sen
     let plain = || [format!("redis://{}", sentinel.address())];
     let master = format!("rediss://app:{CANARY}@master");
     let refused = async |builder: ClientBuilder, what: &str| {
-        let error = builder.connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
-        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error:?}");
+        let error =
+            builder.connect_with(Servers::sentinels(plain(), "orders", master.as_str())).await.unwrap_err();
+        assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(what)), "{error:?}");
         assert_no_canary(&error);
     };
     refused(builder(), "Tls::server_name").await;
@@ -114,7 +115,8 @@ async fn plain_sentinels_of_a_master_with_tls_are_refused_before_anything_is_sen
     assert_eq!(sentinel.connections(), 0);
 
     // With a server name that the user has set, the sentinel decides nothing.
-    let error = named().connect_by_sentinels(plain(), "orders", master.as_str()).await.unwrap_err();
+    let error =
+        named().connect_with(Servers::sentinels(plain(), "orders", master.as_str())).await.unwrap_err();
     assert_eq!(error.code(), Some("NOAUTH"), "{error:?}");
     assert_no_canary(&error);
     assert!(sentinel.heard().iter().all(|request| !request.contains(CANARY)));
@@ -129,9 +131,9 @@ async fn plain_sentinels_of_a_master_with_an_unverified_name_are_refused() {
     let refused = async |tls: Option<Tls>, master: &str| {
         let builder = tls.into_iter().fold(builder(), ClientBuilder::tls);
         let plain = [format!("redis://{}", sentinel.address())];
-        let error = builder.connect_by_sentinels(plain, "orders", master).await.unwrap_err();
+        let error = builder.connect_with(Servers::sentinels(plain, "orders", master)).await.unwrap_err();
         assert!(
-            matches!(&error, Error::Misuse { message } if message.contains("use rediss:// for the sentinels") && !message.contains("server_name")),
+            matches!(&error, Error::Misuse { message, .. } if message.contains("use rediss:// for the sentinels") && !message.contains("server_name")),
             "{error:?}"
         );
         assert_no_canary(&error);

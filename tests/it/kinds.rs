@@ -170,7 +170,7 @@ async fn an_owner_that_would_wait_for_itself_fails_at_once() {
             lock.try_lock_for(Duration::from_secs(20)).await,
         ] {
             match outcome {
-                Err(Error::WouldDeadlock { name, kind }) => {
+                Err(Error::WouldDeadlock { name, kind, .. }) => {
                     assert_eq!((name.as_str(), kind), (NAME, wanted.to_string().as_str()));
                 }
                 other => panic!("{wanted}: {other:?}"),
@@ -320,7 +320,7 @@ async fn a_client_that_is_closed_leaves_the_queue() {
         eventually(|| length(&server, "LLEN", &queue) == 1).await;
         two.close().await;
         assert_eq!(length(&server, "LLEN", &queue), 0, "{kind}");
-        assert!(matches!(waiting.await.unwrap(), Err(Error::Unavailable { .. })), "{kind}");
+        assert!(matches!(waiting.await.unwrap(), Err(Error::Closed { .. })), "{kind}");
         guard.unlock().await.unwrap();
         assert_nothing_left(kind, NAME, &server, &[&one]).await;
     })

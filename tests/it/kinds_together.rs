@@ -68,8 +68,7 @@ async fn a_pipelined_hand_off_keeps_exclusion_and_tokens_of_each_kind() {
     const ROUNDS: u64 = 40;
     each(Kind::locks().filter(|kind| kind.is_exclusive()), |kind| async move {
         let server = Server::start();
-        let mut bounds = HandOff::default();
-        bounds.pipelined = true;
+        let bounds = HandOff::new().pipelined(true);
         let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
         let (value, last) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let mut tasks = JoinSet::new();

@@ -113,7 +113,7 @@ async fn the_watchdog_stops_however_a_hold_ends() {
             "unlocked" => guard.unlock().await.unwrap(),
             "dropped" => drop(guard),
             "lost" => {
-                let mut states = guard.states();
+                let mut states = guard.status().states();
                 assert!(lock.force_unlock().await.unwrap());
                 while states.next().await.is_some_and(HoldState::is_live) {}
             }

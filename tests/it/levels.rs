@@ -113,7 +113,7 @@ async fn the_warning_ends_with_the_hold() {
     let lock = connect(&server, lease).await.mutex(NAME);
     for lock in [lock.clone(), lock.with_max_hold(lease * 1000)] {
         let guard = lock.lock().await.unwrap();
-        let holding = redisson_lock::Holding::clone(&guard);
+        let holding = guard.status();
         let ending = tokio::spawn(async move { holding.ending().await });
         let first = guard.deadline();
         eventually(|| guard.deadline() > first + lease).await;

@@ -182,7 +182,7 @@ async fn the_heartbeat_finds_a_half_open_link_and_the_hold_survives() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_secs(3))).await;
     let guard = bench.lock.lock().await.unwrap();
     let first = guard.deadline();
-    let mut states = guard.states();
+    let mut states = guard.status().states();
     assert_eq!(states.next().await, Some(HoldState::Held));
     bench.link.swallow_both();
     assert_eq!(states.next().await, Some(HoldState::Suspect));
@@ -226,7 +226,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
     let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_secs(2))).await;
     let watch = Stopwatch::start();
     let guard = bench.lock.lock().await.unwrap();
-    let mut states = guard.states();
+    let mut states = guard.status().states();
     assert_eq!(states.next().await, Some(HoldState::Held));
     bench.proxy.partition();
     assert_eq!(states.next().await, Some(HoldState::Suspect));

@@ -12,6 +12,7 @@ mod crowds;
 mod deadlines;
 mod declared_keys;
 mod dropped_guards;
+mod errors;
 mod examples;
 mod expirable_semaphores;
 mod fair_queue;

@@ -73,10 +73,10 @@ async fn all_members_are_held_by_one_owner_and_released() {
     assert!(other.try_lock_for(Duration::from_millis(30)).await.unwrap().is_none());
     again.unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Held);
-    let holding = (*guard).clone();
+    let status = guard.status();
     guard.unlock().await.unwrap();
-    assert_eq!(holding.state(), HoldState::Released);
-    assert_eq!(holding.validity(), Duration::ZERO);
+    assert_eq!(status.state(), HoldState::Released);
+    assert_eq!(status.validity(), Duration::ZERO);
     assert!(keys(&one).is_empty());
 
     // Dropped guards are released in the background.
@@ -200,8 +200,9 @@ async fn records_of_other_owners_keep_their_expiry() {
     assert_eq!(lost(&guard).await, HoldState::Lost(LossReason::Taken));
     kept_since(started, &server);
     match guard.unlock().await {
-        Err(Error::NotHeld { name, holder: Some(holder) }) => {
+        Err(Error::NotHeld { name, reason, holder: Some(holder), .. }) => {
             assert_eq!((name.as_str(), holder.owner()), ("b", held.owner()));
+            assert_eq!(reason, Some(LossReason::Taken));
         }
         other => panic!("{other:?}"),
     }
@@ -218,7 +219,7 @@ async fn one_lost_member_ends_the_hold_and_frees_the_rest() {
         (builder.clone().connect(one.url()).await.unwrap(), builder.connect(two.url()).await.unwrap());
     let multi = MultiLock::new([here.lock("a"), there.lock("b"), here.lock("c")]).unwrap();
     let guard = multi.lock().await.unwrap();
-    let states = guard.states().collect::<Vec<_>>();
+    let states = guard.status().states().collect::<Vec<_>>();
     let states = tokio::spawn(states);
     // The locks are renewed while nothing happens.
     let first = guard.deadline();
@@ -252,8 +253,8 @@ async fn one_lost_member_ends_the_hold_and_frees_the_rest() {
     // `run` stops its body at once.
     let operator = there.lock("b");
     let outcome = multi
-        .run(|holding| async move {
-            assert_eq!(holding.state(), HoldState::Held);
+        .run(|status| async move {
+            assert_eq!(status.state(), HoldState::Held);
             operator.force_unlock().await.unwrap();
             tokio::time::sleep(Duration::from_secs(20)).await
         })

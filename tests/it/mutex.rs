@@ -61,7 +61,7 @@ fn one_is_let_in(outcomes: Vec<Result<()>>, room: &Room) {
 }
 
 fn names_the_remedies<T: std::fmt::Debug>(outcome: Result<T>) {
-    let Err(Error::Misuse { message }) = outcome else { panic!("{outcome:?}") };
+    let Err(Error::Misuse { message, .. }) = outcome else { panic!("{outcome:?}") };
     assert!(["`n`", "mutex", "with_owner"].iter().all(|part| message.contains(part)), "{message}");
 }
 
@@ -263,8 +263,7 @@ async fn a_mutex_excludes_and_wakes_a_java_lock() {
 async fn a_mutex_supports_pipelined_hand_off() {
     const TASKS: usize = 4;
     let server = Server::start();
-    let mut hand_off = HandOff::default();
-    hand_off.pipelined = true;
+    let hand_off = HandOff::new().pipelined(true);
     let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
     let (mutex, room) = (client.mutex("n"), Arc::new(Room::default()));
     let mut tasks = JoinSet::new();

@@ -211,7 +211,7 @@ async fn a_minority_may_be_down_and_a_down_majority_is_reported_in_time() {
     for client in &clients[..2] {
         client.close().await;
     }
-    assert!(matches!(red.lock().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(red.lock().await, Err(Error::Closed { .. })));
     eventually(|| !held(&servers[0])).await;
 }
 

@@ -312,9 +312,7 @@ async fn two_tasks_that_take_turns_do_not_keep_the_lock_from_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_subscription_does_not_end_the_yield_window() {
     let server = Server::start();
-    let mut bounds = redisson_lock::HandOff::default();
-    bounds.max_in_row = 0;
-    bounds.pause = Duration::from_millis(200);
+    let bounds = redisson_lock::HandOff::new().max_in_row(0).pause(Duration::from_millis(200));
     let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();

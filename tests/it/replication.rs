@@ -272,7 +272,7 @@ async fn replication_is_checked_for_every_kind() {
         client.lock("plain"),
         client.fair_lock("fair"),
         client.fenced_lock("fenced"),
-        client.spin_lock("spin", redisson_lock::BackOff::default()),
+        client.spin_lock("spin", redisson_lock::BackOff::new()),
         client.non_reentrant_lock("non-reentrant"),
         client.non_reentrant_fair_lock("non-reentrant-fair"),
         both.read().clone(),
@@ -387,8 +387,7 @@ async fn concurrent_acquires_share_one_wait() {
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_that_rule_out_the_check_are_misuse() {
     let server = Server::start();
-    let mut ahead = redisson_lock::HandOff::default();
-    ahead.pipelined = true;
+    let ahead = redisson_lock::HandOff::new().pipelined(true);
     for (builder, url) in [
         (Client::builder().replication(Replication::any()).hand_off(ahead), server.url()),
         (Client::builder().replication(Replication::any().within(Duration::ZERO)), server.url()),

@@ -37,7 +37,7 @@ async fn no_public_type_shows_a_credential() {
     assert_no_canary_in_debug(&lock.with_owner(&Owner::unique()));
     let guard = lock.lock().await.unwrap();
     assert_no_canary_in_debug(&guard);
-    assert_no_canary_in_debug(&*guard);
+    assert_no_canary_in_debug(&guard.status());
     guard.unlock().await.unwrap();
     assert_no_canary_in_debug(&client.read_write_lock("n"));
     assert_no_canary_in_debug(&client.semaphore("n"));

@@ -224,7 +224,7 @@ async fn a_closed_client_gives_up_refused_releases() {
     eventually(|| clients() == before).await;
     raw.set_disk_failing(false);
     assert_eq!(raw.value(), Some(0));
-    assert!(matches!(semaphore.acquire().await, Err(Error::Unavailable { .. })));
+    assert!(matches!(semaphore.acquire().await, Err(Error::Closed { .. })));
 }
 
 /// A request without permission is refused for good, and changes nothing.

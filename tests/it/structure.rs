@@ -9,7 +9,7 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["blocking", "fuzzing", "measuring", "redisson_config"],
     &["composite"],
-    &["client", "codec", "guard", "latch", "lock", "map_entry", "semaphore"],
+    &["client", "codec", "guard", "latch", "lock", "map_entry", "semaphore", "status"],
     &["engine"],
     &["lease"],
     &["kinds"],

@@ -118,7 +118,7 @@ fn threads_see_expiry_loss_and_force_unlock() {
     assert!(lock.force_unlock().unwrap());
     assert!(matches!(guard.unlock(), Err(Error::Lost { reason: LossReason::Gone, .. })));
     client.close();
-    assert!(matches!(lock.lock(), Err(Error::Unavailable { .. })));
+    assert!(matches!(lock.lock(), Err(Error::Closed { .. })));
 }
 
 /// Each kind works for threads: one thread holds the lock, and another one waits and gets it.
@@ -158,7 +158,7 @@ fn each_kind_works_for_threads() {
     let locks = [
         client.fair_lock("fair"),
         client.fenced_lock("fenced"),
-        client.spin_lock("spin", BackOff::default()),
+        client.spin_lock("spin", BackOff::new()),
         client.non_reentrant_lock("once"),
         client.non_reentrant_fair_lock("once-fair"),
         client.read_write_lock("rw").write().clone(),

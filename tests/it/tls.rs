@@ -5,7 +5,7 @@ use crate::support::server::Secrets;
 use crate::support::{HostileServer, Java, Server, Stopwatch, eventually, subscribers, versions};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use redisson_lock::redis::ConnectionAddr;
-use redisson_lock::{Client, Error, HoldState, Owner, Tls};
+use redisson_lock::{Client, Error, HoldState, Owner, Servers, Tls};
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -119,9 +119,9 @@ async fn sentinels_and_clusters_are_reached_over_tls() {
 
     // Also with connection settings of the redis crate.
     let by = || Client::builder().tls(authority.trusted()).connect_timeout(TIMEOUT);
-    by().connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap();
-    by().connect_to_cluster([node.as_str()]).await.unwrap();
-    untrusted(Client::builder().connect_timeout(TIMEOUT).connect_to_cluster([node]).await);
+    by().connect_with(Servers::sentinels([sentinel], "orders", "rediss://master")).await.unwrap();
+    by().connect_with(Servers::cluster([node.as_str()])).await.unwrap();
+    untrusted(Client::builder().connect_timeout(TIMEOUT).connect_with(Servers::cluster([node])).await);
 
     for url in [sentinels, cluster] {
         let (one, other) = (
@@ -186,18 +186,18 @@ async fn an_address_of_the_redis_crate_keeps_its_tls_settings() {
     let address =
         |insecure| ConnectionAddr::TcpTls { host: "127.0.0.1".into(), port, insecure, tls_params: None };
     let builder = || Client::builder().connect_timeout(TIMEOUT);
-    builder().tls(authority.trusted()).connect_to(address(false)).await.unwrap();
-    untrusted(builder().connect_to(address(false)).await);
-    builder().connect_to(address(true)).await.unwrap();
-    builder().tls(authority.trusted()).connect_to(url.as_str()).await.unwrap();
-    untrusted(builder().connect_to(url).await);
-    untrusted(builder().tls(Tls::new()).connect_to(address(true)).await);
+    builder().tls(authority.trusted()).connect_with(Servers::one(address(false))).await.unwrap();
+    untrusted(builder().connect_with(Servers::one(address(false))).await);
+    builder().connect_with(Servers::one(address(true))).await.unwrap();
+    builder().tls(authority.trusted()).connect_with(Servers::one(url.as_str())).await.unwrap();
+    untrusted(builder().connect_with(Servers::one(url)).await);
+    untrusted(builder().tls(Tls::new()).connect_with(Servers::one(address(true))).await);
     let identity = authority.sign(&["127.0.0.1"], |_| {});
     let (_sentinel, port) = Server::sentinel_with_tls(&authority.secrets(&identity), port);
     let sentinel =
         ConnectionAddr::TcpTls { host: "127.0.0.1".into(), port, insecure: false, tls_params: None };
     let by = builder().tls(authority.trusted());
-    by.connect_by_sentinels([sentinel], "orders", address(false)).await.unwrap();
+    by.connect_with(Servers::sentinels([sentinel], "orders", address(false))).await.unwrap();
 }
 
 #[tokio::test]
@@ -240,7 +240,8 @@ async fn a_master_without_tls_behind_a_slow_sentinel_is_reported_in_time() {
     let tls = Authority::new("one").trusted().server_name("redis.example.org");
     let began = Stopwatch::start();
     let by = Client::builder().tls(tls).connect_timeout(TIMEOUT);
-    let error = by.connect_by_sentinels([sentinel], "orders", "rediss://master").await.unwrap_err();
+    let error =
+        by.connect_with(Servers::sentinels([sentinel], "orders", "rediss://master")).await.unwrap_err();
     assert!(error.to_string().contains("TLS at this port"), "{error:?}");
     assert!(began.elapsed() < TIMEOUT * 2, "{:?}", began.elapsed());
 
@@ -298,8 +299,8 @@ async fn bad_settings_are_reported_before_anything_is_sent() {
         let shown = format!("{bad:?}");
         assert!(!shown.contains("BEGIN"), "{shown}");
         let error = connect(url, bad).await.unwrap_err();
-        assert!(matches!(&error, Error::Misuse { message } if message.contains(what)), "{error}");
+        assert!(matches!(&error, Error::Misuse { message, .. } if message.contains(what)), "{error}");
     }
     let error = connect("redis://127.0.0.1:1", Tls::new()).await.unwrap_err();
-    assert!(matches!(&error, Error::Misuse { message } if message.contains("rediss://")), "{error}");
+    assert!(matches!(&error, Error::Misuse { message, .. } if message.contains("rediss://")), "{error}");
 }

@@ -8,14 +8,15 @@ use super::server::server;
 use super::sync::{below, task, time};
 use crate::Lock;
 use crate::config::options::Options;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::engine;
 use crate::engine::session::{QueueId, Session};
-use crate::guard::{Holding, LockGuard};
+use crate::guard::LockGuard;
 use crate::kinds::Reentrant;
 use crate::lease::hold::HoldState;
 use crate::owner::Owner;
 use crate::protocol::keys::LockKeys;
+use crate::status::HoldStatus;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
@@ -129,7 +130,7 @@ struct Table {
     /// Most acquires allow the pipelined hand-off.
     pipelined: bool,
     /// The holds at this time.
-    inside: Mutex<Vec<Holding>>,
+    inside: Mutex<Vec<HoldStatus>>,
 }
 
 async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
@@ -150,7 +151,7 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
-    let address = Servers::parse("redis://server", &Options::default()).expect("a URL");
+    let address = Topology::parse("redis://server", &Options::default()).expect("a URL");
     let options = Options { lease, ..Options::default() };
     engine::connect(address, options).await.expect("a connection")
 }
@@ -228,32 +229,31 @@ async fn unlock(guard: LockGuard, table: &Table) {
 
 /// Holds the lock for a while, and checks that no other owner holds it.
 async fn hold(guard: &LockGuard, table: &Table) {
-    let holding = Holding::clone(guard);
+    let status = guard.status();
     let others = {
         let mut inside = table.inside.lock().expect("no panic");
-        let others: Vec<_> =
-            inside.iter().filter(|other| other.owner() != holding.owner()).cloned().collect();
-        inside.push(holding.clone());
+        let others: Vec<_> = inside.iter().filter(|other| other.owner() != status.owner()).cloned().collect();
+        inside.push(status.clone());
         others
     };
-    let held = |holding: &Holding| holding.state() == HoldState::Held;
+    let held = |status: &HoldStatus| status.state() == HoldState::Held;
     for other in others {
-        let both = held(&holding) && held(&other) && held(&holding);
+        let both = held(&status) && held(&other) && held(&status);
         // The message must not use their `Debug`: it locks a mutex, and a panicking task must not be suspended.
-        assert!(!both, "{} and {} hold the lock", holding.owner(), other.owner());
+        assert!(!both, "{} and {} hold the lock", status.owner(), other.owner());
     }
     match below(4) {
         0 => time::sleep(Duration::from_nanos(below(LONGEST_HOLD))).await,
         1 => time::sleep(Duration::from_nanos(below(LONG_HOLD))).await,
         // Up to the end of the lease, or a little less.
         2 if !table.lossless => {
-            let _ = time::timeout(Duration::from_nanos(below(LONG_HOLD)), holding.lost()).await;
+            let _ = time::timeout(Duration::from_nanos(below(LONG_HOLD)), status.lost()).await;
         }
         _ => task::yield_now().await,
     }
-    assert!(held(&holding) || !table.lossless, "{} lost the lock", holding.owner());
+    assert!(held(&status) || !table.lossless, "{} lost the lock", status.owner());
     let mut inside = table.inside.lock().expect("no panic");
-    let at = inside.iter().position(|one| one.owner() == holding.owner()).expect("inside");
+    let at = inside.iter().position(|one| one.owner() == status.owner()).expect("inside");
     inside.swap_remove(at);
 }
 

@@ -5,7 +5,7 @@ use super::server::server;
 use super::sync::{atomic, below, task, time};
 use crate::config::options::Options;
 use crate::connection::pubsub::{PubSub, Subscription};
-use crate::connection::{Servers, SubscriptionEndpoints};
+use crate::connection::{SubscriptionEndpoints, Topology};
 use crate::runtime::wakeup::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use std::time::Duration;
 fn a_confirmed_listener_hears_every_message() {
     run("a_confirmed_listener_hears_every_message", 1000, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
-        let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
+        let servers = Topology::parse("redis://server", &Options::default()).expect("a URL");
         let serving =
             task::spawn(pubsub.clone().serve(SubscriptionEndpoints::of(servers), Options::default()));
         let channel: Arc<str> = "channel".into();
@@ -59,7 +59,7 @@ fn a_listener_that_changes_its_channel_is_confirmed() {
     let name = "a_listener_that_changes_its_channel_is_confirmed";
     run(name, 200, Pace::Patient, Duration::from_secs(20), || async {
         let pubsub = PubSub::default();
-        let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
+        let servers = Topology::parse("redis://server", &Options::default()).expect("a URL");
         let serving =
             task::spawn(pubsub.clone().serve(SubscriptionEndpoints::of(servers), Options::default()));
         let channels: [Arc<str>; 2] = ["shared".into(), "own".into()];

@@ -17,7 +17,7 @@
 //! - `loop URL NAME TASKS ITERATIONS COUNTER HOLD_US`: each task acquires, adds 1 to the counter by GET and SET, and
 //!   releases. Starts at the first line of stdin. Prints `START:END,..` of the holds in monotonic ns, one line per task.
 
-use redisson_lock::{Client, Holding, Lock, redis};
+use redisson_lock::{Client, HoldStatus, Lock, redis};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -52,8 +52,8 @@ async fn main() -> Result<(), Failure> {
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
             // A clone that holds nothing, for another thread to read.
-            let holding = Holding::clone(&guard);
-            std::thread::spawn(move || look(&holding));
+            let status = guard.status();
+            std::thread::spawn(move || look(&status));
             while stdin.next_line().await?.is_some() {
                 println!(
                     "clock {}",
@@ -161,11 +161,11 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-fn look(holding: &Holding) {
+fn look(status: &HoldStatus) {
     let (mut last, mut at) = (None, 0);
     loop {
         let began = monotonic_ns();
-        let state = holding.state();
+        let state = status.state();
         if last != Some(state) || began - at > 100_000_000 {
             println!("{began} {state:?}");
         }

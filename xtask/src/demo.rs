@@ -122,7 +122,15 @@ fn build_contender() -> Result<(), String> {
 
 fn contender(cargo_command: &str) -> Command {
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args([cargo_command, "--quiet", "--package", "redisson-lock", "--example", "contender"]);
+    cargo.args([
+        cargo_command,
+        "--quiet",
+        "--package",
+        "redisson-lock",
+        "--all-features",
+        "--example",
+        "contender",
+    ]);
     cargo.current_dir(paths::root());
     cargo
 }

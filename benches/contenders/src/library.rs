@@ -80,8 +80,7 @@ impl Library {
         match name {
             "ours" => Self::Ours(Client::connect(url).await.expect("a server")),
             "pipelined" => {
-                let mut hand_off = HandOff::default();
-                hand_off.pipelined = true;
+                let hand_off = HandOff::new().pipelined(true);
                 Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
             }
             // In a cluster without replicas.
@@ -125,7 +124,7 @@ impl Handle {
             "fenced" => client.fenced_lock(key),
             "read" => client.read_write_lock(key).read().clone(),
             "write" => client.read_write_lock(key).write().clone(),
-            "spin" => client.spin_lock(key, BackOff::default()),
+            "spin" => client.spin_lock(key, BackOff::new()),
             "value" => client.value_lock(key),
             "semaphore" => {
                 let semaphore = client.semaphore(key);

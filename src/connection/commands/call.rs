@@ -84,8 +84,8 @@ impl<'a> Call<'a> {
                 self.first = None;
                 Ok((live, asking))
             }
-            Err(Absent { node, reason }) => {
-                let cause = Cause::Unreachable { reason: reason.to_string() };
+            Err(Absent { node, outage }) => {
+                let cause = Cause::Unreachable(outage);
                 Err(Failure { node, cause, unanswered: self.request.repeated })
             }
         }
@@ -179,7 +179,7 @@ impl<'a> Call<'a> {
     /// Marks the request as repeated after a send whose outcome is unknown.
     fn repeat(&mut self, reason: String, live: &Live) -> Result<(), Failure> {
         let cause = if self.dead == live.id {
-            Cause::Unreachable { reason }
+            Cause::Unreachable(reason.into())
         } else {
             let waited = Moment::now().since(self.started);
             self.refusal.take().unwrap_or(Cause::NoAnswer { waited })

@@ -97,9 +97,9 @@ impl Work {
             Ok(writer) => writer,
             Err(error) => return self.failed("lock", entry.asked, &error).await,
         };
-        self.begin(writer.status(), &mut entry);
-        self.stay(writer.status(), &mut entry, stay).await;
-        self.finish(writer.status(), &mut entry);
+        self.begin(&writer.status(), &mut entry);
+        self.stay(&writer.status(), &mut entry, stay).await;
+        self.finish(&writer.status(), &mut entry);
         let after = HoldEntry::new(&reading, "downgraded", Duration::ZERO);
         let reader = self.call("downgrade", RESPONSE, self.lock(&reading).try_lock()).await.flatten();
         self.release(writer, entry).await;
@@ -219,7 +219,7 @@ pub fn lock<'a>(client: &Client, kind: &str, record: &str, parts: impl Iterator<
         "fenced" => client.fenced_lock(record),
         "read" => client.read_write_lock(record).read().clone(),
         "write" => client.read_write_lock(record).write().clone(),
-        "spin" => client.spin_lock(record, BackOff::default()),
+        "spin" => client.spin_lock(record, BackOff::new()),
         "nonreentrant" => client.non_reentrant_lock(record),
         "value" => client.value_lock(record),
         "group" => client.group_lock(record, parts.filter_map(|part| part.split('/').nth(1))),

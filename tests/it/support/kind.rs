@@ -71,7 +71,7 @@ impl Kind {
             Self::Reentrant => client.lock(name),
             Self::Fair => client.fair_lock(name),
             Self::Fenced => client.fenced_lock(name),
-            Self::Spin => client.spin_lock(name, BackOff::default()),
+            Self::Spin => client.spin_lock(name, BackOff::new()),
             Self::NonReentrant => client.non_reentrant_lock(name),
             Self::NonReentrantFair => client.non_reentrant_fair_lock(name),
             Self::Read => client.read_write_lock(name).read().clone(),

@@ -7,7 +7,7 @@ use super::state::{Fingerprint, Note, forget_pasts, state};
 use super::{Fault, Scenario, with};
 use crate::Lock;
 use crate::config::options::Options;
-use crate::connection::Servers;
+use crate::connection::Topology;
 use crate::engine;
 use crate::engine::session::{QueueId, Session};
 use crate::kinds::Reentrant;
@@ -129,7 +129,7 @@ async fn connect(scenario: &Scenario) {
         let options =
             Options { id: Uuid::from_u128(client as u128 + 1), lease: scenario.lease, ..Options::default() };
         drop(task::spawn(async move {
-            let servers = Servers::parse("redis://server", &Options::default()).expect("a URL");
+            let servers = Topology::parse("redis://server", &Options::default()).expect("a URL");
             let session = engine::connect(servers, options).await.expect("a connection");
             with(|world| world.sessions[client] = Arc::downgrade(&session));
             // Keeps the client.
@@ -329,15 +329,15 @@ fn check_holds() {
     let mut certain: Vec<String> = Vec::new();
     for (number, holds) in owners.iter().enumerate() {
         for (at, hold) in holds.iter().enumerate() {
-            let state = hold.holding.state();
+            let state = hold.status.state();
             assert!(!(hold.ended && state.is_live()), "a hold came back: {state:?}");
             with(|world| world.owners[number].holds[at].ended = !state.is_live());
             let crashed = with(|world| search::has_crashed(world.owners[number].client));
             if state != HoldState::Held || crashed {
                 continue;
             }
-            let owner = hold.holding.owner().to_owned();
-            let ends = Duration::from_nanos(hold.holding.0.deadline().nanos());
+            let owner = hold.status.owner().to_owned();
+            let ends = Duration::from_nanos(hold.status.end_of_lease().nanos());
             let recorded = with(|world| {
                 let record = world.network.data.records.get(LOCK);
                 record.is_some_and(|record| record.counts.contains_key(&owner) && record.expires >= ends)

@@ -3,8 +3,9 @@
 use super::with;
 use crate::Lock;
 use crate::error::Error;
-use crate::guard::{Holding, LockGuard};
+use crate::guard::LockGuard;
 use crate::shuttled::sync::task;
+use crate::status::HoldStatus;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
@@ -37,7 +38,7 @@ pub(super) struct Owner {
 /// A hold that an owner had at some time.
 #[derive(Clone)]
 pub(super) struct Hold {
-    pub holding: Holding,
+    pub status: HoldStatus,
     /// It was seen to have ended.
     pub ended: bool,
 }
@@ -127,7 +128,7 @@ async fn acquire(number: usize, lock: &Lock, step: Step) -> Option<LockGuard> {
         owner.waits = false;
         match guard {
             Ok(Some(guard)) => {
-                owner.holds.push(Hold { holding: Holding::clone(&guard), ended: false });
+                owner.holds.push(Hold { status: guard.status(), ended: false });
                 Some(guard)
             }
             Ok(None) => None,
