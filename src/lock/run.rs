@@ -23,6 +23,10 @@ impl Lock {
     ///
     /// # Cancel safety
     /// Dropping the future drops `body` and releases the lock in the background.
+    ///
+    /// [`Error::Lost`]: crate::Error::Lost
+    /// [`Error::NotHeld`]: crate::Error::NotHeld
+    /// [`LockGuard::unlock`]: crate::LockGuard::unlock
     pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
     where
         F: FnOnce(HoldStatus) -> Fut,

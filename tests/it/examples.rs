@@ -134,7 +134,7 @@ async fn the_red_lock_example_holds_at_a_majority() {
         "Held, valid for at least 100 ms: true",
         "released",
         "then: Lost(Gone)",
-        "`report` is not held by this guard",
+        "`report` is not held by this guard: the record is gone",
     ];
     assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
 }
