@@ -69,7 +69,6 @@ pub(crate) async fn acquire(
     async move {
         let (once, limit) = wait.once_and_limit();
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
-        acquire.fail_fast().await?;
         loop {
             let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
             level.take();
@@ -104,7 +103,6 @@ impl Acquire<'_> {
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
         let (session, record) = (self.session, self.kind.record());
-        session.check_open()?;
         if self.once
             && !session.connection.is_up(record)
             && let Some(error) = session.connection.unavailability(record, self.started, Phase::Acquire)
@@ -121,6 +119,7 @@ impl Acquire<'_> {
     async fn level(&self) -> Result<Option<(Level, u32)>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
+        self.fail_fast().await?;
         let queue = session.queue(&**kind, owner);
         let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {

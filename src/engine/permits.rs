@@ -12,8 +12,8 @@ use crate::lease::hold::Hold;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
 
-/// Passes `permits` permits of `hold` to the next waiter. Returns false where that is not allowed, or if
-/// the waiter has left meanwhile: the permits have to be released.
+/// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, or the
+/// waiter has just left.
 pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, permits: u32) -> bool {
     // The holds of a semaphore do not keep its key queue in the table, so the waiters may be in another one.
     let Some(queue) = session.existing_queue(&queue.id) else { return false };

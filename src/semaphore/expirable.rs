@@ -278,8 +278,8 @@ impl ExpirableSemaphore {
 
 /// Permits of an [`ExpirableSemaphore`].
 ///
-/// Dropped permits are released in the background, while the client's runtime runs. [`state`](Self::state) reports
-/// their state: they are lost if a lease expired, or if another program released them by their ids.
+/// Dropped permits are released in the background, while the client's runtime runs. [`state`](Self::state) reports their state: they are
+/// lost if a lease expired, or if another program released them by their ids.
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,

@@ -1,4 +1,4 @@
-//! What an error tells its caller: the cause, the remedy, and what a service does about it.
+//! The errors: their causes, their remedies, and how a service reacts to them.
 
 use crate::support::cluster::Cluster;
 use crate::support::proxy::{Direction, Proxy};
