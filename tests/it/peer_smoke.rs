@@ -1,7 +1,11 @@
 //! The Java peer and the servers work. Every other test builds on that.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use crate::support::java::{JavaError, Pending};
 use crate::support::{Java, Server, clock, since, versions};
@@ -201,4 +205,19 @@ fn a_server_can_be_stopped_continued_killed_and_restarted_empty() {
     assert_ne!(server.pid(), pid);
     assert!(!redis::cmd("EXISTS").arg("k").query::<bool>(&mut server.cli()).unwrap());
     redis::cmd("DEBUG").arg("SLEEP").arg(0).exec(&mut server.cli()).unwrap();
+}
+
+/// Clients of a killed server connect again and again, and must not reach the server of another test.
+#[test]
+fn the_port_of_a_killed_server_stays_reserved() {
+    let mut server = Server::start();
+    let bind = |port| {
+        let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+        Socket::new(Domain::IPV4, Type::STREAM, None).unwrap().bind(&address.into())
+    };
+    server.kill();
+    assert_eq!(bind(server.port()).unwrap_err().kind(), ErrorKind::AddrInUse);
+    assert_eq!(TcpStream::connect(server.address()).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    server.restart();
+    redis::cmd("PING").exec(&mut server.cli()).unwrap();
 }

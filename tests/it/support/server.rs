@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -15,6 +15,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use socket2::{Domain, Socket, Type};
 
 const GUARDIAN: &str = include_str!("guardian.sh");
 
@@ -35,6 +36,8 @@ pub struct Server {
     port: u16,
     arguments: Vec<String>,
     running: Option<Running>,
+    /// Keeps the port of a killed server from other tests, whose servers would get this one's clients.
+    reserved: Option<Socket>,
     /// The folder of its data, if they outlive a run. Removed when this is dropped.
     data: Option<PathBuf>,
 }
@@ -158,7 +161,7 @@ impl Server {
         for _ in 0..ATTEMPTS {
             let port = free_port();
             if let Some(running) = Running::start(&program, port, &arguments) {
-                return Self { program, port, arguments, running: Some(running), data: None };
+                return Self { program, port, arguments, running: Some(running), reserved: None, data: None };
             }
         }
         panic!("no port was free for the server in {ATTEMPTS} attempts");
@@ -183,7 +186,9 @@ impl Server {
 
     /// `SIGKILL`. The server is gone when this returns, with everything in its memory.
     pub fn kill(&mut self) {
-        drop(self.running.take());
+        if self.running.take().is_some() {
+            self.reserved = Some(reserve(self.port));
+        }
     }
 
     pub fn lives(&self) -> bool {
@@ -198,6 +203,7 @@ impl Server {
 
     /// Starts a server that was killed, with its data if it logs them.
     pub fn start_again(&mut self) {
+        drop(self.reserved.take());
         let running = Running::start(&self.program, self.port, &self.arguments);
         self.running = Some(running.expect("the server's port was taken while it was down"));
     }
@@ -326,6 +332,16 @@ impl Drop for Running {
         drop(self.pipe.take());
         self.guardian.wait().expect("the guardian is our child");
     }
+}
+
+/// A socket that is bound to the port and does not listen: connects are refused, and [`free_port`] finds another port.
+fn reserve(port: u16) -> Socket {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket can be made");
+    // The connections of the killed server may not have ended.
+    socket.set_reuse_address(true).expect("the option exists");
+    let address = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    socket.bind(&address.into()).expect("the server's port was taken when it was killed");
+    socket
 }
 
 fn free_port() -> u16 {
