@@ -30,7 +30,7 @@ const REFRESH: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The minimum interval between two reads.
 const MIN_GAP: Duration = Duration::from_millis(50);
-/// While a master is down, the interval is the downtime divided by `DOWNTIME_DIVISOR`, at most `MAX_GAP`.
+/// While a master is down or a slot has none, the interval is the time since then divided by `DOWNTIME_DIVISOR`, at most `MAX_GAP`.
 const DOWNTIME_DIVISOR: u32 = 16;
 const MAX_GAP: Duration = Duration::from_secs(1);
 /// The maximum number of masters. Redis Cluster is designed for up to 1000 nodes.
@@ -193,7 +193,8 @@ impl TopologyManager {
                         Ok(Ok((reply, at))) => {
                             self.install(reply.ranges, &at);
                             self.running = true;
-                            self.layout.borrow().masters().any(|node| node.usable(0).is_err())
+                            let layout = self.layout.borrow();
+                            !layout.is_complete() || layout.masters().any(|node| node.usable(0).is_err())
                         }
                         Ok(Err(error)) => {
                             debug!(%error, "no node reports the cluster's slots");
@@ -204,7 +205,7 @@ impl TopologyManager {
                     if !broken {
                         whole = now;
                     }
-                    // The longer a master has been down, the longer it is likely to stay down.
+                    // The longer an outage has lasted, the longer it is likely to last.
                     next = now + match broken {
                         true => (now.since(whole) / DOWNTIME_DIVISOR).clamp(MIN_GAP, MAX_GAP),
                         false => REFRESH,

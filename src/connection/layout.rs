@@ -23,6 +23,11 @@ impl Layout {
         self.slots[usize::from(slot)].map(|index| self.master(index))
     }
 
+    /// Whether each slot has a master.
+    pub(super) fn is_complete(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+
     pub(super) fn at(&self, host: &str, port: u16) -> Option<&Node> {
         self.named(&format!("{host}:{port}"))
     }

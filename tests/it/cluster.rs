@@ -250,6 +250,32 @@ async fn calls_wait_for_a_cluster_that_is_down_within_their_limit() {
     in_time("a slot", unserved).await.unwrap();
 }
 
+/// No other request makes the client read the layout meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_soon_finds_the_new_master_of_a_slot_without_one() {
+    let cluster = Cluster::start(3, 0);
+    let name = "payments";
+    let unserved = slot(name).to_string();
+    let limit = Duration::from_millis(500);
+    let client = Client::builder().response_timeout(limit).connect(cluster.url()).await.unwrap();
+    for master in &cluster.masters {
+        say(master, &["DELSLOTS", &unserved]);
+    }
+    let limit = Instant::now() + Duration::from_secs(20);
+    loop {
+        let error = client.lock(name).try_lock().await.unwrap_err();
+        if error.to_string().contains("no master has slot") {
+            break;
+        }
+        assert!(Instant::now() < limit, "{error}");
+    }
+    let waiting = spawn_waiter(&client, name);
+    say(cluster.at(name), &["ADDSLOTS", &unserved]);
+    let started = Stopwatch::start();
+    waiting.await.unwrap();
+    assert!(started.is_within(Duration::ZERO..Duration::from_millis(2500)), "{started:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_and_its_waiters_outlive_a_failover() {
     for &sharded in modes() {
