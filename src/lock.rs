@@ -47,6 +47,7 @@ use std::time::Duration;
 /// A future of `lock` or `try_lock_for` that is no longer polled keeps its place in the queue until it is dropped. If the lock is granted
 /// to such a future, the watchdog does not renew it, and the hold ends after one lease. So poll the future, or drop it.
 #[derive(Clone)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct Lock {
     session: Arc<Session>,
     /// The error of an invalid name, which the first call that needs the name returns.

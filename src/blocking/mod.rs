@@ -205,6 +205,7 @@ impl Client {
 ///
 /// The owner is the calling thread. The owner of a [mutex](Client::mutex) is its guard.
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct Lock {
     lock: crate::Lock,
     runtime: Arc<Background>,

@@ -34,6 +34,7 @@ impl Runtimes {
 ///
 /// The owner is the calling thread.
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct MultiLock {
     lock: crate::MultiLock,
     runtimes: Runtimes,
@@ -110,6 +111,7 @@ impl MultiLock {
 ///
 /// The owner is the calling thread.
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct RedLock {
     lock: crate::RedLock,
     runtimes: Runtimes,

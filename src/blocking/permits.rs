@@ -184,6 +184,7 @@ impl SemaphorePermit {
 
 /// Permits with ids and leases, for threads. See [`crate::ExpirableSemaphore`].
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct ExpirableSemaphore {
     pub(super) semaphore: crate::ExpirableSemaphore,
     pub(super) runtime: Arc<Background>,

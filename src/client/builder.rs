@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 /// The settings of a new [`Client`].
 #[derive(Clone, Debug)]
+#[must_use = "the settings have no effect until `connect`"]
 pub struct ClientBuilder {
     options: Options,
     /// `None` draws a random id for each client that this builder connects.

@@ -55,6 +55,7 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct MultiLock {
     members: Arc<Members>,
 }

@@ -79,6 +79,7 @@ fn drift(lease: Duration) -> Duration {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct RedLock {
     members: Arc<Members>,
     node_timeout: Duration,

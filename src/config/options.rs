@@ -21,6 +21,7 @@ use uuid::Uuid;
 /// let off = HandOff::new().max_in_row(0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "settings have no effect until a client is built with them"]
 pub struct HandOff {
     pub(crate) max_in_row: u32,
     pub(crate) max_time: Duration,
@@ -110,6 +111,7 @@ impl Default for HandOff {
 /// let constant = BackOff::new().first(std::time::Duration::from_millis(20)).factor(1);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "settings have no effect until a client is built with them"]
 pub struct BackOff {
     pub(crate) first: Duration,
     longest: Duration,
@@ -178,6 +180,7 @@ impl BackOff {
 /// let two = Replication::at_least(2).within(std::time::Duration::from_millis(300));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "settings have no effect until a client is built with them"]
 pub struct Replication {
     /// `None` means one replica if the master has any.
     pub(crate) at_least: Option<u32>,

@@ -16,6 +16,7 @@ use std::fmt;
 /// # }
 /// ```
 #[derive(Clone, Default)]
+#[must_use = "settings have no effect until a client is built with them"]
 pub struct Tls {
     pub(crate) authorities: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,

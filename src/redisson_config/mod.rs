@@ -45,6 +45,7 @@ use tracing::warn;
 /// # }
 /// ```
 #[derive(Clone)]
+#[must_use = "the settings have no effect until `connect`"]
 pub struct RedissonConfig {
     scheme: &'static str,
     transport: Transport,

@@ -331,7 +331,7 @@ fn bad_files_are_misuse() {
         r#"{"clusterServersConfig":{"nodeAddresses":["a"],"natMapper":{"class":"org.redisson.api.DefaultNatMapper"}}}"#,
         "clusterServersConfig: {nodeAddresses: [a], natMap: {}, natMapper: !<org.redisson.api.DefaultNatMapper> {}}",
     ] {
-        parsed(fine);
+        let _ = parsed(fine);
     }
 }
 

@@ -25,6 +25,7 @@ use std::time::Duration;
 /// client's lease (30 s by default), and the watchdog renews it while its guard lives. In Redisson, a permit that is acquired without a
 /// lease never expires. Leases are measured by the server's clock, whereas Redisson uses its clients' clocks.
 #[derive(Clone)]
+#[must_use = "a handle does nothing until one of its methods is called"]
 pub struct ExpirableSemaphore {
     session: Arc<Session>,
     keys: Result<Arc<CounterKeys>>,

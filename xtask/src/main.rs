@@ -5,12 +5,15 @@ mod chaos;
 mod cluster;
 mod demo;
 mod downloads;
+mod features;
 mod fetch;
 mod mutants;
 mod needs;
+mod package;
 mod page;
 mod paths;
 mod process;
+mod public_api;
 mod redisson_api;
 mod server;
 mod server_versions;
@@ -27,22 +30,31 @@ usage: cargo xtask <command>
   bench [--quick] [<scenario>..]
       Compare this library with raw redis-rs, Redisson and other Rust crates. The report goes to docs/bench. With --quick
       (about seven minutes), or for single scenarios, it goes to target/bench. An unknown name lists the scenarios.
+  check-features
+      Check the library with every combination of its features.
+  check-minimal-versions
+      Check the package with the oldest versions of its dependencies that the manifest permits.
+  check-package
+      Check the files of the package, unpack it, and build it with its examples.
   demo [--no-java] [--seconds <n>] [--redisson <version>]
       Show threads of a real Redisson and tasks of two Rust processes that contend for one lock.
   mutants [--at-once <n>] [--share <n> | <name>..]
       Apply each patch of tests/mutants to a copy of the project, and run the checks that must catch it. Each check first
       runs without a mutant. --share n runs one nth of the mutants, a different one at each commit. --at-once n runs n
       mutants in parallel, each in its own copy.
+  public-api [--check]
+      Write the public API of the library to docs/public-api.txt, or check that the file is up to date. Needs Rust 1.95.
   redisson-api
       Write the tables of Redisson's methods in docs/migrating-from-redisson.md.
   setup
       Install what the tests need: redis-servers, a JDK, Maven, the Java peer for each version of Redisson, and the locks
       of other languages.
-  test [--no-java] [--redisson <version>] [--server <name>] [-- <arguments of cargo test>]
+  test [--no-java] [--redisson <version>] [--server <name>] [--features <a,b,..>] [-- <arguments of cargo test>]
       Install what the tests need, run all tests, and run a core set on each other server. Arguments of cargo test select
       tests; then only what these need is installed.
       --no-java skips the tests that need Java. --redisson uses only this version, which may be any published one.
-      --server runs all tests on this server only; an unknown name lists the servers.
+      --server runs all tests on this server only; an unknown name lists the servers. --features builds with these
+      features in place of all, and needs arguments of cargo test.
   chaos --minutes <n> --seed <n> [--faults <a,b,..>] [--kinds <a,b,..>] [--java] [--redisson <version>] [--write-docs]
       Run a fault campaign: processes contend for locks while the server, the network and the processes fail, and rules
       judge their logs. The seed determines the plan of faults. The report is target/chaos/report.md, with a timeline.
@@ -63,6 +75,11 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        ["check-features"] => features::check_all().map(|()| ExitCode::SUCCESS),
+        ["check-minimal-versions"] => features::check_minimal_versions().map(|()| ExitCode::SUCCESS),
+        ["check-package"] => package::check().map(|()| ExitCode::SUCCESS),
+        ["public-api"] => public_api::run(false).map(|()| ExitCode::SUCCESS),
+        ["public-api", "--check"] => public_api::run(true).map(|()| ExitCode::SUCCESS),
         ["setup"] => setup::for_tests(&setup::default_versions()).map(|_| ExitCode::SUCCESS),
         ["bench", rest @ ..] => bench::run(rest),
         ["demo", rest @ ..] => demo::run(rest),

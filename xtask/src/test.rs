@@ -65,6 +65,8 @@ struct Options<'a> {
     versions: Vec<String>,
     server: Option<&'a str>,
     java: bool,
+    /// Cargo's options for the features: all of them, or a list.
+    features: Vec<String>,
     cargo_arguments: &'a [&'a str],
 }
 
@@ -73,8 +75,13 @@ fn read_options<'a>(arguments: &'a [&'a str]) -> Result<Options<'a>, String> {
         Some(dashes) => (&arguments[..dashes], &arguments[dashes + 1..]),
         None => (arguments, [].as_slice()),
     };
-    let mut options =
-        Options { versions: setup::default_versions(), server: None, java: true, cargo_arguments };
+    let mut options = Options {
+        versions: setup::default_versions(),
+        server: None,
+        java: true,
+        features: vec!["--all-features".to_owned()],
+        cargo_arguments,
+    };
     let mut words = own.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("test: {word} needs a value"));
@@ -82,6 +89,14 @@ fn read_options<'a>(arguments: &'a [&'a str]) -> Result<Options<'a>, String> {
             "--redisson" => options.versions = vec![(*value()?).to_owned()],
             "--server" => options.server = Some(value()?),
             "--no-java" => options.java = false,
+            "--features" if cargo_arguments.is_empty() => {
+                return Err("test: --features needs arguments of cargo test, such as -- --test it -- tls::"
+                    .to_owned());
+            }
+            "--features" => {
+                options.features =
+                    ["--no-default-features", "--features", value()?].map(str::to_owned).to_vec();
+            }
             _ => {
                 return Err(format!("test: unknown argument {word:?}; put arguments of cargo test after --"));
             }
@@ -94,9 +109,10 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     let options = read_options(arguments)?;
     let part = !options.cargo_arguments.is_empty();
     let needs = needs::of_tests()?;
-    let all = ["test", "--all-features", "--workspace"].map(str::to_owned).into_iter();
-    let mut words: Vec<String> =
-        all.chain(options.cargo_arguments.iter().map(|word| (*word).to_owned())).collect();
+    let mut words = vec!["test".to_owned()];
+    words.extend(options.features.iter().cloned());
+    words.push("--workspace".to_owned());
+    words.extend(options.cargo_arguments.iter().map(|word| (*word).to_owned()));
     // A selection is built and listed first, so that only what it needs is installed.
     let chosen = if part { Some(list(&words)?) } else { None };
     let is_chosen = |test: &String| chosen.as_ref().is_none_or(|chosen| chosen.contains(test));
@@ -142,7 +158,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         // them.
         let all = chosen.iter().flatten().any(|test| test.starts_with("examples::"));
         let which = if all { ["--examples"].as_slice() } else { &["--example", "worker"] };
-        let status = cargo().args(["build", "--all-features"]).args(which).status();
+        let status = cargo().arg("build").args(&options.features).args(which).status();
         if !status.map_err(|error| format!("cargo: {error}"))?.success() {
             return Err("test: the build of the examples failed".to_owned());
         }
