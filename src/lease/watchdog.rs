@@ -54,8 +54,8 @@ struct Watched {
 /// The term that a renewal requests for one hold.
 #[derive(Clone, Copy)]
 enum Term {
-    /// The watchdog's lease.
-    Lease,
+    /// The watchdog's lease, but no more than what is left of the hold's last level.
+    Lease(Duration),
     /// The rest of a fixed lease, because other clients may shorten the record's TTL.
     Rest(Duration),
     /// Nothing: the request only checks the hold.
@@ -65,7 +65,8 @@ enum Term {
 impl Term {
     fn of(hold: &Hold) -> Self {
         match hold.is_renewed() {
-            true => Self::Lease,
+            // Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
+            true => Self::Lease(hold.end().remaining() + Duration::from_millis(1)),
             false if hold.kind.traits().renews_fixed_leases => Self::Rest(hold.deadline().remaining()),
             false => Self::Check,
         }
@@ -74,7 +75,7 @@ impl Term {
     /// The minimum TTL that the request asks for.
     fn lease(self, watchdog: Duration) -> Duration {
         match self {
-            Self::Lease => watchdog,
+            Self::Lease(left) => watchdog.min(left),
             Self::Rest(rest) => rest,
             Self::Check => Duration::ZERO,
         }
@@ -83,7 +84,7 @@ impl Term {
     /// How far a confirmation moves the deadline. The deadline of a fixed lease stays.
     fn extension(self, watchdog: Duration) -> Duration {
         match self {
-            Self::Lease => watchdog,
+            Self::Lease(_) => watchdog,
             Self::Rest(_) | Self::Check => Duration::ZERO,
         }
     }
