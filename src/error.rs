@@ -122,10 +122,12 @@ impl fmt::Display for Holder {
 /// | what happened | how it is reported | what a service does |
 /// | --- | --- | --- |
 /// | The lock is busy. | `Ok(None)`, not an error | Reply "409 Conflict", or try later. |
-/// | Redis is down, slow, or not ready. | [`is_unavailable`](Self::is_unavailable) | Reply "503 Service Unavailable". If [`is_retryable`](Self::is_retryable), the same call may succeed later. |
+/// | Redis is down, slow, or not ready. | [`is_unavailable`](Self::is_unavailable) | Reply "503 Service Unavailable". |
 /// | The hold was lost. | [`is_lost`](Self::is_lost) | Treat the work as unprotected: undo it, or do it again in a new hold. |
 /// | The call is wrong. | [`is_misuse`](Self::is_misuse) | Reply "500 Internal Server Error", and correct the program. |
-/// | Anything else: the server refuses for good, or TLS fails. | the other errors | Reply "500 Internal Server Error", and correct the configuration. |
+/// | The server refuses for good, or TLS fails. | the other errors | Reply "500 Internal Server Error", and correct the settings. |
+///
+/// If Redis is unavailable and the error [is retryable](Self::is_retryable), the same call may succeed later.
 ///
 /// ```no_run
 /// # async fn f(client: redisson_lock::Client) -> u16 {

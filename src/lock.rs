@@ -107,8 +107,9 @@ impl Lock {
 
     /// Returns this lock with a limit for each hold: the watchdog renews it for at most `max`, and then the hold is lost.
     ///
-    /// Use it for work that may hang: a live process no longer keeps the lock forever. [`HoldStatus::ending`](crate::HoldStatus::ending) warns the
-    /// holder one lease before the end. This replaces a [fixed lease](Self::with_lease), which is not renewed at all.
+    /// Use it for work that may hang: a live process no longer keeps the lock forever. The record ends at the limit, too, even if the
+    /// process dies before. [`HoldStatus::ending`](crate::HoldStatus::ending) warns the holder one lease before the end. This replaces a
+    /// [fixed lease](Self::with_lease), which is not renewed at all.
     ///
     /// `max` is at least 1 ms. Fractions of a millisecond are ignored. An acquire with a `max` out of range fails with [`Error::Misuse`].
     pub fn with_max_hold(&self, max: Duration) -> Self {

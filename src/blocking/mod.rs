@@ -6,6 +6,7 @@
 //! Calls block the thread. Inside async code they panic, as tokio's `block_on` does. From async code, call them in `spawn_blocking`.
 
 mod latch;
+mod loss;
 mod map_entry;
 mod multi;
 mod permits;
@@ -21,6 +22,7 @@ use crate::guard::end_run;
 use crate::kinds::kind::Inspection;
 use crate::owner::Owner;
 use crate::status::{HoldStatus, status_methods};
+use loss::lost_for;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -430,6 +432,7 @@ impl LockGuard {
 }
 
 status_methods!(LockGuard, guard.status);
+lost_for!(LockGuard, runtime);
 
 /// The runtime of a client's background work. Dropping it does not block.
 #[derive(Debug)]
@@ -451,6 +454,10 @@ impl Background {
                 ))
             })?;
         Ok(Self { runtime: Some(runtime), client: None })
+    }
+
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.get().block_on(future)
     }
 
     fn get(&self) -> &Runtime {

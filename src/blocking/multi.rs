@@ -1,5 +1,6 @@
 //! Composite locks for threads: [`MultiLock`] and [`RedLock`].
 
+use super::loss::lost_for;
 use super::{Background, Lock};
 use crate::error::Result;
 use crate::guard::end_run;
@@ -233,3 +234,4 @@ impl MultiLockGuard {
 }
 
 status_methods!(MultiLockGuard, guard.status);
+lost_for!(MultiLockGuard, runtimes);

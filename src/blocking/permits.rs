@@ -1,6 +1,7 @@
 //! Semaphores for threads.
 
 use super::Background;
+use super::loss::lost_for;
 use crate::error::Result;
 use crate::status::status_methods;
 use std::sync::Arc;
@@ -386,3 +387,4 @@ impl ExpirablePermit {
 }
 
 status_methods!(ExpirablePermit, permit.status);
+lost_for!(ExpirablePermit, runtime);

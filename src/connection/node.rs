@@ -227,13 +227,19 @@ struct Supervisor {
     shared: Shared,
     doubted: watch::Sender<u64>,
     refusal: Arc<Mutex<Option<TransientRefusal>>>,
-    /// The server of the last handshake, and its data epoch.
-    handshake: Option<(Server, u64)>,
+    handshake: Option<Handshake>,
     since: Moment,
     /// The server may be the successor of a failed master, and lack some of its data whatever its uptime.
     successor: bool,
     /// Probe for fast paths. False once the probe has ended a connection.
     probing: bool,
+}
+
+/// The last handshake whose server told its run id, or else the first one.
+struct Handshake {
+    run_id: Option<String>,
+    node: Arc<str>,
+    data_epoch: u64,
 }
 
 /// A connection that is up, and the task that drives it.
@@ -242,6 +248,17 @@ struct Up {
     /// The driver task has been awaited, and must not be awaited again.
     joined: bool,
     live: Arc<Live>,
+}
+
+impl Handshake {
+    /// Warns that the server at `node` has another run id. Only at the same address may it have restarted.
+    fn warn_of_change(&self, node: &str) {
+        if *self.node == *node {
+            warn!(node, "the server's run id changed: it restarted, or another server has its address");
+        } else {
+            warn!(node, previous_node = %self.node, "another server is the master now");
+        }
+    }
 }
 
 impl Up {
@@ -347,8 +364,7 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
-                    let Live { node, id, data_epoch, .. } = &*up.live;
-                    info!(%node, id, data_epoch, "reconnected");
+                    info!(node = %up.live.node, "reconnected");
                     self.publish(Status::Up(up.live.clone()));
                     return up;
                 }
@@ -400,33 +416,34 @@ impl Supervisor {
         driver: JoinHandle<()>,
         replicas: Arc<Replicas>,
     ) -> Up {
+        let node: Arc<str> = address.node().into();
         let known = server.run_id.is_some();
         let data_epoch = match &self.handshake {
             None => {
                 self.since = if self.successor { Moment::now() } else { Moment::now() - server.uptime };
                 self.shared.next_number()
             }
-            Some((handshake, data_epoch)) if known && handshake.run_id == server.run_id => *data_epoch,
-            Some((_, data_epoch)) => {
+            Some(last) if known && last.run_id == server.run_id => last.data_epoch,
+            Some(last) => {
                 // The uptime does not count, because the server may be a promoted replica.
                 self.since = Moment::now();
                 if known {
-                    warn!(node = address.node(), "the server was replaced or restarted");
+                    last.warn_of_change(&node);
                     self.shared.next_number()
                 } else {
-                    *data_epoch
+                    last.data_epoch
                 }
             }
         };
         if known || self.handshake.is_none() {
-            self.handshake = Some((server, data_epoch));
+            self.handshake = Some(Handshake { run_id: server.run_id, node: node.clone(), data_epoch });
         }
         let (since, id) = (self.since, self.shared.next_number());
         let live = Arc::new(Live {
             id,
             data_epoch,
             since,
-            node: address.node().into(),
+            node,
             address: address.clone(),
             link,
             replicas,

@@ -37,7 +37,13 @@ pub(super) async fn handshake(
     let text = match answer.map(into_server_error) {
         Err(_) => return Err(Error::TimedOut { phase, node: name, waited: limit }),
         Ok(Ok(Value::BulkString(text))) => String::from_utf8_lossy(&text).into_owned(),
-        Ok(Ok(_)) => return Ok(Server::default()),
+        Ok(Ok(Value::VerbatimString { text, .. })) => text,
+        // For example an echo of the command.
+        Ok(Ok(_)) => {
+            let message =
+                "the reply to INFO is not text: check that the address is that of a Redis server".into();
+            return Err(Error::Refused { phase, node: name, code: "PROTOCOL".into(), message });
+        }
         Ok(Err(error)) => {
             return match classify(&error) {
                 // A user without the permission for INFO can still lock.

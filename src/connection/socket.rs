@@ -14,6 +14,7 @@ pub(super) async fn open(address: &ConnectionAddr, options: &Options) -> std::io
     match address {
         ConnectionAddr::Tcp(host, port) => {
             let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            refuse_self(&stream)?;
             stream.set_nodelay(true)?;
             let socket = socket2::SockRef::from(&stream);
             let probe = Duration::from_secs(5);
@@ -30,5 +31,30 @@ pub(super) async fn open(address: &ConnectionAddr, options: &Options) -> std::io
         other => Err(std::io::Error::other(format!(
             "cannot connect to {other}: use a TCP address or a unix socket"
         ))),
+    }
+}
+
+/// Fails if both ends of `stream` are the same socket. TCP connects a socket to itself if its own ephemeral port is the requested one and
+/// nobody listens there. Such a connection echoes every request, and takes the port from a server that starts.
+fn refuse_self(stream: &TcpStream) -> std::io::Result<()> {
+    match stream.local_addr()? == stream.peer_addr()? {
+        true => Err(std::io::ErrorKind::ConnectionRefused.into()),
+        false => Ok(()),
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use tokio::net::TcpSocket;
+
+    #[tokio::test]
+    async fn a_connection_to_itself_is_refused() {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = socket.local_addr().unwrap();
+        let stream = socket.connect(address).await.unwrap();
+        let error = refuse_self(&stream).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
     }
 }

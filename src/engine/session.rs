@@ -305,6 +305,7 @@ impl Session {
     }
 
     fn abort_tasks(&self) {
+        self.watchdog.report_losses();
         for task in self.tasks.lock().drain(..) {
             task.abort();
         }
@@ -471,7 +472,7 @@ impl Observer for KeyQueue {
     fn doubted(&self, hold: &Arc<Hold>) {
         let (Some(session), Some(queue)) = (self.session.upgrade(), self.this.upgrade()) else { return };
         if !hold.state().is_live() {
-            tracing::warn!(lock = ?hold.record(), owner = %hold.owner_id, state = ?hold.state(), "hold lost");
+            session.watchdog.note_loss(hold);
             let until = Moment::now() + session.options.lease;
             let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
             let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });

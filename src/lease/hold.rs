@@ -287,6 +287,11 @@ impl Hold {
         self.lock().is_renewed()
     }
 
+    /// Whether the end of the lease is planned, because no owner has a level that is renewed.
+    pub(crate) fn ends_as_planned(&self) -> bool {
+        self.lock().renewed_until().is_none()
+    }
+
     /// Begins a level, which its owner has taken.
     pub(crate) fn begin_level(&self, term: LevelTerm) {
         self.lock().terms.push(term);

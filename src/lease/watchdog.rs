@@ -12,6 +12,7 @@ use crate::config::options::millis;
 use crate::connection::{Answer, Connection, Failure, Limit};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::{Hold, HoldState, Standing};
+use crate::lease::losses::Losses;
 use crate::lease::schedule::Schedule;
 use crate::protocol::script::{self, Renewal, Renewed};
 use crate::runtime::clock::Moment;
@@ -39,6 +40,7 @@ pub(crate) struct Watchdog(Arc<Shared>);
 struct Shared {
     lease: Duration,
     watched: Mutex<Watched>,
+    losses: Losses,
     earlier: Notify,
 }
 
@@ -52,8 +54,8 @@ struct Watched {
 /// The term that a renewal requests for one hold.
 #[derive(Clone, Copy)]
 enum Term {
-    /// The watchdog's lease.
-    Lease,
+    /// The watchdog's lease, but no more than what is left of the hold's last level.
+    Lease(Duration),
     /// The rest of a fixed lease, because other clients may shorten the record's TTL.
     Rest(Duration),
     /// Nothing: the request only checks the hold.
@@ -63,7 +65,8 @@ enum Term {
 impl Term {
     fn of(hold: &Hold) -> Self {
         match hold.is_renewed() {
-            true => Self::Lease,
+            // Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
+            true => Self::Lease(hold.end().remaining() + Duration::from_millis(1)),
             false if hold.kind.traits().renews_fixed_leases => Self::Rest(hold.deadline().remaining()),
             false => Self::Check,
         }
@@ -72,7 +75,7 @@ impl Term {
     /// The minimum TTL that the request asks for.
     fn lease(self, watchdog: Duration) -> Duration {
         match self {
-            Self::Lease => watchdog,
+            Self::Lease(left) => watchdog.min(left),
             Self::Rest(rest) => rest,
             Self::Check => Duration::ZERO,
         }
@@ -81,7 +84,7 @@ impl Term {
     /// How far a confirmation moves the deadline. The deadline of a fixed lease stays.
     fn extension(self, watchdog: Duration) -> Duration {
         match self {
-            Self::Lease => watchdog,
+            Self::Lease(_) => watchdog,
             Self::Rest(_) | Self::Check => Duration::ZERO,
         }
     }
@@ -90,7 +93,8 @@ impl Term {
 impl Watchdog {
     pub(crate) fn new(lease: Duration) -> Self {
         let watched = Watched { holds: Schedule::new(), asleep_until: Moment::FAR };
-        Self(Arc::new(Shared { lease, watched: Mutex::new(watched), earlier: Notify::new() }))
+        let (watched, losses) = (Mutex::new(watched), Losses::new());
+        Self(Arc::new(Shared { lease, watched, losses, earlier: Notify::new() }))
     }
 
     /// Starts to watch `hold`.
@@ -101,6 +105,18 @@ impl Watchdog {
     /// Stops watching `hold`, which is over.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.lock().holds.take(hold);
+    }
+
+    /// Logs the loss of `hold` soon, together with other losses.
+    pub(crate) fn note_loss(&self, hold: &Arc<Hold>) {
+        if self.0.losses.note(hold) {
+            self.0.earlier.notify_one();
+        }
+    }
+
+    /// Logs the losses that are not logged yet.
+    pub(crate) fn report_losses(&self) {
+        self.0.losses.report();
     }
 
     /// How long the record lasts without a renewal, whichever client renewed it last.
@@ -152,7 +168,7 @@ impl Watchdog {
                 let mut watched = self.lock();
                 let first = watched.holds.first();
                 watched.asleep_until = first.map_or(Moment::FAR, |due| due.min(Moment::now() + LOOK));
-                watched.asleep_until
+                watched.asleep_until.min(self.0.losses.due())
             };
             select! {
                 () = self.0.earlier.notified() => {}
@@ -165,6 +181,9 @@ impl Watchdog {
             // The deadline holds whatever the outcome of the renewal is.
             self.plan(&due, |_, standing| standing.deadline);
             self.renew(due, &connection);
+            if self.0.losses.due() <= now {
+                self.report_losses();
+            }
         }
     }
 

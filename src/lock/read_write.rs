@@ -47,7 +47,8 @@ impl ReadWriteLock {
 
     /// Returns the write side, which excludes every other owner.
     ///
-    /// An owner that holds the read side cannot wait for the write side: the acquire fails with [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
+    /// An owner that holds the read side cannot wait for the write side: the acquire fails with
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
     /// [`try_upgrade`](Lock::try_upgrade) acquires it if nobody else reads.
     pub fn write(&self) -> &Lock {
         &self.write

@@ -127,7 +127,8 @@ impl ExpirableSemaphore {
     /// Returns `None` if too few permits became free. A `wait` of zero means [`try_acquire_many`](Self::try_acquire_many).
     ///
     /// # Errors
-    /// As for [`Semaphore::try_acquire_many_for`](crate::Semaphore::try_acquire_many_for); also [`Error::Misuse`] for more than 1,000 permits.
+    /// As for [`Semaphore::try_acquire_many_for`](crate::Semaphore::try_acquire_many_for); also [`Error::Misuse`] for more than 1,000
+    /// permits.
     ///
     /// # Cancel safety
     /// As for [`Semaphore::acquire`](crate::Semaphore::acquire).
@@ -300,7 +301,8 @@ impl ExpirablePermit {
     ///
     /// # Errors
     /// [`Error::NotHeld`] if the permits were already known to be lost, [`Error::Lost`] if the release found one of them lost. Other errors
-    /// as for [`SemaphorePermit::release`](crate::SemaphorePermit::release); after [`Error::Refused`], permits with a lease become free when it ends.
+    /// as for [`SemaphorePermit::release`](crate::SemaphorePermit::release); after [`Error::Refused`], permits with a lease become free
+    /// when it ends.
     ///
     /// # Cancel safety
     /// Dropping the future does not undo the release, which continues in the background.

@@ -149,7 +149,7 @@ async fn a_lazy_client_starts_without_its_server() {
     assert!(client.is_connected());
     for bad in ["redis://h:x", "redis-cluster://127.0.0.1:1"] {
         let misuse = Client::builder().connect_lazy(bad).unwrap_err();
-        assert!(misuse.is_misuse(), "{misuse:?}");
+        assert!(misuse.is_misuse() && !misuse.is_retryable(), "{misuse:?}");
     }
 }
 

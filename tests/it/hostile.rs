@@ -5,7 +5,7 @@
 use crate::support::canary::{CapturedLog, SENTINEL_CANARY, assert_no_canary_in_debug};
 use crate::support::hostile::{array, node, range, unknown};
 use crate::support::{CANARY, HostileServer, Server, assert_no_canary, eventually};
-use redisson_lock::{Client, ClientBuilder, Credentials, Error, RedissonConfig, Servers, Tls};
+use redisson_lock::{Client, ClientBuilder, Credentials, Error, Phase, RedissonConfig, Servers, Tls};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -195,6 +195,30 @@ async fn a_server_that_echoes_unknown_commands_exposes_no_password() {
     let text = log.text();
     assert!(text.contains("unknown command"), "{text}");
     assert!(!text.contains(CANARY), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_echoes_every_request_is_refused_at_connect() {
+    let echo = HostileServer::start(|words| {
+        let words: Vec<_> = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        array(&words)
+    })
+    .await;
+    let error = builder().connect(format!("redis://{}", echo.address())).await.unwrap_err();
+    assert!(matches!(error, Error::Refused { phase: Phase::Connect, .. }), "{error:?}");
+    assert_eq!(error.code(), Some("PROTOCOL"));
+    assert!(error.to_string().contains("check that the address is that of a Redis server"), "{error}");
+    assert!(!echo.heard().iter().any(|heard| heard.contains("EVAL")), "{:?}", echo.heard());
+}
+
+#[tokio::test]
+async fn a_closed_port_refuses_the_connection() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = builder().connect(format!("redis://{address}")).await.unwrap_err();
+    let Error::Unavailable { source: Some(source), .. } = &error else { panic!("{error:?}") };
+    assert_eq!(source.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]

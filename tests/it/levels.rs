@@ -106,6 +106,25 @@ async fn a_hold_ends_at_its_limit_and_warns_before() {
     }
 }
 
+/// The last renewal asks for no more than the rest, so the record of a process that dies does not outlast the limit.
+#[tokio::test]
+async fn the_record_ends_at_the_limit_of_its_hold() {
+    let (server, lease) = (Server::start(), Duration::from_secs(3));
+    let raw = RawRedis::of(&server);
+    let client = connect(&server, lease).await;
+    // A whole lease from the second renewal, which is due after half a lease at the earliest, would end much later.
+    let max = lease + lease / 3;
+    let asked = Instant::now();
+    let guard = client.mutex(NAME).with_max_hold(max).lock().await.unwrap();
+    let latest = Instant::now() + max;
+    eventually(|| guard.deadline() >= asked + max).await;
+    let now = Instant::now();
+    let left = Duration::from_millis(raw.run(&["PTTL", NAME]));
+    assert!(now + left >= guard.deadline() - Duration::from_millis(1), "the record ends too early");
+    assert!(now + left < latest + lease / 8, "the record outlasts the limit by {:?}", now + left - latest);
+    guard.unlock().await.unwrap();
+}
+
 /// Without a limit there is no warning, and a limit does not concern a hold that is released before.
 #[tokio::test]
 async fn the_warning_ends_with_the_hold() {

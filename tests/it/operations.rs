@@ -1,8 +1,8 @@
 //! The operator's view: log output, and the smallest set of permissions.
 
 use crate::support::worker::Worker;
-use crate::support::{Server, eventually, subscribers};
-use redisson_lock::Client;
+use crate::support::{Server, WarningLog, eventually, subscribers};
+use redisson_lock::{Client, HoldState, LossReason};
 use std::time::Duration;
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -153,6 +153,41 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     drop(guard);
     client.close().await;
     Ok(())
+}
+
+#[tokio::test]
+async fn a_thousand_lost_holds_are_one_warning() {
+    const LEASE: Duration = Duration::from_millis(1500);
+    let server = Server::start();
+    let log = WarningLog::start();
+    let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
+    let fixed = client.lock("fixed").with_lease(LEASE).lock().await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..1000 {
+        guards.push(client.lock(format!("n{number}")).lock().await.unwrap());
+    }
+    // The runtime has one thread, so nothing is renewed.
+    std::thread::sleep(LEASE);
+    for guard in &guards {
+        assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Expired));
+    }
+    assert_eq!(fixed.lost().await, HoldState::Lost(LossReason::Expired));
+    eventually(|| !log.lines("holds lost").is_empty()).await;
+    client.close().await;
+    let lines = log.lines(" lost");
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    let expected = "holds lost holds=1000 reason=the lease expired without a renewal lock=\"n";
+    assert!(lines[0].contains(expected), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_restart_is_logged_as_a_changed_run_id() {
+    let mut server = Server::start();
+    let log = WarningLog::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    server.restart();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    eventually(|| !log.lines("the server's run id changed: it restarted").is_empty()).await;
 }
 
 /// Runs in a process of its own, because a tracing subscriber is global.

@@ -121,6 +121,31 @@ fn threads_see_expiry_loss_and_force_unlock() {
     assert!(matches!(lock.lock(), Err(Error::Closed { .. })));
 }
 
+#[test]
+fn a_thread_waits_for_a_loss() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).unwrap();
+    let lease = Duration::from_millis(100);
+    // A loss ends the wait, long before its limit.
+    let watch = Stopwatch::start();
+    let guard = client.lock("n").with_lease(lease).lock().unwrap();
+    assert_eq!(guard.lost_for(Duration::from_secs(60)), Some(LossReason::Expired));
+    assert!(watch.elapsed() < Duration::from_secs(5));
+    assert_eq!(guard.lost_for(Duration::ZERO), Some(LossReason::Expired));
+    // A hold that lasts ends the wait at its limit.
+    let guard = client.lock("m").lock().unwrap();
+    assert_eq!(guard.lost_for(Duration::ZERO), None);
+    assert_eq!((guard.lost_for(lease), guard.state()), (None, HoldState::Held));
+    guard.unlock().unwrap();
+
+    let multi = MultiLock::new([client.mutex("a"), client.mutex("b")]).unwrap().with_lease(lease);
+    assert_eq!(multi.lock().unwrap().lost_for(Duration::from_secs(60)), Some(LossReason::Expired));
+    let semaphore = client.expirable_semaphore("s");
+    assert!(semaphore.try_set_permits(1).unwrap());
+    let permit = semaphore.with_lease(lease).acquire().unwrap();
+    assert_eq!(permit.lost_for(Duration::from_secs(60)), Some(LossReason::Expired));
+}
+
 /// Each kind works for threads: one thread holds the lock, and another one waits and gets it.
 #[test]
 fn run_calls_its_body_in_the_calling_thread_and_reports_a_loss() {
