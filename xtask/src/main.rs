@@ -11,6 +11,7 @@ mod needs;
 mod page;
 mod paths;
 mod process;
+mod programs;
 mod redisson_api;
 mod server;
 mod server_versions;
