@@ -145,6 +145,10 @@ fn examples_are_short_and_all_are_run() {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        // The whole programs, which `programs.rs` runs.
+        if path.is_dir() {
+            continue;
+        }
         let lines = std::fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= 60, "{} has {lines} lines", path.display());
         found.push(path.file_stem().unwrap().to_str().unwrap().to_owned());

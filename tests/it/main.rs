@@ -49,6 +49,7 @@ mod permits_interop;
 mod permits_with_java;
 mod pipelined;
 mod products;
+mod programs;
 mod red_lock;
 mod redisson_api;
 mod regressions;

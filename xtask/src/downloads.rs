@@ -1,5 +1,5 @@
-//! Fetches what tests need besides a server and Java: other servers, and the locks of other languages. Each is stored under
-//! `target/others`, unless an environment variable names an existing one.
+//! Fetches what tests need besides a server and Java: other servers, and the locks of other languages, which are stored under
+//! `target/others`. Also finds PostgreSQL, and builds whole programs. An environment variable may name an existing one of each.
 
 use std::env;
 use std::fs;
@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fetch::{cached_folder, pip, run_checked};
-use crate::needs::{NODE, Needs, PYTHON};
+use crate::needs::{NODE, Needs, POSTGRES, PYTHON, WHOLE_PROGRAMS};
 use crate::paths::{at, root};
+use crate::programs;
 use crate::server_versions;
 
 /// Fetches what `needs` lists. Returns the settings with their paths.
@@ -21,7 +22,13 @@ pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
             all.push((setting, program));
         }
     }
-    for (setting, fetch) in [(PYTHON, fetch_python as fn() -> _), (NODE, fetch_node)] {
+    let others = [
+        (PYTHON, fetch_python as fn() -> _),
+        (NODE, fetch_node),
+        (POSTGRES, programs::installed_postgres),
+        (WHOLE_PROGRAMS, programs::build),
+    ];
+    for (setting, fetch) in others {
         if needs.contains(setting) {
             all.push((setting.to_owned(), chosen_or(setting, fetch)?));
         }

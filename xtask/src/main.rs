@@ -13,6 +13,7 @@ mod package;
 mod page;
 mod paths;
 mod process;
+mod programs;
 mod public_api;
 mod redisson_api;
 mod server;

@@ -19,6 +19,10 @@ pub const FAKETIME_SETTING: &str = "REDISSON_LOCK_FAKETIME";
 pub const PYTHON: &str = "REDISSON_LOCK_PYTHON_PEER";
 pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
 
+/// The folder of PostgreSQL's programs, and that of the built programs of `examples/programs`.
+pub const POSTGRES: &str = "REDISSON_LOCK_POSTGRES";
+pub const WHOLE_PROGRAMS: &str = "REDISSON_LOCK_PROGRAMS";
+
 /// Names of settings, or [`PROGRAMS`].
 pub type Needs = BTreeSet<String>;
 
@@ -30,7 +34,8 @@ const TO_PROGRAMS: &str = "program";
 /// Everything that any test may need.
 pub fn all() -> Needs {
     let servers = server_versions::FETCHED.iter().map(server_versions::Server::setting);
-    let others = [JAVA, FAKETIME_SETTING, PYTHON, NODE, PROGRAMS].map(str::to_owned);
+    let others =
+        [JAVA, FAKETIME_SETTING, PYTHON, NODE, POSTGRES, WHOLE_PROGRAMS, PROGRAMS].map(str::to_owned);
     servers.chain(others).collect()
 }
 

@@ -9,8 +9,9 @@ use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use crate::downloads;
-use crate::needs::{self, FAKETIME_SETTING, JAVA, NODE, Needs, PYTHON};
+use crate::needs::{self, FAKETIME_SETTING, JAVA, NODE, Needs, POSTGRES, PYTHON};
 use crate::paths::{at, read, remove, root, target};
+use crate::programs;
 use crate::server_versions::{self, Unsupported};
 
 /// The versions of Redisson that the tests run against. This is the only such list.
@@ -186,7 +187,7 @@ fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
     Ok(needs)
 }
 
-/// The tools that fetch servers and the locks of other languages.
+/// PostgreSQL, and the tools that fetch servers and the locks of other languages.
 fn missing_for_others(needs: &Needs) -> Vec<Need> {
     let mut missing = Vec::new();
     if needs.contains(PYTHON)
@@ -200,6 +201,10 @@ fn missing_for_others(needs: &Needs) -> Vec<Need> {
         let node = on_path("node").is_some();
         missing.push(Need { what: "Node.js (node)", package: "nodejs", present: node });
         missing.push(Need { what: "npm", package: "npm", present: on_path("npm").is_some() });
+    }
+    if needs.contains(POSTGRES) && env::var_os(POSTGRES).is_none() {
+        let present = programs::find_postgres().is_some();
+        missing.push(Need { what: "PostgreSQL (initdb, pg_ctl and psql)", package: "postgresql", present });
     }
     missing.retain(|need| !need.present);
     missing

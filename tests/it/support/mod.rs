@@ -17,6 +17,7 @@ pub mod log;
 pub mod messages;
 pub mod monitor;
 pub mod peer;
+pub mod postgres;
 pub mod product;
 pub mod proxy;
 pub mod random;

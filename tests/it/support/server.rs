@@ -344,7 +344,7 @@ fn reserve(port: u16) -> Socket {
     socket
 }
 
-fn free_port() -> u16 {
+pub(super) fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("no port is free");
     listener.local_addr().expect("it is bound").port()
 }

@@ -1,0 +1,47 @@
+//! What the tests of `examples/programs` need: the built programs, and PostgreSQL.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::fetch::run_checked;
+use crate::paths::{root, target};
+
+/// Where Debian's packages have the programs of each version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Builds `examples/programs`, and returns the folder of its programs. Cargo reuses the crates that the library's own build has compiled
+/// with the same features.
+pub fn build() -> Result<PathBuf, String> {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--locked", "--manifest-path"]).arg(root().join("examples/programs/Cargo.toml"));
+    run_checked(cargo.arg("--target-dir").arg(target()))?;
+    Ok(target().join("debug"))
+}
+
+pub fn installed_postgres() -> Result<PathBuf, String> {
+    find_postgres().ok_or_else(|| format!("setup: no PostgreSQL in {VERSIONS} or on the PATH"))
+}
+
+/// The folder of the newest installed version, else one on the PATH.
+pub fn find_postgres() -> Option<PathBuf> {
+    let mut versions: Vec<(u32, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(VERSIONS).into_iter().flatten().flatten() {
+        if let Some(version) = entry.file_name().to_str().and_then(|name| name.parse().ok()) {
+            versions.push((version, entry.path().join("bin")));
+        }
+    }
+    versions.sort();
+    let path = env::var_os("PATH").unwrap_or_default();
+    versions
+        .into_iter()
+        .rev()
+        .map(|(_, folder)| folder)
+        .chain(env::split_paths(&path))
+        .find(|folder| is_whole(folder))
+}
+
+fn is_whole(folder: &Path) -> bool {
+    ["initdb", "pg_ctl", "psql"].iter().all(|program| folder.join(program).is_file())
+}
