@@ -1,0 +1,177 @@
+//! The program of `run`, in a process group of its own, with its guard.
+
+use crate::failure::Failure;
+use crate::guard::Message;
+use crate::signals;
+use crate::terminal;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitOptions, getpgrp, getpid, kill_current_process_group, kill_process_group,
+    set_child_subreaper, test_kill_process_group, wait, waitpid,
+};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::{ChildStdin, Command, Stdio};
+use std::time::Duration;
+use tokio::signal::unix::{self, SignalKind};
+use tokio::time::{Instant, sleep};
+
+/// This program, even if its file was replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// How often the end of a group is looked for: no event announces it.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A running program.
+pub struct Child {
+    pid: Pid,
+    /// Whether the program became the foreground job of the terminal.
+    foreground: bool,
+    changes: unix::Signal,
+    guard: Option<(std::process::Child, ChildStdin)>,
+}
+
+/// A change of the program.
+pub enum Change {
+    /// It ended, with this exit code.
+    Ended(u8),
+    /// It was stopped.
+    Stopped,
+}
+
+impl Child {
+    /// Starts the program, with additions to its environment.
+    pub fn start(program: &[OsString], environment: &[(&str, String)]) -> Result<Self, Failure> {
+        let changes = unix::signal(SignalKind::child());
+        let changes = changes.map_err(|error| Failure::system("cannot receive signals", &error))?;
+        // A process that has lost its parent stays in the group, and PID 1 of a container may never reap it.
+        set_child_subreaper(Some(getpid()))
+            .map_err(|error| Failure::system("cannot adopt orphans", &error))?;
+        let foreground = terminal::is_ours();
+        let mut launcher = own_program();
+        launcher.args(["__launch", &std::process::id().to_string()]);
+        if foreground {
+            launcher.arg("--foreground");
+        }
+        launcher.arg("--").args(program).envs(environment.iter().map(|(name, value)| (name, value)));
+        let child = launcher.process_group(0).spawn();
+        let child = child.map_err(|error| Failure::system("cannot start the program", &error))?;
+        let pid = Pid::from_child(&child);
+        let mut started = Self { pid, foreground, changes, guard: None };
+        match guard(pid) {
+            Ok(guard) => started.guard = Some(guard),
+            Err(failure) => {
+                started.signal(Signal::KILL);
+                let _ = waitpid(Some(pid), WaitOptions::empty());
+                return Err(failure);
+            }
+        }
+        Ok(started)
+    }
+
+    /// Waits for the program to end or to be stopped.
+    pub async fn change(&mut self) -> Change {
+        loop {
+            // Of all children, because orphans of the program become children of this process.
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, _))) if pid != self.pid => continue,
+                Ok(Some((_, status))) if status.stopped() => return Change::Stopped,
+                Ok(Some((_, status))) => return Change::Ended(self.ended(status)),
+                Ok(None) | Err(Errno::INTR) => {}
+                Err(error) => {
+                    eprintln!("redisson-lock: the exit code of the program is unknown: {error}");
+                    return Change::Ended(crate::failure::SYSTEM);
+                }
+            }
+            self.changes.recv().await;
+        }
+    }
+
+    /// Takes the terminal back, and returns the exit code.
+    fn ended(&self, status: rustix::process::WaitStatus) -> u8 {
+        let had_terminal = self.foreground && terminal::has_foreground(self.pid);
+        if had_terminal {
+            terminal::give_to(getpgrp());
+        }
+        if let Some(signal) = status.terminating_signal() {
+            // The terminal sends the signals of its keys to a whole job. A script that started this process is part of it.
+            if had_terminal && signal == Signal::INT.as_raw() {
+                let _ = kill_current_process_group(Signal::INT);
+            }
+            return signals::exit_code(signal);
+        }
+        status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+    }
+
+    /// Stops this process, as the terminal stopped its program, and continues with it.
+    pub fn stop_too(&self) {
+        if !(self.foreground && terminal::has_foreground(self.pid)) {
+            return;
+        }
+        terminal::give_to(getpgrp());
+        // Returns when the shell continues this job.
+        let _ = kill_current_process_group(Signal::TSTP);
+        if terminal::has_foreground(getpgrp()) {
+            terminal::give_to(self.pid);
+        }
+        self.signal(Signal::CONT);
+    }
+
+    /// Sends a signal to the group.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.pid, signal);
+    }
+
+    /// Sends a message to the guard.
+    pub fn tell_guard(&mut self, message: Message) {
+        let Some((_, input)) = &mut self.guard else { return };
+        if message.send(input).is_err() {
+            eprintln!(
+                "redisson-lock: the guard of the program is gone: if this process dies, the program may survive it"
+            );
+            self.guard = None;
+        }
+    }
+
+    /// Ends what is left of the group after its program: by SIGTERM, and by SIGKILL after this time.
+    pub async fn end_group(&self, kill_after: Duration) {
+        let kill_at = Instant::now() + kill_after;
+        self.signal(Signal::TERM);
+        self.signal(Signal::CONT);
+        loop {
+            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+            if test_kill_process_group(self.pid).is_err() {
+                return;
+            }
+            if Instant::now() >= kill_at {
+                return self.signal(Signal::KILL);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Ends the guard. The rest of the group, if any, continues.
+    pub fn dismiss_guard(&mut self) {
+        self.tell_guard(Message::Done);
+        if let Some((mut guard, input)) = self.guard.take() {
+            drop(input);
+            let _ = guard.wait();
+        }
+    }
+}
+
+fn guard(group: Pid) -> Result<(std::process::Child, ChildStdin), Failure> {
+    let mut guard = own_program();
+    guard.args(["__guard", &group.to_string()]);
+    // A group of its own, so that no signal of the terminal ends it.
+    guard.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    let failed = |error: std::io::Error| Failure::system("cannot start the guard of the program", &error);
+    let mut guard = guard.spawn().map_err(failed)?;
+    let input = guard.stdin.take().ok_or_else(|| Failure::System("the guard has no pipe".to_owned()))?;
+    Ok((guard, input))
+}
+
+fn own_program() -> Command {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0("redisson-lock");
+    command
+}

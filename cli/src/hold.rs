@@ -1,0 +1,81 @@
+//! `hold`: a lock that is held until standard input ends or a signal comes.
+
+use crate::args::{Connection, Hold};
+use crate::failure::Failure;
+use crate::locks::{self, Held};
+use crate::run::close;
+use crate::signals::{self, Signals};
+use redisson_lock::HoldState;
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::thread;
+use tokio::sync::oneshot;
+
+/// Holds the lock. Returns 0 after the release.
+pub async fn hold(hold: Hold, connection: &Connection) -> Result<u8, Failure> {
+    let mut signals = Signals::ending()?;
+    let opened = tokio::select! {
+        biased;
+        signal = signals.next() => return Ok(signals::exit_code(signal)),
+        opened = locks::open(&hold.name, &hold.terms, connection) => opened,
+    };
+    let (client, holdable) = opened?;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.next() => Err(signal),
+        acquired = locks::acquire(&holdable, &hold.terms, connection.verbose) => Ok(acquired),
+    };
+    let outcome = match acquired {
+        Err(signal) => Ok(signals::exit_code(signal)),
+        Ok(Err(failure)) => Err(failure),
+        Ok(Ok(held)) => keep(held, &mut signals).await,
+    };
+    close(&client).await;
+    outcome
+}
+
+async fn keep(held: Held, signals: &mut Signals) -> Result<u8, Failure> {
+    let status = held.status();
+    let name = status.name().to_owned();
+    line(&json!({"event": "held", "name": name, "owner": held.owner(), "token": status.token()}))?;
+    tokio::select! {
+        biased;
+        state = status.lost() => {
+            let reason = match state {
+                HoldState::Lost(reason) => reason.to_string(),
+                _ => "the lease ended".to_owned(),
+            };
+            line(&json!({"event": "lost", "name": name, "reason": reason}))?;
+            return Err(Failure::Lost(format!("the lock `{name}` is lost: {reason}: treat the work as unprotected")));
+        }
+        _ = signals.next() => {}
+        _ = input_ended() => {}
+    }
+    held.release().await?;
+    Ok(0)
+}
+
+/// Writes a line of JSON at once.
+pub fn line(value: &serde_json::Value) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    let written = writeln!(output, "{value}").and_then(|()| output.flush());
+    written.map_err(|error| Failure::system("cannot write to standard output", &error))
+}
+
+/// Waits for the end of standard input. A thread reads it, and may outlive the wait until this process ends.
+async fn input_ended() {
+    let (ended, wait) = oneshot::channel();
+    thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        loop {
+            match io::stdin().read(&mut bytes) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+        let _ = ended.send(());
+    });
+    let _ = wait.await;
+}

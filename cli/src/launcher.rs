@@ -1,0 +1,42 @@
+//! The launcher: the process between the fork and the program of `run`.
+//!
+//! The standard library has no safe way to run code between fork and exec. So `run` starts this program again, as the
+//! launcher, which prepares its own process and then becomes the program.
+
+use crate::args::Launch;
+use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use crate::terminal;
+use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
+use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// Becomes the program, which is killed when `run` dies. Returns only if that fails.
+pub fn launch(launch: &Launch) -> Result<u8, Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::system("cannot set the death signal", &error))?;
+    // The parent may have died before the signal was set.
+    if getppid().map(Pid::as_raw_pid) != Some(launch.parent) {
+        return Err(Failure::System("`run` ended before the program started".to_owned()));
+    }
+    if launch.foreground {
+        terminal::give_to(getpgrp());
+    }
+    let [program, arguments @ ..] = launch.program.as_slice() else {
+        return Err(Failure::Usage("no program is named: write it after --".to_owned()));
+    };
+    let error = Command::new(program).args(arguments).exec();
+    let program = program.display();
+    Ok(match error.kind() {
+        ErrorKind::NotFound => {
+            eprintln!("redisson-lock: `{program}` is not found: check the path of the program");
+            NOT_FOUND
+        }
+        _ => {
+            eprintln!(
+                "redisson-lock: `{program}` cannot be executed: {error}: check its permissions and format"
+            );
+            NOT_EXECUTABLE
+        }
+    })
+}

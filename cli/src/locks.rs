@@ -1,0 +1,177 @@
+//! The handles of all kinds, and what is held.
+
+use crate::args::{Connection, Kind, Terms};
+use crate::connect::connect_with;
+use crate::failure::Failure;
+use redisson_lock::{
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldStatus, Inspection, Lock, LockGuard, Owner,
+    Result,
+};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often the holder is read while a verbose wait lasts.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Returns the lock `name` of this kind. Each acquire has an owner of its own, or is owned by `owner`.
+pub fn lock(client: &Client, kind: Kind, name: &str, owner: &Owner) -> Lock {
+    let lock = match kind {
+        Kind::Lock => client.lock(name),
+        Kind::Fair => client.fair_lock(name),
+        Kind::Fenced => client.fenced_lock(name),
+        Kind::Spin => client.spin_lock(name, BackOff::default()),
+        Kind::Read => client.read_write_lock(name).read().clone(),
+        Kind::Write => client.read_write_lock(name).write().clone(),
+        Kind::Value => client.value_lock(name),
+    };
+    lock.with_owner(owner)
+}
+
+/// What can be held: a lock, or one permit of a semaphore.
+pub enum Holdable {
+    /// A lock.
+    Lock(Lock),
+    /// One permit.
+    Semaphore(ExpirableSemaphore),
+}
+
+/// What is held.
+pub enum Held {
+    /// A lock.
+    Lock(LockGuard),
+    /// One permit.
+    Permit(ExpirablePermit),
+}
+
+impl Held {
+    /// Returns the status of the hold.
+    pub fn status(&self) -> HoldStatus {
+        match self {
+            Self::Lock(guard) => guard.status(),
+            Self::Permit(permit) => permit.status(),
+        }
+    }
+
+    /// Returns the text that identifies the hold.
+    pub fn owner(&self) -> String {
+        match self {
+            Self::Lock(guard) => guard.owner().to_owned(),
+            Self::Permit(permit) => permit.ids().join(","),
+        }
+    }
+
+    /// Releases the hold.
+    pub async fn release(self) -> Result<()> {
+        match self {
+            Self::Lock(guard) => guard.unlock().await,
+            Self::Permit(permit) => permit.release().await,
+        }
+    }
+}
+
+/// Connects, and returns the handle for these terms.
+pub async fn open(name: &str, terms: &Terms, connection: &Connection) -> Result<(Client, Holdable), Failure> {
+    let owner = match &terms.owner {
+        Some(owner) => Owner::unique_named(owner)?,
+        None => Owner::unique(),
+    };
+    let client = connect_with(connection, Some(terms.lease)).await?;
+    if let Some(limit) = terms.limit {
+        let semaphore = client.expirable_semaphore(name);
+        if !semaphore.try_set_permits(limit).await? {
+            let permits = semaphore.permits().await?;
+            if permits != i64::from(limit) {
+                return Err(Failure::Usage(format!(
+                    "the semaphore `{name}` has {permits} permits: use --limit {permits}, or another name"
+                )));
+            }
+        }
+        return Ok((client, Holdable::Semaphore(semaphore)));
+    }
+    let mut lock = lock(&client, terms.kind.kind(), name, &owner);
+    if let Some(min) = terms.min_hold {
+        lock = lock.with_min_hold(min);
+    }
+    if let Some(max) = terms.max_hold {
+        lock = lock.with_max_hold(max);
+    }
+    Ok((client, Holdable::Lock(lock)))
+}
+
+/// Acquires. A lock that stays busy is a failure.
+pub async fn acquire(holdable: &Holdable, terms: &Terms, verbose: bool) -> Result<Held, Failure> {
+    let acquired = async {
+        let wait = if terms.nonblock { Some(Duration::ZERO) } else { terms.wait };
+        Ok::<_, Failure>(match (holdable, wait) {
+            (Holdable::Lock(lock), None) => Some(Held::Lock(lock.lock().await?)),
+            (Holdable::Lock(lock), Some(wait)) => lock.try_lock_for(wait).await?.map(Held::Lock),
+            (Holdable::Semaphore(permits), None) => Some(Held::Permit(permits.acquire().await?)),
+            (Holdable::Semaphore(permits), Some(wait)) => {
+                permits.try_acquire_for(wait).await?.map(Held::Permit)
+            }
+        })
+    };
+    let acquired = if verbose {
+        tokio::select! {
+            biased;
+            acquired = acquired => acquired?,
+            () = report_wait(holdable) => None,
+        }
+    } else {
+        acquired.await?
+    };
+    match acquired {
+        Some(held) => Ok(held),
+        None => Err(busy(holdable).await),
+    }
+}
+
+/// The failure of an acquire of a busy lock, with the holder if the server tells it.
+async fn busy(holdable: &Holdable) -> Failure {
+    let (name, holder) = match holdable {
+        Holdable::Semaphore(semaphore) => (semaphore.name(), String::new()),
+        Holdable::Lock(lock) => {
+            (lock.name(), lock.inspect().await.map_or(String::new(), |seen| held_by(&seen)))
+        }
+    };
+    Failure::Busy(format!("`{name}` is busy{holder}: try again later, or wait longer with -w"))
+}
+
+/// Writes whom a wait is for, whenever that changes. Never returns.
+async fn report_wait(holdable: &Holdable) {
+    let mut reported = None;
+    loop {
+        let text = match holdable {
+            Holdable::Semaphore(semaphore) => Some(format!("waiting for a permit of `{}`", semaphore.name())),
+            Holdable::Lock(lock) => match lock.inspect().await {
+                // The acquire is under way.
+                Ok(seen) if seen.holders.is_empty() => None,
+                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen))),
+                Err(error) => Some(format!("waiting for `{}`: {error}", lock.name())),
+            },
+        };
+        if text.is_some() && reported != text {
+            eprintln!("redisson-lock: {}", text.as_deref().unwrap_or_default());
+            reported = text;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Names the holders: ", held by client <uuid>, owner <id>".
+pub fn held_by(seen: &Inspection) -> String {
+    let name = |holder: &redisson_lock::Holder| {
+        let owner = holder.owner();
+        match owner.split_once(':') {
+            Some((client, owner)) => {
+                format!("client {}, owner {}", client.escape_debug(), owner.escape_debug())
+            }
+            None => format!("owner {}", owner.escape_debug()),
+        }
+    };
+    match seen.holders.as_slice() {
+        [] => String::new(),
+        [only] => format!(", held by {}", name(only)),
+        [first, others @ ..] => format!(", held by {} and {} others", name(first), others.len()),
+    }
+}

@@ -1,0 +1,166 @@
+//! `run`: a program that runs while a lock is held.
+//!
+//! 1. The program starts only after the acquire, and not if a signal came before.
+//! 2. Each signal goes to the program's whole group.
+//! 3. After a loss, the group ends within `--kill-after`. The guard ends it if this process cannot.
+//! 4. The lock is released only after the program has ended.
+
+use crate::args::{Connection, OnLost, Run};
+use crate::child::{Change, Child};
+use crate::failure::Failure;
+use crate::guard::Message;
+use crate::locks::{self, Held};
+use crate::signals::{self, Signals};
+use redisson_lock::{Client, HoldState, HoldStatus};
+use rustix::process::Signal;
+use std::ffi::OsString;
+use std::pin::pin;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+/// The time for what is left to send when this process ends early.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Runs the program, and returns its exit code.
+pub async fn run(run: Run, connection: &Connection) -> Result<u8, Failure> {
+    let mut signals = Signals::forwarded()?;
+    let opened = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Ok(signals::exit_code(signal)),
+        opened = locks::open(&run.name, &run.terms, connection) => opened,
+    };
+    let (client, holdable) = opened?;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.next_ending() => Err(signal),
+        acquired = locks::acquire(&holdable, &run.terms, connection.verbose) => Ok(acquired),
+    };
+    let outcome = match acquired {
+        Err(signal) => Ok(signals::exit_code(signal)),
+        Ok(Err(failure)) => Err(failure),
+        Ok(Ok(held)) => hold(&run, held, &mut signals).await,
+    };
+    close(&client).await;
+    outcome
+}
+
+/// Closes the client, after what it still has to send, or after a second.
+pub async fn close(client: &Client) {
+    let _ = timeout(CLOSING, client.close()).await;
+}
+
+/// Runs the program, and releases what is held.
+async fn hold(run: &Run, held: Held, signals: &mut Signals) -> Result<u8, Failure> {
+    let status = held.status();
+    let mut environment =
+        vec![("REDISSON_LOCK_NAME", status.name().to_owned()), ("REDISSON_LOCK_OWNER", held.owner())];
+    if let Some(token) = status.token() {
+        environment.push(("REDISSON_LOCK_TOKEN", token.to_string()));
+    }
+    let child = Child::start(&program(run), &environment);
+    let code = match child {
+        Ok(mut child) => supervise(run, &status, &mut child, signals).await,
+        Err(failure) => Err(failure),
+    };
+    let state = status.state();
+    if !state.is_live() && run.on_lost != OnLost::Warn {
+        code?;
+        return Err(Failure::Lost(lost(&status, state, "its work may be unprotected")));
+    }
+    let released = tokio::select! {
+        biased;
+        released = held.release() => released,
+        // The program has ended, and its exit code is known. The lease ends the hold.
+        _ = signals.next_ending() => return code,
+    };
+    match released {
+        Err(error) if error.is_lost() && run.on_lost != OnLost::Warn => {
+            code?;
+            Err(Failure::Lost(format!("{error}: the work of the program may be unprotected")))
+        }
+        Err(error) => {
+            eprintln!("redisson-lock: {error}: the lock may stay busy until its lease ends");
+            code
+        }
+        Ok(()) => code,
+    }
+}
+
+fn program(run: &Run) -> Vec<OsString> {
+    match &run.command {
+        Some(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
+        None => run.program.clone(),
+    }
+}
+
+fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
+    let reason = match state {
+        HoldState::Lost(reason) => reason.to_string(),
+        _ => "the lease ended".to_owned(),
+    };
+    format!("the lock `{}` is lost while the program runs: {reason}: {effect}", status.name())
+}
+
+/// Waits for the program to end, and forwards signals. Ends the program if the hold is lost. Returns the exit code.
+async fn supervise(
+    run: &Run,
+    status: &HoldStatus,
+    child: &mut Child,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let kill_after = if run.on_lost == OnLost::Kill { Duration::ZERO } else { run.kill_after };
+    // Each renewal reaches the guard well before the deadline that it replaces.
+    let tick = (run.terms.lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let mut hold_ended = pin!(status.lost());
+    let (mut is_lost, mut kill_at, mut must_end) = (false, None::<Instant>, false);
+    let code = loop {
+        if run.on_lost != OnLost::Warn && !is_lost && status.state().is_live() {
+            child.tell_guard(Message::deadline(status.validity(), kill_after));
+        }
+        tokio::select! {
+            biased;
+            change = child.change() => match change {
+                Change::Ended(code) => break code,
+                Change::Stopped => child.stop_too(),
+            },
+            number = signals.next() => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    child.signal(signal);
+                }
+                must_end |= signals::is_ending(number);
+            }
+            state = &mut hold_ended, if !is_lost => {
+                is_lost = true;
+                must_end |= run.on_lost != OnLost::Warn;
+                let effect = match run.on_lost {
+                    OnLost::Term => "it gets SIGTERM",
+                    OnLost::Kill => "it gets SIGKILL",
+                    OnLost::Warn => "it continues unprotected",
+                };
+                eprintln!("redisson-lock: {}", lost(status, state, effect));
+                match run.on_lost {
+                    OnLost::Term => {
+                        child.signal(Signal::TERM);
+                        // A stopped program gets the signal only when it continues.
+                        child.signal(Signal::CONT);
+                        child.tell_guard(Message::kill_after(kill_after));
+                        kill_at = Some(Instant::now() + kill_after);
+                    }
+                    OnLost::Kill => child.signal(Signal::KILL),
+                    OnLost::Warn => {}
+                }
+            }
+            () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
+                kill_at = None;
+                child.signal(Signal::KILL);
+            }
+            () = sleep(tick) => {}
+        }
+    };
+    if must_end {
+        let left = kill_at.map_or(kill_after, |at| at.saturating_duration_since(Instant::now()));
+        child.end_group(left).await;
+    }
+    child.dismiss_guard();
+    Ok(code)
+}

@@ -1,0 +1,120 @@
+//! Losses of the lock while the program of `run` runs.
+
+use crate::support::{Process, Server, eventually, is_alive, pid};
+use rustix::process::Signal;
+use std::process::Stdio;
+
+const SLEEP: &str = "sleep 1000 & echo $$; echo $!; wait";
+/// Ignores SIGTERM, and reports it.
+const STUBBORN: &str = "trap 'echo told' TERM; echo $$; while :; do sleep 0.01; done";
+
+fn start(server: &Server, options: &[&str], line: &str) -> Process {
+    server.spawn(&[["run", "n", "--lease", "0.6"].as_slice(), options, &["-c", line]].concat())
+}
+
+#[test]
+fn a_lost_lock_ends_the_group() {
+    let server = Server::start();
+    let mut run = start(&server, &[], SLEEP);
+    let family = [pid(&run.line()), pid(&run.line())];
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    let done = run.end();
+    done.assert_code(70);
+    assert!(done.err.contains("the lock `n` is lost while the program runs: the record is gone"), "{done:?}");
+    assert!(!family.iter().any(|member| is_alive(*member)));
+}
+
+#[test]
+fn kill_after_ends_a_program_that_ignores_sigterm() {
+    let server = Server::start();
+    let mut run = start(&server, &["--kill-after", "0.2", "--lost-code", "9"], STUBBORN);
+    let program = pid(&run.line());
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    assert_eq!(run.line(), "told");
+    run.end().assert_code(9);
+    assert!(!is_alive(program));
+}
+
+#[test]
+fn on_lost_kill_sends_no_sigterm() {
+    let server = Server::start();
+    let mut run = start(&server, &["--on-lost", "kill"], STUBBORN);
+    let program = pid(&run.line());
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    let done = run.end();
+    done.assert_code(70);
+    assert_eq!(done.out, "");
+    assert!(!is_alive(program));
+}
+
+#[test]
+fn on_lost_warn_lets_the_program_end() {
+    let server = Server::start();
+    let words = ["run", "n", "--lease", "0.6", "--on-lost", "warn", "-c", "echo held; read line; exit 5"];
+    let mut run = Process::start(server.cli(&words).stdin(Stdio::piped()));
+    assert_eq!(run.line(), "held");
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    run.error_line("it continues unprotected");
+    run.close_input();
+    run.end().assert_code(5);
+}
+
+#[test]
+fn max_hold_ends_the_program() {
+    let server = Server::start();
+    let mut run = start(&server, &["--max-hold", "0.8"], SLEEP);
+    let program = pid(&run.line());
+    run.end().assert_code(70);
+    assert!(!is_alive(program));
+}
+
+#[test]
+fn a_pause_past_the_lease_ends_the_program_during_the_pause() {
+    let server = Server::start();
+    let mut run = start(&server, &["--kill-after", "1"], SLEEP);
+    let family = [pid(&run.line()), pid(&run.line())];
+    run.signal(Signal::STOP);
+    eventually(|| !family.iter().any(|member| is_alive(*member)));
+    run.signal(Signal::CONT);
+    run.end().assert_code(70);
+}
+
+#[test]
+fn a_dead_server_ends_the_program_with_the_lease() {
+    let mut server = Server::start();
+    let mut run = start(&server, &[], SLEEP);
+    let family = [pid(&run.line()), pid(&run.line())];
+    server.kill();
+    let done = run.end();
+    done.assert_code(70);
+    assert!(done.err.contains("the lease expired while the server was unreachable"), "{done:?}");
+    assert!(!family.iter().any(|member| is_alive(*member)));
+}
+
+#[test]
+fn a_server_without_its_data_ends_the_program() {
+    let mut server = Server::start();
+    let mut run = server.spawn(&["run", "n", "--lease", "3", "-c", SLEEP]);
+    run.line();
+    server.kill();
+    server.start_again();
+    let done = run.end();
+    done.assert_code(70);
+    assert!(done.err.contains("the server lost its data"), "{done:?}");
+}
+
+#[test]
+fn a_server_with_its_data_changes_nothing() {
+    let mut server = Server::durable();
+    let words = ["run", "n", "--lease", "10", "-c", "echo held; read line; exit 5"];
+    let mut run = Process::start(server.cli(&words).stdin(Stdio::piped()));
+    assert_eq!(run.line(), "held");
+    server.kill();
+    server.start_again();
+    // The next renewal.
+    let before: i64 = server.raw(&["PTTL", "n"]);
+    eventually(|| server.raw::<i64>(&["PTTL", "n"]) > before);
+    run.close_input();
+    run.end().assert_code(5);
+    assert!(!server.exists("n"));
+}

@@ -1,0 +1,9 @@
+//! Tests that run the program `redisson-lock` against a real server.
+
+mod commands;
+mod faults;
+mod pages;
+mod run;
+mod signals;
+mod support;
+mod terminal;

@@ -1,0 +1,256 @@
+//! A server for one test, and the program.
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::io::{self, BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const GUARDIAN: &str = include_str!("../../../tests/it/support/guardian.sh");
+
+/// A server at a Unix socket, which no other test can take over. It ends with this process at the latest.
+pub struct Server {
+    folder: PathBuf,
+    running: Option<Running>,
+    arguments: Vec<String>,
+}
+
+struct Running {
+    server: Pid,
+    guardian: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// A server that has its data again after a restart.
+    pub fn durable() -> Self {
+        Self::with(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    fn with(arguments: &[&str]) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Short, because the path of a socket has at most 107 bytes.
+        let folder = std::env::temp_dir().join(format!("redisson-lock-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let mut server = Self { folder, running: None, arguments };
+        server.launch();
+        server
+    }
+
+    fn launch(&mut self) {
+        let program = std::env::var("REDISSON_LOCK_SERVER")
+            .expect("REDISSON_LOCK_SERVER is not set: run the tests with `cargo xtask test`");
+        let folder = self.folder.to_str().unwrap();
+        let mut guardian = Command::new("sh")
+            .args(["-c", GUARDIAN, "guardian", &program, "--port", "0", "--unixsocket", &self.socket()])
+            .args(["--save", "", "--appendonly", "no", "--dir", folder])
+            .args(&self.arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(guardian.stdout.take().unwrap());
+        let mut pid = String::new();
+        lines.read_line(&mut pid).unwrap();
+        let server = Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+        let mut log = String::new();
+        while !log.contains("eady to accept connections") {
+            assert_ne!(lines.read_line(&mut log).unwrap(), 0, "the server does not start:\n{log}");
+        }
+        thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        self.running = Some(Running { server, pipe: guardian.stdin.take(), guardian });
+    }
+
+    /// Kills the server.
+    pub fn kill(&mut self) {
+        let Some(Running { server, mut guardian, pipe }) = self.running.take() else { return };
+        kill_process(server, Signal::KILL).unwrap();
+        drop(pipe);
+        guardian.wait().unwrap();
+    }
+
+    /// Starts the killed server again.
+    pub fn start_again(&mut self) {
+        assert!(self.running.is_none());
+        self.launch();
+    }
+
+    fn socket(&self) -> String {
+        self.folder.join("socket").to_str().unwrap().to_owned()
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis+unix://{}", self.socket())
+    }
+
+    /// Also listens at a port, and returns it.
+    pub fn listen(&self) -> u16 {
+        loop {
+            let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
+            let mut connection = redis::Client::open(self.url()).unwrap().get_connection().unwrap();
+            // Fails if another process was quicker to bind it.
+            if redis::cmd("CONFIG").arg(&["SET", "port", &port.to_string()]).exec(&mut connection).is_ok() {
+                return port;
+            }
+        }
+    }
+
+    /// Runs a raw command.
+    pub fn raw<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        let mut connection = redis::Client::open(self.url()).unwrap().get_connection().unwrap();
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
+    }
+
+    pub fn exists(&self, key: &str) -> bool {
+        self.raw(&["EXISTS", key])
+    }
+
+    /// The program, with the URL of this server.
+    pub fn cli(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(PROGRAM);
+        command.args(words).env("REDISSON_LOCK_URL", self.url()).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program to its end.
+    pub fn output(&self, words: &[&str]) -> Done {
+        Done::of(self.cli(words).output().unwrap())
+    }
+
+    /// Starts the program.
+    pub fn spawn(&self, words: &[&str]) -> Process {
+        Process::start(&mut self.cli(words))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_redisson-lock");
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Done {
+    pub code: Option<i32>,
+    pub out: String,
+    pub err: String,
+}
+
+impl Done {
+    fn of(Output { status, stdout, stderr }: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    #[track_caller]
+    pub fn assert_code(&self, code: i32) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+    }
+}
+
+/// A program that runs. It is killed when dropped.
+pub struct Process {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Process {
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { output: BufReader::new(child.stdout.take().unwrap()), child }
+    }
+
+    /// The next line of its output.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        if line.is_empty() {
+            let mut errors = String::new();
+            let _ = self.child.stderr.take().unwrap().read_to_string(&mut errors);
+            panic!("the output has ended: {errors}");
+        }
+        line.trim_end().to_owned()
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// The first line of its errors that contains this text.
+    pub fn error_line(&mut self, text: &str) -> String {
+        let mut errors = BufReader::new(self.child.stderr.as_mut().unwrap());
+        loop {
+            let mut line = String::new();
+            assert_ne!(errors.read_line(&mut line).unwrap(), 0, "no error has {text:?}");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    pub fn take_input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    pub fn close_input(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    /// Waits for its end. The output is what was not read as lines.
+    pub fn end(mut self) -> Done {
+        let (mut out, mut err) = (String::new(), String::new());
+        if let Some(errors) = &mut self.child.stderr {
+            errors.read_to_string(&mut err).unwrap();
+        }
+        self.output.read_to_string(&mut out).unwrap();
+        Done { code: self.child.wait().unwrap().code(), out, err }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a process exists that is not only waiting to be reaped.
+pub fn is_alive(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
+    test_kill_process(pid).is_ok() && !matches!(state, None | Some('Z' | 'X'))
+}
+
+pub fn pid(line: &str) -> Pid {
+    Pid::from_raw(line.trim().parse().unwrap()).unwrap()
+}
+
+/// Waits for a condition that has no event.
+#[track_caller]
+pub fn eventually(mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "the condition never held");
+        thread::sleep(Duration::from_millis(2));
+    }
+}

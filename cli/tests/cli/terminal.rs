@@ -1,0 +1,108 @@
+//! `run` as a job of an interactive shell, on a real terminal.
+
+use crate::support::{PROGRAM, Server};
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command};
+
+/// A shell on a terminal.
+struct Terminal {
+    side: File,
+    shell: Child,
+    shown: String,
+}
+
+impl Terminal {
+    fn start(server: &Server) -> Self {
+        let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&side).unwrap();
+        unlockpt(&side).unwrap();
+        let name = ptsname(&side, Vec::new()).unwrap();
+        let other = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
+        let other = File::from(other.unwrap());
+        let input = || other.try_clone().unwrap();
+        // With a session of its own, the terminal is the shell's.
+        let shell = Command::new("setsid")
+            .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
+            .env("REDISSON_LOCK_URL", server.url())
+            .env("PS1", "")
+            .stdin(input())
+            .stdout(input())
+            .stderr(input())
+            .spawn()
+            .unwrap();
+        let mut terminal = Self { side: File::from(side), shell, shown: String::new() };
+        // The words of a command are not in its own echo.
+        terminal.write("echo is-''ready\n");
+        terminal.see("is-ready");
+        terminal
+    }
+
+    fn write(&mut self, text: &str) {
+        self.side.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads on until this text has appeared.
+    #[track_caller]
+    fn see(&mut self, text: &str) {
+        let mut bytes = [0; 4096];
+        while !self.shown.contains(text) {
+            let read = self.side.read(&mut bytes).unwrap_or(0);
+            assert_ne!(read, 0, "{text:?} never appeared: {}", self.shown);
+            self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
+        }
+        let (_, rest) = self.shown.split_once(text).unwrap();
+        self.shown = rest.to_owned();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn the_program_reads_the_terminal() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.write(&format!("{PROGRAM} run n -c 'echo is-''started; read line; echo got-$line'\n"));
+    terminal.see("is-started");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    // The terminal is the shell's again.
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+}
+
+#[test]
+fn ctrl_c_ends_the_program() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.write(&format!("{PROGRAM} run n -c 'echo is-''started; exec sleep 1000'\n"));
+    terminal.see("is-started");
+    terminal.write("\x03");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-130");
+    assert!(!server.exists("n"));
+}
+
+#[test]
+fn ctrl_z_stops_the_job_and_fg_continues_it() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    terminal.write(&format!("{PROGRAM} run n -c 'echo is-''started; read line; echo got-$line'\n"));
+    terminal.see("is-started");
+    terminal.write("\x1a");
+    terminal.see("Stopped");
+    assert!(server.exists("n"));
+    terminal.write("fg\n");
+    terminal.see("run n");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+}
