@@ -28,6 +28,15 @@ use uuid::Uuid;
 ///
 /// If that runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
 /// A client refuses to work in a forked child process.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// client.ping().await?;
+/// client.lock("report").lock().await?.unlock().await?;
+/// client.close().await; // sends what is left to release
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) session: Arc<Session>,

@@ -45,6 +45,17 @@ impl fmt::Display for Phase {
 }
 
 /// The reason for the loss of a hold, as precisely as the client can know it.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// # use redisson_lock::{HoldState, LossReason};
+/// let guard = client.mutex("orders:42").lock().await?;
+/// if let HoldState::Lost(LossReason::DataLost) = guard.lost().await {
+///     println!("the server restarted without its data");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
@@ -79,6 +90,15 @@ impl fmt::Display for LossReason {
 }
 
 /// The holder of a lock, according to the record.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// if let Some(holder) = client.lock("orders:42").holder().await? {
+///     println!("{} holds it {} times", holder.client_id(), holder.count());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     owner: String,

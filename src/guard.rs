@@ -21,6 +21,17 @@ use std::time::Duration;
 /// another task or thread; it keeps its owner.
 ///
 /// A guard answers the questions about its hold, and cannot be cloned. [`status`](Self::status) returns a [`HoldStatus`] for other tasks.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let guard = client.mutex("orders:42").lock().await?;
+/// if guard.state() == redisson_lock::HoldState::Held {
+///     // the next write is protected
+/// }
+/// guard.unlock().await?; // an error if the hold was lost
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     level: Level,

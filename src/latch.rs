@@ -19,6 +19,16 @@ use std::time::Duration;
 /// A latch that opens when it has been counted down to zero: Redisson's `RCountDownLatch`.
 ///
 /// A handle is cheap to clone and does no I/O. A latch that does not exist is open, whether it was never created or was counted down.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let ready = client.count_down_latch("workers-ready");
+/// ready.try_set_count(3).await?;
+/// ready.count_down().await?; // each worker calls this
+/// ready.wait().await?; // returns after the third call
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CountDownLatch {
     session: Arc<Session>,

@@ -46,6 +46,17 @@ use std::time::Duration;
 ///
 /// A future of `lock` or `try_lock_for` that is no longer polled keeps its place in the queue until it is dropped. If the lock is granted
 /// to such a future, the watchdog does not renew it, and the hold ends after one lease. So poll the future, or drop it.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let lock = client.lock("invoices").with_lease(std::time::Duration::from_secs(60));
+/// if let Some(guard) = lock.try_lock().await? {
+///     println!("{} is held until {:?}", guard.name(), guard.deadline());
+///     guard.unlock().await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until one of its methods is called"]
 pub struct Lock {

@@ -9,6 +9,15 @@ use crate::semaphore::{ExpirableSemaphore, Semaphore};
 /// The locks, semaphores and latches of one key of a map: Redisson's `RMap.getLock(key)` and similar methods.
 ///
 /// They are ordinary locks whose names derive from the map and the hash of the key. [`Client::map_entry`] returns the handle.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let stock = client.map_entry("stock", "article-7");
+/// let guard = stock.lock().lock().await?; // the lock of Redisson's `map.getLock(key)`
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     client: Client,

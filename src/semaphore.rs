@@ -29,6 +29,16 @@ use std::time::Duration;
 ///
 /// Waiters of one client are served in order of arrival, whatever number of permits they request: a waiter that requests many is not
 /// overtaken by waiters that request few.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let connections = client.semaphore("connections");
+/// connections.try_set_permits(10).await?; // only the first caller sets them
+/// let two = connections.acquire_many(2).await?;
+/// two.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Semaphore {
     session: Arc<Session>,
@@ -246,6 +256,16 @@ impl Semaphore {
 /// Permits of a [`Semaphore`].
 ///
 /// Dropped permits are released in the background, while the client's runtime runs.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let permit = client.semaphore("uploads").acquire().await?;
+/// println!("{} permit", permit.permits());
+/// permit.forget(); // another process releases it
+/// client.semaphore("uploads").release(1).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct SemaphorePermit {
     level: Level,

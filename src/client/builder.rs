@@ -16,6 +16,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// The settings of a new [`Client`].
+///
+/// ```no_run
+/// # async fn f() -> redisson_lock::Result<()> {
+/// let client = redisson_lock::Client::builder()
+///     .watchdog_timeout(std::time::Duration::from_secs(60))
+///     .response_timeout(std::time::Duration::from_secs(1))
+///     .connect("redis://localhost")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "the settings have no effect until `connect`"]
 pub struct ClientBuilder {

@@ -18,6 +18,18 @@ use std::time::Duration;
 ///
 /// A guard answers the questions about its locks in common, and [`status`](Self::status) returns a [`HoldStatus`] for other tasks. Once the
 /// state is [`HoldState::Lost`], the remaining locks are released in the background, because the multi lock or red lock cannot recover.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let both = redisson_lock::MultiLock::new([client.mutex("from"), client.mutex("to")])?;
+/// let guard = both.lock().await?;
+/// for member in guard.members() {
+///     println!("{} is {:?}", member.name(), member.state());
+/// }
+/// guard.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct MultiLockGuard {
     pub(crate) status: HoldStatus,

@@ -143,6 +143,14 @@ pub(crate) trait OwnedKind: LockKind {
 }
 
 /// A lock at one moment, as [`Lock::inspect`](crate::Lock::inspect) saw it.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let now = client.lock("orders:42").inspect().await?;
+/// println!("held by {:?}, {:?} waiters", now.holders, now.waiters);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {

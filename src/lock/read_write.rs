@@ -17,6 +17,17 @@ use super::Lock;
 /// renewal reports the loss.
 /// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
 /// and have the resource check the token.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let prices = client.read_write_lock("prices");
+/// let reading = prices.read().lock().await?; // other readers may hold it, too
+/// reading.unlock().await?;
+/// let writing = prices.write().lock().await?; // nobody else holds either side
+/// writing.unlock().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     read: Lock,

@@ -24,6 +24,16 @@ use std::time::Duration;
 /// If the holder of a permit dies, the permit is free again when its lease ends. Without [`with_lease`](Self::with_lease), a permit has the
 /// client's lease (30 s by default), and the watchdog renews it while its guard lives. In Redisson, a permit that is acquired without a
 /// lease never expires. Leases are measured by the server's clock, whereas Redisson uses its clients' clocks.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let slots = client.expirable_semaphore("slots");
+/// slots.try_set_permits(4).await?;
+/// let slot = slots.with_lease(std::time::Duration::from_secs(30)).acquire().await?;
+/// slot.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a handle does nothing until one of its methods is called"]
 pub struct ExpirableSemaphore {
@@ -282,6 +292,17 @@ impl ExpirableSemaphore {
 ///
 /// Dropped permits are released in the background, while the client's runtime runs. [`state`](Self::state) reports their state: they are
 /// lost if a lease expired, or if another program released them by their ids.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// let slots = client.expirable_semaphore("slots");
+/// let slot = slots.acquire().await?;
+/// let id = slot.ids().remove(0); // another process may release the permit by its id
+/// slot.forget();
+/// slots.release(&id).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
     level: Level,
