@@ -40,7 +40,13 @@ pub enum Change {
 
 impl Child {
     /// Starts the program, with additions to its environment.
-    pub fn start(program: &[OsString], environment: &[(&str, String)]) -> Result<Self, Failure> {
+    ///
+    /// The program starts only after the guard has its first message.
+    pub fn start(
+        program: &[OsString],
+        environment: &[(&str, String)],
+        first: Option<Message>,
+    ) -> Result<Self, Failure> {
         let changes = unix::signal(SignalKind::child());
         let changes = changes.map_err(|error| Failure::system("cannot receive signals", &error))?;
         // A process that has lost its parent stays in the group, and PID 1 of a container may never reap it.
@@ -57,15 +63,29 @@ impl Child {
         let child = child.map_err(|error| Failure::system("cannot start the program", &error))?;
         let pid = Pid::from_child(&child);
         let mut started = Self { pid, foreground, changes, guard: None };
-        match guard(pid) {
-            Ok(guard) => started.guard = Some(guard),
+        match started.release(first) {
+            Ok(()) => Ok(started),
             Err(failure) => {
                 started.signal(Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::empty());
-                return Err(failure);
+                Err(failure)
             }
         }
-        Ok(started)
+    }
+
+    /// Waits for the launcher, starts the guard, and lets the launcher become the program.
+    fn release(&mut self, first: Option<Message>) -> Result<(), Failure> {
+        let failed = || Failure::System("the launcher of the program failed: see its message".to_owned());
+        match waitpid(Some(self.pid), WaitOptions::UNTRACED) {
+            Ok(Some((_, status))) if status.stopped() => {}
+            _ => return Err(failed()),
+        }
+        self.guard = Some(guard(self.pid)?);
+        if let Some(first) = first {
+            self.tell_guard(first);
+        }
+        self.signal(Signal::CONT);
+        Ok(())
     }
 
     /// Waits for the program to end or to be stopped.

@@ -6,7 +6,7 @@
 use crate::args::Launch;
 use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 use crate::terminal;
-use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getpgrp, getpid, getppid, kill_process, set_parent_process_death_signal};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -19,6 +19,9 @@ pub fn launch(launch: &Launch) -> Result<u8, Failure> {
     if getppid().map(Pid::as_raw_pid) != Some(launch.parent) {
         return Err(Failure::System("`run` ended before the program started".to_owned()));
     }
+    // Until the guard knows the deadline of the hold. `run` continues this process then.
+    kill_process(getpid(), Signal::STOP)
+        .map_err(|error| Failure::system("cannot wait for the guard", &error))?;
     if launch.foreground {
         terminal::give_to(getpgrp());
     }

@@ -57,7 +57,8 @@ async fn hold(run: &Run, held: Held, signals: &mut Signals) -> Result<u8, Failur
     if let Some(token) = status.token() {
         environment.push(("REDISSON_LOCK_TOKEN", token.to_string()));
     }
-    let child = Child::start(&program(run), &environment);
+    let first = (run.on_lost != OnLost::Warn).then(|| Message::deadline(status.validity(), kill_after(run)));
+    let child = Child::start(&program(run), &environment, first);
     let code = match child {
         Ok(mut child) => supervise(run, &status, &mut child, signals).await,
         Err(failure) => Err(failure),
@@ -86,6 +87,11 @@ async fn hold(run: &Run, held: Held, signals: &mut Signals) -> Result<u8, Failur
     }
 }
 
+/// The time that the program has after a loss.
+fn kill_after(run: &Run) -> Duration {
+    if run.on_lost == OnLost::Kill { Duration::ZERO } else { run.kill_after }
+}
+
 fn program(run: &Run) -> Vec<OsString> {
     match &run.command {
         Some(line) => vec!["/bin/sh".into(), "-c".into(), line.into()],
@@ -108,7 +114,7 @@ async fn supervise(
     child: &mut Child,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
-    let kill_after = if run.on_lost == OnLost::Kill { Duration::ZERO } else { run.kill_after };
+    let kill_after = kill_after(run);
     // Each renewal reaches the guard well before the deadline that it replaces.
     let tick = (run.terms.lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut hold_ended = pin!(status.lost());
