@@ -4,6 +4,8 @@
 //! `hold`, `inspect`, `unlock`, `semaphore`, `latch`. `connect` and `locks` make the client and the handles, `failure` maps
 //! errors to exit codes, `page` writes completions and man pages.
 
+#![forbid(unsafe_code)]
+
 mod args;
 mod child;
 mod connect;

@@ -1,5 +1,7 @@
 //! The project's own commands: `cargo xtask <command>`.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod chaos;
 mod cluster;
