@@ -14,7 +14,7 @@ use super::server::free_port;
 const GUARDIAN: &str = r#"
 trap '' HUP INT TERM PIPE
 directory=$(mktemp -d) && cd "$directory" || exit
-"$1/initdb" --pgdata=data --username=test --auth=trust --encoding=UTF8 --no-locale --no-sync >log 2>&1 </dev/null &&
+"$1/initdb" --pgdata=data --username=test --auth=trust --encoding=UTF8 --no-locale --no-sync > log 2>&1 </dev/null &&
   "$1/pg_ctl" --pgdata=data --wait --log=log start >/dev/null 2>&1 </dev/null \
     --options="-h 127.0.0.1 -p $2 -k '$directory' -c fsync=off -c max_connections=20" &&
   echo ready || tr '\n' ' ' <log
