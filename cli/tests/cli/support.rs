@@ -118,7 +118,7 @@ impl Server {
 
     /// The program, with the URL of this server.
     pub fn cli(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = with_default_signals(PROGRAM);
         command.args(words).env("REDISSON_LOCK_URL", self.url()).stdin(Stdio::null());
         command
     }
@@ -139,6 +139,13 @@ impl Drop for Server {
         self.kill();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A command that ignores no signal, although the tests may have been started by `nohup` or in the background.
+pub fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
 }
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_redisson-lock");

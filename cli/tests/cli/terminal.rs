@@ -1,11 +1,11 @@
 //! `run` as a job of an interactive shell, on a real terminal.
 
-use crate::support::{PROGRAM, Server};
+use crate::support::{PROGRAM, Server, with_default_signals};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::process::{Child, Command};
+use std::process::Child;
 
 /// A shell on a terminal.
 struct Terminal {
@@ -24,7 +24,7 @@ impl Terminal {
         let other = File::from(other.unwrap());
         let input = || other.try_clone().unwrap();
         // With a session of its own, the terminal is the shell's.
-        let shell = Command::new("setsid")
+        let shell = with_default_signals("setsid")
             .args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"])
             .env("REDISSON_LOCK_URL", server.url())
             .env("PS1", "")
