@@ -51,7 +51,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l min-
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l max-hold -d 'End the hold after this long. The hold is then lost' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l owner -d 'A name for the holder, which `inspect` shows. A unique suffix is added to it' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l limit -d 'Allow this many holders at a time, by an expirable semaphore in place of a lock' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l on-lost -d 'What happens to the program if the lock is lost while it runs' -r -f -a "term\t'It gets SIGTERM, and SIGKILL after --kill-after'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l on-lost -d 'The action on the program if the lock is lost while it runs' -r -f -a "term\t'It gets SIGTERM, and SIGKILL after --kill-after'
 kill\t'It gets SIGKILL'
 warn\t'It continues, and a message says so'"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l kill-after -d 'The time between the SIGTERM and the SIGKILL that end the program' -r

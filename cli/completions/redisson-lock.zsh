@@ -49,7 +49,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '--max-hold=[End the hold after this long. The hold is then lost]:SECONDS:_default' \
 '(--limit)--owner=[A name for the holder, which \`inspect\` shows. A unique suffix is added to it]:NAME:_default' \
 '(--kind -s --shared -x --exclusive --min-hold --max-hold)--limit=[Allow this many holders at a time, by an expirable semaphore in place of a lock]:N:_default' \
-'--on-lost=[What happens to the program if the lock is lost while it runs]:ACTION:((term\:"It gets SIGTERM, and SIGKILL after --kill-after"
+'--on-lost=[The action on the program if the lock is lost while it runs]:ACTION:((term\:"It gets SIGTERM, and SIGKILL after --kill-after"
 kill\:"It gets SIGKILL"
 warn\:"It continues, and a message says so"))' \
 '--kill-after=[The time between the SIGTERM and the SIGKILL that end the program]:SECONDS:_default' \

@@ -55,13 +55,13 @@ pub enum Command {
     ForceUnlock(ForceUnlock),
     /// Create, count, acquire and release the permits of a semaphore.
     Semaphore {
-        /// What to do.
+        /// The action.
         #[command(subcommand)]
         command: SemaphoreCommand,
     },
     /// Create, count down and wait for a count-down latch.
     Latch {
-        /// What to do.
+        /// The action.
         #[command(subcommand)]
         command: LatchCommand,
     },
@@ -172,7 +172,7 @@ pub struct Run {
     /// How to acquire and keep the lock.
     #[command(flatten)]
     pub terms: Terms,
-    /// What happens to the program if the lock is lost while it runs.
+    /// The action on the program if the lock is lost while it runs.
     #[arg(long, value_enum, value_name = "ACTION", default_value_t = OnLost::Term)]
     pub on_lost: OnLost,
     /// The time between the SIGTERM and the SIGKILL that end the program.
@@ -189,7 +189,7 @@ pub struct Run {
     pub program: Vec<OsString>,
 }
 
-/// What happens to the program of a lost lock.
+/// The action on the program of a lost lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OnLost {
     /// It gets SIGTERM, and SIGKILL after --kill-after.

@@ -2,13 +2,39 @@
 
 use crate::args::Connection;
 use crate::failure::Failure;
+use crate::signals::{self, Signals};
 use redisson_lock::{Client, ClientBuilder, RedissonConfig};
 use std::env;
 use std::time::Duration;
+use tokio::time::timeout;
 
 /// The variable with the URL.
 const URL: &str = "REDISSON_LOCK_URL";
 const DEFAULT_URL: &str = "redis://127.0.0.1/";
+
+/// The time for what is left to send when this process ends early.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Connects, runs a command until it is done or a signal comes, and closes the client.
+pub async fn with_client(
+    connection: &Connection,
+    command: impl AsyncFnOnce(&Client) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let mut signals = Signals::ending()?;
+    let client = connect(connection).await?;
+    let outcome = tokio::select! {
+        biased;
+        signal = signals.next_ending() => Ok(signals::exit_code(signal)),
+        done = command(&client) => done,
+    };
+    close(&client).await;
+    outcome
+}
+
+/// Closes the client, after what it still has to send, or after a second.
+pub async fn close(client: &Client) {
+    let _ = timeout(CLOSING, client.close()).await;
+}
 
 /// Connects with the default lease.
 pub async fn connect(connection: &Connection) -> Result<Client, Failure> {

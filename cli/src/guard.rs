@@ -24,7 +24,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 pub enum Message {
     /// The program must end: SIGTERM at the first time, SIGKILL at the second.
     End { term: u64, kill: u64 },
-    /// Nothing is to be ended.
+    /// The program has ended, so the guard may end.
     Done,
 }
 

@@ -3,9 +3,7 @@
 use crate::args::{Connection, Hold};
 use crate::failure::Failure;
 use crate::locks::{self, Held};
-use crate::run::close;
-use crate::signals::{self, Signals};
-use redisson_lock::HoldState;
+use crate::signals::Signals;
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::thread;
@@ -13,25 +11,7 @@ use tokio::sync::oneshot;
 
 /// Holds the lock. Returns 0 after the release.
 pub async fn hold(hold: Hold, connection: &Connection) -> Result<u8, Failure> {
-    let mut signals = Signals::ending()?;
-    let opened = tokio::select! {
-        biased;
-        signal = signals.next() => return Ok(signals::exit_code(signal)),
-        opened = locks::open(&hold.name, &hold.terms, connection) => opened,
-    };
-    let (client, holdable) = opened?;
-    let acquired = tokio::select! {
-        biased;
-        signal = signals.next() => Err(signal),
-        acquired = locks::acquire(&holdable, &hold.terms, connection.verbose) => Ok(acquired),
-    };
-    let outcome = match acquired {
-        Err(signal) => Ok(signals::exit_code(signal)),
-        Ok(Err(failure)) => Err(failure),
-        Ok(Ok(held)) => keep(held, &mut signals).await,
-    };
-    close(&client).await;
-    outcome
+    locks::while_held(&hold.name, &hold.terms, connection, Signals::ending()?, keep).await
 }
 
 async fn keep(held: Held, signals: &mut Signals) -> Result<u8, Failure> {
@@ -41,10 +21,7 @@ async fn keep(held: Held, signals: &mut Signals) -> Result<u8, Failure> {
     tokio::select! {
         biased;
         state = status.lost() => {
-            let reason = match state {
-                HoldState::Lost(reason) => reason.to_string(),
-                _ => "the lease ended".to_owned(),
-            };
+            let reason = locks::reason(state);
             line(&json!({"event": "lost", "name": name, "reason": reason}))?;
             return Err(Failure::Lost(format!("the lock `{name}` is lost: {reason}: treat the work as unprotected")));
         }

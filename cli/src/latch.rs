@@ -1,22 +1,12 @@
 //! `latch`: a count-down latch.
 
 use crate::args::{Connection, LatchCommand};
-use crate::connect::connect;
+use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::run::close;
-use crate::signals::{self, Signals};
 
 /// Runs the command.
 pub async fn latch(command: LatchCommand, connection: &Connection) -> Result<u8, Failure> {
-    let mut signals = Signals::ending()?;
-    let client = connect(connection).await?;
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => Ok(signals::exit_code(signal)),
-        done = execute(&client, command) => done,
-    };
-    close(&client).await;
-    outcome
+    with_client(connection, async |client| execute(client, command).await).await
 }
 
 async fn execute(client: &redisson_lock::Client, command: LatchCommand) -> Result<u8, Failure> {

@@ -1,11 +1,12 @@
-//! The handles of all kinds, and what is held.
+//! The handles of all kinds, and the holds.
 
 use crate::args::{Connection, Kind, Terms};
-use crate::connect::connect_with;
+use crate::connect::{close, connect_with};
 use crate::failure::Failure;
+use crate::signals::{self, Signals};
 use redisson_lock::{
-    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldStatus, Inspection, Lock, LockGuard, Owner,
-    Result,
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Inspection, Lock, LockGuard,
+    Owner, Result,
 };
 use std::time::Duration;
 use tokio::time::sleep;
@@ -27,7 +28,7 @@ pub fn lock(client: &Client, kind: Kind, name: &str, owner: &Owner) -> Lock {
     lock.with_owner(owner)
 }
 
-/// What can be held: a lock, or one permit of a semaphore.
+/// The handle of a lock, or of a semaphore whose permits are held one at a time.
 pub enum Holdable {
     /// A lock.
     Lock(Lock),
@@ -35,7 +36,7 @@ pub enum Holdable {
     Semaphore(ExpirableSemaphore),
 }
 
-/// What is held.
+/// A held lock, or one held permit.
 pub enum Held {
     /// A lock.
     Lock(LockGuard),
@@ -69,8 +70,44 @@ impl Held {
     }
 }
 
+/// Acquires, and runs `body` with the hold. Closes the client at the end. A signal before the hold ends the command.
+pub async fn while_held(
+    name: &str,
+    terms: &Terms,
+    connection: &Connection,
+    mut signals: Signals,
+    body: impl AsyncFnOnce(Held, &mut Signals) -> Result<u8, Failure>,
+) -> Result<u8, Failure> {
+    let opened = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Ok(signals::exit_code(signal)),
+        opened = open(name, terms, connection) => opened,
+    };
+    let (client, holdable) = opened?;
+    let acquired = tokio::select! {
+        biased;
+        signal = signals.next_ending() => Err(signal),
+        acquired = acquire(&holdable, terms, connection.verbose) => Ok(acquired),
+    };
+    let outcome = match acquired {
+        Err(signal) => Ok(signals::exit_code(signal)),
+        Ok(Err(failure)) => Err(failure),
+        Ok(Ok(held)) => body(held, &mut signals).await,
+    };
+    close(&client).await;
+    outcome
+}
+
+/// Why a hold in this state is no longer live.
+pub fn reason(state: HoldState) -> String {
+    match state {
+        HoldState::Lost(reason) => reason.to_string(),
+        _ => "the lease ended".to_owned(),
+    }
+}
+
 /// Connects, and returns the handle for these terms.
-pub async fn open(name: &str, terms: &Terms, connection: &Connection) -> Result<(Client, Holdable), Failure> {
+async fn open(name: &str, terms: &Terms, connection: &Connection) -> Result<(Client, Holdable), Failure> {
     let owner = match &terms.owner {
         Some(owner) => Owner::unique_named(owner)?,
         None => Owner::unique(),
@@ -99,7 +136,7 @@ pub async fn open(name: &str, terms: &Terms, connection: &Connection) -> Result<
 }
 
 /// Acquires. A lock that stays busy is a failure.
-pub async fn acquire(holdable: &Holdable, terms: &Terms, verbose: bool) -> Result<Held, Failure> {
+async fn acquire(holdable: &Holdable, terms: &Terms, verbose: bool) -> Result<Held, Failure> {
     let acquired = async {
         let wait = if terms.nonblock { Some(Duration::ZERO) } else { terms.wait };
         Ok::<_, Failure>(match (holdable, wait) {

@@ -11,42 +11,18 @@ use crate::failure::Failure;
 use crate::guard::Message;
 use crate::locks::{self, Held};
 use crate::signals::{self, Signals};
-use redisson_lock::{Client, HoldState, HoldStatus};
+use redisson_lock::{HoldState, HoldStatus};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::pin::pin;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
-
-/// The time for what is left to send when this process ends early.
-const CLOSING: Duration = Duration::from_secs(1);
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Runs the program, and returns its exit code.
 pub async fn run(run: Run, connection: &Connection) -> Result<u8, Failure> {
-    let mut signals = Signals::forwarded()?;
-    let opened = tokio::select! {
-        biased;
-        signal = signals.next_ending() => return Ok(signals::exit_code(signal)),
-        opened = locks::open(&run.name, &run.terms, connection) => opened,
-    };
-    let (client, holdable) = opened?;
-    let acquired = tokio::select! {
-        biased;
-        signal = signals.next_ending() => Err(signal),
-        acquired = locks::acquire(&holdable, &run.terms, connection.verbose) => Ok(acquired),
-    };
-    let outcome = match acquired {
-        Err(signal) => Ok(signals::exit_code(signal)),
-        Ok(Err(failure)) => Err(failure),
-        Ok(Ok(held)) => hold(&run, held, &mut signals).await,
-    };
-    close(&client).await;
-    outcome
-}
-
-/// Closes the client, after what it still has to send, or after a second.
-pub async fn close(client: &Client) {
-    let _ = timeout(CLOSING, client.close()).await;
+    let signals = Signals::forwarded()?;
+    let held = async |held, signals: &mut Signals| hold(&run, held, signals).await;
+    locks::while_held(&run.name, &run.terms, connection, signals, held).await
 }
 
 /// Runs the program, and releases what is held.
@@ -100,11 +76,7 @@ fn program(run: &Run) -> Vec<OsString> {
 }
 
 fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
-    let reason = match state {
-        HoldState::Lost(reason) => reason.to_string(),
-        _ => "the lease ended".to_owned(),
-    };
-    format!("the lock `{}` is lost while the program runs: {reason}: {effect}", status.name())
+    format!("the lock `{}` is lost while the program runs: {}: {effect}", status.name(), locks::reason(state))
 }
 
 /// Waits for the program to end, and forwards signals. Ends the program if the hold is lost. Returns the exit code.

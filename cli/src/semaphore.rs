@@ -1,25 +1,15 @@
 //! `semaphore`: the permits of an expirable semaphore.
 
 use crate::args::{Connection, SemaphoreCommand};
-use crate::connect::connect;
+use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
-use crate::run::close;
-use crate::signals::{self, Signals};
 use serde_json::json;
 use std::time::Duration;
 
 /// Runs the command.
 pub async fn semaphore(command: SemaphoreCommand, connection: &Connection) -> Result<u8, Failure> {
-    let mut signals = Signals::ending()?;
-    let client = connect(connection).await?;
-    let outcome = tokio::select! {
-        biased;
-        signal = signals.next() => Ok(signals::exit_code(signal)),
-        done = execute(&client, command) => done,
-    };
-    close(&client).await;
-    outcome
+    with_client(connection, async |client| execute(client, command).await).await
 }
 
 async fn execute(client: &redisson_lock::Client, command: SemaphoreCommand) -> Result<u8, Failure> {

@@ -109,7 +109,7 @@ impl Shop {
         } else {
             format!("refused {amount} {item}: the stock is too small, or token {token} is stale")
         };
-        // What is written is guarded by the token, so a loss needs no undo.
+        // The database checked the token of the write, so a loss needs no undo.
         if let Err(error) = stock.unlock().await {
             println!("the lock of {item}: {error}");
         }
