@@ -29,9 +29,8 @@ mod timeline;
 mod witness;
 mod word;
 
-use std::env;
 use std::fs;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,6 +45,7 @@ use processes::{Java, Recipe};
 use servers::{Servers, Topology};
 use witness::Witness;
 
+use crate::cargo::cargo;
 use crate::paths;
 use crate::process::Process;
 use crate::setup::{self, Clock};
@@ -427,7 +427,7 @@ fn arguments_of(options: &Options) -> String {
 }
 
 fn build() -> Result<(), String> {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.args([
         "build",
         "--quiet",

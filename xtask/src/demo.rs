@@ -9,7 +9,6 @@ mod process;
 mod server;
 mod transcript;
 
-use std::env;
 use std::process::{Command, ExitCode};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -18,6 +17,7 @@ use process::Process;
 use rustix::time::{ClockId, clock_gettime};
 use transcript::Transcript;
 
+use crate::cargo::cargo;
 use crate::paths;
 use crate::server::Server;
 use crate::setup;
@@ -121,7 +121,7 @@ fn build_contender() -> Result<(), String> {
 }
 
 fn contender(cargo_command: &str) -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.args([
         cargo_command,
         "--quiet",

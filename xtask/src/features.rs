@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use crate::package::{cargo, stdout, unpacked};
+use crate::cargo::cargo;
+use crate::package::{stdout, unpacked};
 use crate::paths;
 
 /// Features that combine freely.

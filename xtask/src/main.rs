@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod cargo;
 mod chaos;
 mod cluster;
 mod demo;

@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::cargo::cargo;
 use crate::paths;
 
 /// The folders and files at the root of the package.
@@ -109,12 +110,6 @@ fn compare(listed: &str, tracked: &str) -> Vec<String> {
         **name != ".cargo_vcs_info.json" && !packaged.iter().any(|path| path.split('/').next() == Some(name))
     });
     unexpected.chain(missing).chain(required.map(|name| format!("  {name} is missing"))).collect()
-}
-
-pub fn cargo() -> Command {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(paths::root());
-    cargo
 }
 
 /// Runs a command that must succeed, and returns its output.

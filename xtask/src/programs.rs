@@ -3,8 +3,8 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::cargo::cargo;
 use crate::fetch::run_checked;
 use crate::paths::{root, target};
 
@@ -14,7 +14,7 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 /// Builds `examples/programs`, and returns the folder of its programs. Cargo reuses the crates that the library's own build has compiled
 /// with the same features.
 pub fn build() -> Result<PathBuf, String> {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo();
     cargo.args(["build", "--locked", "--manifest-path"]).arg(root().join("examples/programs/Cargo.toml"));
     run_checked(cargo.arg("--target-dir").arg(target()))?;
     Ok(target().join("debug"))

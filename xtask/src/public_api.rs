@@ -11,6 +11,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::cargo::cargo;
 use crate::paths;
 
 const LIST: &str = "docs/public-api.txt";
@@ -67,8 +68,7 @@ fn rustdoc_json() -> Result<std::path::PathBuf, String> {
     // Only rustdoc itself may see RUSTC_BOOTSTRAP. Build scripts of dependencies watch it, so that cargo would build them anew.
     let wrapper = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/rustdoc-unstable.sh");
     let target = paths::target();
-    let status = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(paths::root())
+    let status = cargo()
         .args(["rustdoc", "--quiet", "--package", "redisson-lock", "--lib", "--all-features", "--target-dir"])
         .arg(&target)
         .args(["--", "-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"])

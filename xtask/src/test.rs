@@ -14,6 +14,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
+use crate::cargo::{self, cargo};
 use crate::needs::{self, JAVA, Needs};
 use crate::paths;
 use crate::server_versions::{self, Unsupported};
@@ -360,16 +361,8 @@ pub fn schedules(cargo: &mut Command) -> &mut Command {
 /// schedules run.
 fn build_schedules() -> io::Result<Child> {
     let mut nice = Command::new("nice");
-    nice.args(["-n", "19"])
-        .arg(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(paths::root());
+    nice.args(["-n", "19"]).arg(cargo::program()).current_dir(paths::root());
     schedules(&mut nice).arg("--no-run").stdout(Stdio::null()).stderr(Stdio::null()).spawn()
-}
-
-fn cargo() -> Command {
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(paths::root());
-    cargo
 }
 
 fn exit_code(status: ExitStatus) -> ExitCode {

@@ -1,12 +1,12 @@
 //! The server and the contenders. They live through all scenarios, because a JVM needs time to become fast.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::sample::Sample;
+use crate::cargo;
 use crate::cluster;
 use crate::paths;
 use crate::process::Process;
@@ -67,7 +67,7 @@ pub fn local() -> Result<String, String> {
 /// Runs cargo in a folder of `benches`. Each folder is its own workspace.
 fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
     let target = paths::target().join(folder);
-    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let mut cargo = cargo::cargo();
     cargo
         .args([what, "--quiet", "--release", "--locked", "--target-dir"])
         .arg(&target)

@@ -1,7 +1,6 @@
 //! A copy of the project, in which a mutant is applied and its checks are built and run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::patches::{Harness, Mutant};
 use super::verdict::{End, Run};
+use crate::cargo;
 use crate::setup::Environment;
 use crate::test::schedules;
 
@@ -207,7 +207,7 @@ impl Tree {
     }
 
     fn cargo(&self) -> Command {
-        let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = cargo::cargo();
         cargo.current_dir(&self.folder).env_remove("CARGO_TARGET_DIR");
         // Nobody debugs these builds, and debug information takes most of the build time.
         cargo.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_PROFILE_DEV_STRIP", "debuginfo");
