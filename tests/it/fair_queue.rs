@@ -297,12 +297,16 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_out_of_memory_keeps_the_waiters() {
     let mut queue = Queue::start();
+    scripts::load(&queue.server);
     let holder = Client::connect(queue.server.url()).await.unwrap();
     let guard = holder.fair_lock(NAME).lock().await.unwrap();
-    let client = Client::builder().fair_lock_wait_timeout(SHORT).connect(queue.server.url()).await.unwrap();
+    let proxy = Proxy::start(queue.server.port()).await;
+    let client = Client::builder().fair_lock_wait_timeout(SHORT).connect(proxy.url()).await.unwrap();
     let waiting = spawn_waiter(&client.fair_lock(NAME));
     queue.wait_for_waiters(1).await;
     let owner = queue.owners().remove(0);
+    // The server refuses an attempt while it is out of memory. The second one follows the subscription.
+    proxy.link(0).await.answered(2, attempt_of(&owner)).await;
     let score = format!("ZSCORE {TIMEOUTS} {owner}");
     // Without a lease of the holder, the score depends on the time of the last refresh alone.
     queue.run::<()>(&format!("PERSIST {NAME}"));
