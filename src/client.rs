@@ -15,6 +15,7 @@ use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::entered;
 use crate::protocol::keys::{GroupKeys, LockKeys};
 use crate::semaphore::{ExpirableSemaphore, Semaphore};
+use crate::stats::Stats;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -265,6 +266,17 @@ impl Client {
     /// A connection that drops is noticed at once, a silent server at the next heartbeat: after at most a second and the response timeout.
     pub fn is_connected(&self) -> bool {
         !self.session.is_closed() && self.session.connection.is_connected()
+    }
+
+    /// Returns what the client did so far, as numbers. Does no I/O.
+    ///
+    /// ```no_run
+    /// # fn f(client: redisson_lock::Client) {
+    /// println!("{} locks held, {} calls wait", client.stats().held, client.stats().waiting);
+    /// # }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.session.counters.snapshot()
     }
 
     /// Waits for the server, or every known master of the cluster, to answer a `PING`.

@@ -91,6 +91,7 @@ mod semaphore;
 #[cfg(all(test, shuttle))]
 #[path = "../tests/shuttle/mod.rs"]
 mod shuttled;
+mod stats;
 mod status;
 
 pub use client::{Client, ClientBuilder};
@@ -116,6 +117,7 @@ pub use redis;
 #[cfg(feature = "redisson-config")]
 pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
+pub use stats::{Losses, Renewals, Requests, Stats, WakeUps};
 pub use status::HoldStatus;
 pub use uuid;
 

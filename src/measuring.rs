@@ -76,7 +76,7 @@ impl Watched {
     /// A watchdog with this many other holds that it renews.
     pub fn new(others: usize) -> Self {
         let kind = Arc::new(Reentrant::new(LockKeys::new("record".into()).expect("a name")));
-        let this = Self { watchdog: Watchdog::new(LEASE), kind, owner_id: "owner".into() };
+        let this = Self { watchdog: Watchdog::new(LEASE, &Arc::default()), kind, owner_id: "owner".into() };
         for _ in 0..others {
             // The watchdog keeps the hold alive.
             this.begin();

@@ -183,6 +183,11 @@ impl Client {
         self.client.is_connected()
     }
 
+    /// Returns what the client did so far, as numbers. See [`crate::Client::stats`].
+    pub fn stats(&self) -> crate::Stats {
+        self.client.stats()
+    }
+
     /// Waits for the server to answer a `PING`. See [`crate::Client::ping`].
     ///
     /// # Errors

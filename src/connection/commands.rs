@@ -18,6 +18,7 @@ use crate::protocol::script::{Reply, Request, Undecodable};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task::JoinHandle;
 use crate::runtime::sync::{select, time};
+use crate::stats::Counters;
 use call::Call;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +41,7 @@ pub(crate) struct Connection {
     replication: Replication,
     /// A server that was not configured as a cluster refused keys of several slots, so it is the endpoint of a cluster.
     many_slots: Arc<AtomicBool>,
+    counters: Arc<Counters>,
 }
 
 /// How long a request may be retried.
@@ -161,7 +163,7 @@ impl Route {
             let sent = Moment::now();
             let answer = select! {
                 biased;
-                answer = live.link.clone().exchange(request, by_source, false) => answer,
+                answer = live.exchange(request, by_source, false) => answer,
                 () = live.ended() => return Err(SendError::Unanswered),
             };
             match answer {
@@ -202,8 +204,8 @@ impl Connection {
     fn of(nodes: Nodes, servers: &Topology, options: &Options, shared: &Shared) -> Self {
         let (response_timeout, replication) = (options.response_timeout, options.replication());
         let (name, changes) = (servers.name().into(), shared.changes());
-        let many_slots = Arc::default();
-        Self { nodes, name, changes, response_timeout, replication, many_slots }
+        let (many_slots, counters) = (Arc::default(), shared.counters.clone());
+        Self { nodes, name, changes, response_timeout, replication, many_slots, counters }
     }
 
     /// Whether there is a connection to every server that is known, and to one at least.
@@ -240,6 +242,11 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// The counters of the client.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
     }
 
     pub(crate) fn node(&self) -> &str {

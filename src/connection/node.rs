@@ -9,10 +9,12 @@ use super::server::Server;
 use super::{Address, RetryDelay};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
+use crate::protocol::script::{Reply, Request, Verb};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
+use crate::stats::Counters;
 use redis::{RedisError, Value};
 use std::io;
 use std::sync::Arc;
@@ -90,6 +92,7 @@ pub(super) struct Live {
     pub address: Address,
     pub link: Link,
     pub replicas: Arc<Replicas>,
+    pub counters: Arc<Counters>,
     /// Shared by all connections of the node.
     refusal: Arc<Mutex<Option<TransientRefusal>>>,
     end: End,
@@ -125,6 +128,28 @@ impl Live {
         last.filter(|refusal| refusal.at >= since)
     }
 
+    /// Sends `request` once, and counts it. See [`Link::exchange`].
+    pub(super) async fn exchange(
+        &self,
+        request: &Request,
+        by_source: bool,
+        asking: bool,
+    ) -> Result<Option<Reply>, RedisError> {
+        let counters = &*self.counters;
+        let _in_flight = counters.in_flight.enter();
+        match (request.fast_path(), request.verb()) {
+            (Some(_), _) => &counters.shortcuts,
+            (None, Verb::Script(_)) => &counters.scripts,
+            (None, Verb::Command(_)) => &counters.commands,
+        }
+        .count();
+        let answer = self.link.clone().exchange(request, by_source, asking).await;
+        if let Ok(None) = answer {
+            counters.fallbacks.count();
+        }
+        answer
+    }
+
     /// Waits for the reply to a `PING`.
     pub(super) async fn ping(&self) -> Result<Value, RedisError> {
         let mut connection = self.link.connection.clone();
@@ -147,6 +172,7 @@ pub(super) struct Shared {
     numbers: Arc<AtomicU64>,
     changes: watch::Sender<()>,
     seen: Seen,
+    pub counters: Arc<Counters>,
     /// The warning that replicas cannot be checked was logged.
     pub warned: Arc<AtomicBool>,
 }
@@ -157,6 +183,7 @@ impl Shared {
             numbers: Arc::new(AtomicU64::new(1)),
             changes: watch::Sender::new(()),
             seen: Seen::default(),
+            counters: Arc::default(),
             warned: Arc::default(),
         }
     }
@@ -364,6 +391,7 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
+                    self.shared.counters.reconnects.count();
                     info!(node = %up.live.node, "reconnected");
                     self.publish(Status::Up(up.live.clone()));
                     return up;
@@ -447,6 +475,7 @@ impl Supervisor {
             address: address.clone(),
             link,
             replicas,
+            counters: self.shared.counters.clone(),
             refusal: self.refusal.clone(),
             end: End::default(),
         });

@@ -11,10 +11,11 @@ use crate::engine::waiters::Outcome;
 use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::HoldState;
+use crate::lease::hold::{HoldState, Start};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{task, time};
+use crate::stats::Counter;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,9 +70,26 @@ pub(crate) async fn acquire(
     async move {
         let (once, limit) = wait.once_and_limit();
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
+        let counters = &*session.counters;
+        let call = Call(Some(&counters.cancelled));
         loop {
-            let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
-            level.take();
+            let (mut level, attempts, way) = match acquire.level().await {
+                Ok(Some(granted)) => granted,
+                Ok(None) => {
+                    call.end(if once { &counters.busy } else { &counters.timed_out });
+                    return Ok(None);
+                }
+                Err(error) => {
+                    call.end(&counters.failed);
+                    return Err(error);
+                }
+            };
+            match level.take() {
+                Some(Start::Acquired) => way.count(),
+                Some(Start::HandedOver) => counters.handed_over.count(),
+                Some(Start::ReEntered) => counters.re_entered.count(),
+                None => {}
+            }
             // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
             if !level.hold.state().is_live() {
                 continue;
@@ -81,12 +99,38 @@ pub(crate) async fn acquire(
                 recording.record("attempts", attempts).record("waited", tracing::field::debug(waited));
             }
             debug!(owner = %level.hold.owner_id, "acquired");
+            call.succeed();
             return Ok(Some(level));
         }
     }
     .instrument(span)
     .await
 }
+
+/// A call that is counted when it ends: as cancelled, unless it has another end.
+struct Call<'a>(Option<&'a Counter>);
+
+impl<'a> Call<'a> {
+    fn end(mut self, end: &'a Counter) {
+        self.0 = Some(end);
+    }
+
+    /// A success is counted with its hold.
+    fn succeed(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(end) = self.0 {
+            end.count();
+        }
+    }
+}
+
+/// A level that was granted, the number of attempts, and the counter of holds that are acquired in this way.
+type Granted<'a> = (Level, u32, &'a Counter);
 
 /// The acquire of one caller.
 struct Acquire<'a> {
@@ -99,7 +143,7 @@ struct Acquire<'a> {
     started: Moment,
 }
 
-impl Acquire<'_> {
+impl<'a> Acquire<'a> {
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
         let (session, record) = (self.session, self.kind.record());
@@ -114,16 +158,17 @@ impl Acquire<'_> {
         Ok(())
     }
 
-    /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns the level and the number
-    /// of attempts that it took, or `None` if the lock was busy.
-    async fn level(&self) -> Result<Option<(Level, u32)>> {
+    /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
+    async fn level(&self) -> Result<Option<Granted<'a>>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
         self.fail_fast().await?;
         let queue = session.queue(&**kind, owner);
         let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
-                Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
+                Some(Attempted::Done(queue, outcome)) => {
+                    return self.granted(&queue, outcome, &session.counters.acquired_directly);
+                }
                 Some(Attempted::Queued(queue, queued)) => (queue, queued),
                 None => return Err(no_reply(session, kind.record(), started)),
             },
@@ -136,6 +181,7 @@ impl Acquire<'_> {
                 (queue, queued)
             }
         };
+        let _waiting = session.counters.waiting.enter();
         let mut waiting = WaitTicket { acquire: self, queue, ticket, outcome, left: false };
         let received = match self.within_limit(&mut waiting.outcome).await {
             Some(received) => received,
@@ -146,15 +192,20 @@ impl Acquire<'_> {
         };
         waiting.left = received.is_ok();
         let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
-        self.granted(&waiting.queue, outcome)
+        self.granted(&waiting.queue, outcome, &session.counters.acquired_after_wait)
     }
 
-    /// The level of a grant, with the number of attempts.
-    fn granted(&self, queue: &Arc<KeyQueue>, outcome: Outcome) -> Result<Option<(Level, u32)>> {
+    /// The level of a grant.
+    fn granted(
+        &self,
+        queue: &Arc<KeyQueue>,
+        outcome: Outcome,
+        way: &'a Counter,
+    ) -> Result<Option<Granted<'a>>> {
         match outcome {
             Outcome::Granted(hold, attempts) => {
                 let Terms { lease, pipelined } = self.terms;
-                Ok(Some((Level::new(self.session, queue, &hold, lease, pipelined), attempts)))
+                Ok(Some((Level::new(self.session, queue, &hold, lease, pipelined), attempts, way)))
             }
             Outcome::Busy => Ok(None),
             Outcome::Failed(error) => Err(error),
@@ -237,7 +288,7 @@ impl Drop for WaitTicket<'_> {
         // From now on the outcome cannot be delivered. It may have been before.
         self.outcome.close();
         if let Ok(outcome) = self.outcome.try_recv() {
-            drop(self.acquire.granted(&self.queue, outcome));
+            drop(self.acquire.granted(&self.queue, outcome, &self.acquire.session.counters.cancelled));
         }
     }
 }

@@ -56,6 +56,8 @@ struct SentAttempt {
     owner_id: Arc<str>,
     /// The length of the lease.
     length: Duration,
+    /// It follows a message that came since the last attempt.
+    woken: bool,
 }
 
 impl KeyActor {
@@ -69,7 +71,9 @@ impl KeyActor {
             // The lock is probably busy, and only the script reports for how long.
             request.go_by_script();
         }
-        let sent = SentAttempt { attempt, before, owner_id, length };
+        let last = std::mem::replace(&mut self.messages_at_attempt, before.messages);
+        let woken = last != before.messages;
+        let sent = SentAttempt { attempt, before, owner_id, length, woken };
         loop {
             let failure = match self.session.connection.call(&mut request).await {
                 Ok(answer) => {
@@ -196,7 +200,11 @@ impl KeyActor {
     /// Acts on the reply to an attempt.
     fn on_reply(&mut self, sent: SentAttempt, answer: &Answer) {
         let SentAttempt {
-            attempt: Attempt { ticket, ref kind, ref owner, .. }, before, ref owner_id, ..
+            attempt: Attempt { ticket, ref kind, ref owner, .. },
+            before,
+            ref owner_id,
+            woken,
+            ..
         } = sent;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
@@ -227,6 +235,9 @@ impl KeyActor {
                 return self.tell(ticket, Outcome::Failed(error));
             }
         };
+        if woken {
+            self.session.counters.empty_wake_ups.count();
+        }
         let mut work = self.queue.work();
         if let Some(waiter) = work.waiters.get_mut(ticket) {
             waiter.queued = waiter.owner_id.is_some();
@@ -246,7 +257,10 @@ impl KeyActor {
     /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, depending on
     /// the kind.
     fn on_taken(&mut self, sent: SentAttempt, answer: &Answer, number: u64) {
-        let SentAttempt { attempt, before, owner_id, length } = sent;
+        let SentAttempt { attempt, before, owner_id, length, woken } = sent;
+        if woken {
+            self.session.counters.useful_wake_ups.count();
+        }
         let Attempt { ticket, kind, owner, newest, .. } = attempt;
         self.busy_reply = None;
         self.yield_window = None;

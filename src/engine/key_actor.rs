@@ -26,6 +26,8 @@ pub(crate) struct KeyActor {
     pub busy_reply: Option<BusyReply>,
     /// The other clients that wait for the lock.
     pub crowd: Crowd,
+    /// The messages that had been heard before the last attempt.
+    pub messages_at_attempt: u64,
     /// The epoch that was read before the last check of the current hold, or before its acquire.
     pub checked: Option<u64>,
     /// [`Run::messages_at_probe`](crate::engine::run::Run::messages_at_probe) of the next run.
@@ -61,13 +63,15 @@ impl PendingDequeue {
 
 impl KeyActor {
     pub(crate) fn new(session: Arc<Session>, queue: Arc<KeyQueue>) -> Self {
-        let crowd = Crowd::new(queue.signal.reading().messages);
+        let messages_at_attempt = queue.signal.reading().messages;
+        let crowd = Crowd::new(messages_at_attempt);
         Self {
             session,
             queue,
             subscription: None,
             busy_reply: None,
             crowd,
+            messages_at_attempt,
             checked: None,
             messages_at_probe: None,
             yield_window: None,

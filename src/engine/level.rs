@@ -15,7 +15,7 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Release, ReleasedLevel};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, LevelTerm};
+use crate::lease::hold::{Begun, Hold, LevelTerm, Start};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -73,8 +73,10 @@ impl Level {
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
     /// level that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self) {
+    pub(crate) fn take(&mut self) -> Option<Start> {
         let now = Moment::now();
+        // A gate is not held.
+        let start = (!self.released).then(|| self.hold.start(&self.session.counters));
         self.term = match self.lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
@@ -88,6 +90,7 @@ impl Level {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
         }
+        start
     }
 
     /// Gives the level up without a release. The watchdog no longer renews for it.

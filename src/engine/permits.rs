@@ -38,5 +38,6 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
         // The actor has nothing to wait for.
         queue.signal.nudge();
     }
+    hold.passes_on();
     waiter.receives(hold)
 }

@@ -232,6 +232,7 @@ impl KeyActor {
                 let (kind, data_epoch, sent, lease) =
                     (from.kind.clone(), answer.data_epoch, answer.sent, length);
                 let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
+                hold.handed_over();
                 Some(Ok(Some((hold, ticket))))
             }
             Ok(HandedOff::Gone) => Some(

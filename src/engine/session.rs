@@ -24,6 +24,7 @@ use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::{AbortHandle, JoinHandle};
 use crate::runtime::sync::{Handle, select, time};
 use crate::runtime::wakeup::Signal;
+use crate::stats::Counters;
 use dashmap::DashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -40,6 +41,7 @@ pub(crate) struct Session {
     /// A uuid that no other client has, even if its user gave it the same id.
     pub instance: Uuid,
     pub options: Options,
+    pub counters: Arc<Counters>,
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
@@ -74,7 +76,8 @@ impl Session {
             id: options.id.to_string(),
             instance: Uuid::new_v4(),
             pubsub: PubSub::default(),
-            watchdog: Watchdog::new(options.lease),
+            watchdog: Watchdog::new(options.lease, connection.counters()),
+            counters: connection.counters().clone(),
             pending: PendingAcquires::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),

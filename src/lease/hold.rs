@@ -15,6 +15,7 @@ use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::watch;
+use crate::stats::{Counters, End};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,6 +150,18 @@ struct Status {
     unrenewed: LossReason,
     /// The shortest lease with which other clients renewed the record, and when one was last found.
     shortest: Option<(Duration, Moment)>,
+    /// The hold came from the previous holder within this client.
+    handed_over: bool,
+    /// Where the end of the hold is counted. `None` until an owner has taken a level, and once the end is counted.
+    counters: Option<Arc<Counters>>,
+}
+
+/// How an owner came to a level of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Acquired,
+    HandedOver,
+    ReEntered,
 }
 
 /// A lower bound for the leases of other clients, which bounds how often a hold is renewed.
@@ -182,6 +195,8 @@ impl Hold {
                 margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
                 shortest: None,
+                handed_over: false,
+                counters: None,
             }),
             followers: OnceLock::new(),
             observer,
@@ -205,6 +220,7 @@ impl Hold {
         let mut status = hold.lock();
         status.deadline = deadline;
         status.settled = !ahead;
+        status.handed_over = true;
         drop(status);
         hold
     }
@@ -239,6 +255,7 @@ impl Hold {
         let ends = status.state == HoldState::Held && now < status.deadline;
         if ends {
             status.state = HoldState::Released;
+            status.count_end();
         }
         drop(status);
         if ends && let Some(followers) = self.followers.get() {
@@ -290,6 +307,30 @@ impl Hold {
     /// Whether the end of the lease is planned, because no owner has a level that is renewed.
     pub(crate) fn ends_as_planned(&self) -> bool {
         self.lock().renewed_until().is_none()
+    }
+
+    /// Notes that an owner has taken a level. The first one begins the hold for `counters`.
+    pub(crate) fn start(&self, counters: &Arc<Counters>) -> Start {
+        let mut status = self.lock();
+        if status.counters.is_some() {
+            return Start::ReEntered;
+        }
+        status.counters = Some(counters.clone());
+        if status.handed_over { Start::HandedOver } else { Start::Acquired }
+    }
+
+    /// Notes that the hold comes from the previous holder within this client.
+    pub(crate) fn handed_over(&self) {
+        self.lock().handed_over = true;
+    }
+
+    /// Counts the hold as released, because it passes to the next owner as it is.
+    pub(crate) fn passes_on(&self) {
+        let mut status = self.lock();
+        status.handed_over = true;
+        if let Some(counters) = status.counters.take() {
+            counters.ended(End::Released);
+        }
     }
 
     /// Begins a level, which its owner has taken.
@@ -420,6 +461,9 @@ impl Hold {
             change(&mut status);
         }
         let after = status.state;
+        if !after.is_live() {
+            status.count_end();
+        }
         let observer = (after != before).then(|| self.observer.upgrade()).flatten();
         if let (HoldState::Lost(_), Some(observer)) = (after, &observer) {
             observer.losing();
@@ -450,6 +494,17 @@ impl Hold {
 }
 
 impl Status {
+    /// Counts the end of a hold that is over.
+    fn count_end(&mut self) {
+        let end = match self.state {
+            HoldState::Lost(reason) => End::Lost(reason),
+            _ => End::Released,
+        };
+        if let Some(counters) = self.counters.take() {
+            counters.ended(end);
+        }
+    }
+
     fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {
         self.data_epoch = data_epoch;
         self.state = HoldState::Held;
@@ -472,6 +527,14 @@ impl Status {
     /// Whether a renewal would extend the hold.
     fn is_renewed(&self) -> bool {
         self.renewed_until().is_some_and(|end| end - self.margin > self.deadline)
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        if let Some(counters) = self.counters.take() {
+            counters.ended(End::Unseen);
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use crate::protocol::script::{self, Renewal, Renewed};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::{select, task, time};
+use crate::stats::Counters;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -41,6 +42,7 @@ struct Shared {
     lease: Duration,
     watched: Mutex<Watched>,
     losses: Losses,
+    counters: Arc<Counters>,
     earlier: Notify,
 }
 
@@ -91,10 +93,10 @@ impl Term {
 }
 
 impl Watchdog {
-    pub(crate) fn new(lease: Duration) -> Self {
+    pub(crate) fn new(lease: Duration, counters: &Arc<Counters>) -> Self {
         let watched = Watched { holds: Schedule::new(), asleep_until: Moment::FAR };
-        let (watched, losses) = (Mutex::new(watched), Losses::new());
-        Self(Arc::new(Shared { lease, watched, losses, earlier: Notify::new() }))
+        let (watched, losses, counters) = (Mutex::new(watched), Losses::new(), counters.clone());
+        Self(Arc::new(Shared { lease, watched, losses, counters, earlier: Notify::new() }))
     }
 
     /// Starts to watch `hold`.
@@ -176,6 +178,7 @@ impl Watchdog {
                 () = link.changed() => self.doubt(&connection),
             }
             let now = Moment::now();
+            self.0.counters.lagged(now.since(next));
             let mut due = self.lock().holds.take_due(now);
             due.retain(|hold| hold.state_at(now).is_live());
             // The deadline holds whatever the outcome of the renewal is.
@@ -297,7 +300,9 @@ impl Watchdog {
     fn apply(&self, holds: &[Arc<Hold>], terms: &[Term], outcomes: Vec<Renewed>, answer: &Answer) {
         let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
         for ((hold, term), outcome) in holds.iter().zip(terms).zip(outcomes) {
+            let left = hold.deadline().remaining();
             let state = self.apply_one(hold, *term, outcome, answer);
+            self.count(state, left);
             debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");
             match state {
                 HoldState::Held => held.push(hold),
@@ -324,8 +329,25 @@ impl Watchdog {
         }
     }
 
+    /// Counts a renewal that was answered when `left` was left of the lease.
+    fn count(&self, after: HoldState, left: Duration) {
+        let Shared { lease, counters, .. } = &*self.0;
+        match after {
+            HoldState::Held => {
+                counters.renewed.count();
+                if left < *lease / 3 {
+                    counters.renewed_late.count();
+                }
+            }
+            HoldState::Suspect => counters.not_renewed.count(),
+            // The hold has ended, which counts by itself.
+            HoldState::Lost(_) | HoldState::Released => {}
+        }
+    }
+
     /// Doubts the holds of a failed renewal, and schedules another one.
     fn fail(&self, holds: &[Arc<Hold>], error: &Error) {
+        self.0.counters.not_renewed.add(holds.len() as u64);
         warn!(holds = holds.len(), %error, "renewal failed");
         let refused = matches!(error, Error::Refused { .. });
         let reason = if refused { LossReason::Expired } else { LossReason::Unreachable };

@@ -148,6 +148,10 @@ pub async fn run(arguments: &[&str]) -> Result<(), Failure> {
             _ if line == "close" => {
                 client.close().await;
                 settle("closed", Some(before), lease).await;
+                let stats = client.stats();
+                let left = stats.held + stats.waiting + stats.requests.in_flight;
+                let ends = format!("{} {} {}", stats.released, stats.lost.total(), stats.unended);
+                ledger.log(&format!("counted {} {} {} {ends} {left}", ledger.name, now(), stats.begun()));
             }
             _ => return Err(format!("unknown command {line:?}").into()),
         }

@@ -59,6 +59,7 @@ mod semaphore_faults;
 mod semaphores;
 mod sentinel;
 mod shuttle_server;
+mod stats;
 mod structure;
 mod support;
 mod threads;

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
 
 /// The modules that every layer may name, and what they may name themselves.
 const SHARED: &[(&str, &[&str])] =
-    &[("error", &[]), ("config", &["error"]), ("owner", &["error", "runtime"])];
+    &[("error", &[]), ("config", &["error"]), ("owner", &["error", "runtime"]), ("stats", &["error"])];
 
 /// Whether `module` may name `other`. A name in capitals is an item of the public API.
 fn may_name(module: &str, other: &str) -> bool {

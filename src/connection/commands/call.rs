@@ -93,7 +93,7 @@ impl<'a> Call<'a> {
 
     /// Sends the request once. `None` if its fast path did nothing.
     pub(super) async fn send(&mut self, live: &Live, asking: bool) -> Result<Option<Reply>, ErrorClass> {
-        let exchange = live.link.clone().exchange(self.request, self.by_source, asking);
+        let exchange = live.exchange(self.request, self.by_source, asking);
         let answer = async {
             select! {
                 biased;

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use super::effects::{self, Delay, Effects};
-use super::history::{History, Hold, Permits, Window, record_of};
+use super::history::{Counted, History, Hold, Permits, Window, record_of};
 use super::keys::{FAIR_WAIT_MS, PERMITS, WRITER, capacity, is_held_for_long};
 
 /// How far a call may exceed its limit. The time for which the machine kept the process from running is added.
@@ -62,7 +62,7 @@ pub struct Rule {
     pub needs: fn(&History) -> bool,
 }
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     Rule { name: "certain holds do not overlap", judge: overlaps, needs: |_| true },
     Rule { name: "no update is lost", judge: lost_updates, needs: |_| true },
     Rule { name: "calls return on time", judge: late_calls, needs: |_| true },
@@ -109,6 +109,7 @@ const RULES: [Rule; 14] = [
         judge: memory_growth,
         needs: |history| history.stopped > 2 * WARM_UP_NS,
     },
+    Rule { name: "counters add up", judge: miscounted, needs: |_| true },
 ];
 
 /// A server was silent for longer than a lease.
@@ -647,6 +648,21 @@ fn memory_growth(history: &History) -> Verdict {
         verdict.judge((last > warm + GROWTH_KB).then(|| {
             let text = format!("{process} grew from {warm} to {last} kB");
             Violation { rule: "memory grows", at, text }
+        }));
+    }
+    verdict
+}
+
+/// By its own counters, each process has ended every hold that it began, once.
+fn miscounted(history: &History) -> Verdict {
+    let mut verdict = Verdict::default();
+    for counted in &history.counted {
+        let Counted { process, at, begun, released, lost, unended, left } = *counted;
+        verdict.judge((begun == 0 || left > 0 || begun != released + lost + unended).then(|| {
+            let text = format!(
+                "{process} began {begun} holds, released {released}, lost {lost}, and did not see {unended} end; {left} holds or calls are left"
+            );
+            Violation { rule: "counters do not add up", at, text }
         }));
     }
     verdict

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chaos::call_delay::CallDelay;
-use crate::chaos::history::{Beat, Call, Generation, Stall};
+use crate::chaos::history::{Beat, Call, Counted, Generation, Stall};
 use crate::chaos::witness::NamedJava;
 
 const MS: u64 = 1_000_000;
@@ -614,6 +614,18 @@ fn a_process_does_not_grow() {
     };
     keeps(memory_growth, &beats(9000 + 16 * 1024));
     breaks(memory_growth, &beats(9001 + 16 * 1024));
+}
+
+#[test]
+fn counters_add_up() {
+    let counted = |released, left| {
+        let counted = vec![Counted { begun: 3, released, lost: 1, left, ..Counted::default() }];
+        History { counted, ..history(vec![], vec![]) }
+    };
+    keeps(miscounted, &counted(2, 0));
+    breaks(miscounted, &counted(1, 0));
+    breaks(miscounted, &counted(3, 0));
+    breaks(miscounted, &counted(2, 1));
 }
 
 #[test]

@@ -82,6 +82,19 @@ pub struct Beat {
     pub wall_s: u64,
 }
 
+/// The counters of a Rust process that has ended all its work.
+#[derive(Clone, Debug, Default)]
+pub struct Counted {
+    pub process: Word,
+    pub at: u64,
+    pub begun: u64,
+    pub released: u64,
+    pub lost: u64,
+    pub unended: u64,
+    /// The holds and the calls that the counters say are left.
+    pub left: u64,
+}
+
 /// A fault, with the times at which it was injected and removed.
 #[derive(Clone, Debug, Default)]
 pub struct Window {
@@ -225,6 +238,7 @@ pub struct History {
     pub calls: Vec<Call>,
     pub stalls: Vec<Stall>,
     pub beats: Vec<Beat>,
+    pub counted: Vec<Counted>,
     /// Ordered by time.
     pub windows: Vec<Window>,
     /// The Rust processes.
@@ -329,6 +343,15 @@ impl History {
                     wall_s: number(7)?,
                 });
             }
+            "counted" => self.counted.push(Counted {
+                process: word(1)?,
+                at: number(2)?,
+                begun: number(3)?,
+                released: number(4)?,
+                lost: number(5)?,
+                unended: number(6)?,
+                left: number(7)?,
+            }),
             "note" => {}
             _ => return None,
         }
