@@ -33,8 +33,11 @@ use uuid::Uuid;
 /// let run = Owner::unique_named("nightly")?; // nightly-<uuid>: each run excludes the others
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner(Arc<str>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Owner(
+    /// A thin pointer, because each hold has an owner.
+    Arc<Box<str>>,
+);
 
 impl Owner {
     /// Creates the owner called `name`.
@@ -51,12 +54,12 @@ impl Owner {
                 "an owner's name must have 1 to 256 bytes and no `:`, `~` or control character",
             ));
         }
-        Ok(Self(name.into()))
+        Ok(Self(Arc::new(name.into())))
     }
 
     /// Creates an owner that equals no other owner.
     pub fn unique() -> Self {
-        Self(Uuid::new_v4().to_string().into())
+        Self(Arc::new(Uuid::new_v4().to_string().into()))
     }
 
     /// Creates an owner that equals no other owner, and whose name begins with `name`: `<name>-<uuid>`.
@@ -71,6 +74,12 @@ impl Owner {
     /// Returns the owner's name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.as_str()).finish()
     }
 }
 

@@ -153,7 +153,7 @@ impl HoldStatus {
     /// A multi lock or red lock has no token, but its [`members`](Self::members) may have one.
     pub fn token(&self) -> Option<u64> {
         match &self.0 {
-            Observed::One(hold) => hold.token,
+            Observed::One(hold) => hold.token(),
             Observed::Several(_) => None,
         }
     }

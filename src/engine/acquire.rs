@@ -71,7 +71,7 @@ pub(crate) async fn acquire(
         let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         loop {
             let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
-            level.take();
+            level.take(acquire.terms.lease);
             // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
             if !level.hold.state().is_live() {
                 continue;
@@ -153,8 +153,7 @@ impl Acquire<'_> {
     fn granted(&self, queue: &Arc<KeyQueue>, outcome: Outcome) -> Result<Option<(Level, u32)>> {
         match outcome {
             Outcome::Granted(hold, attempts) => {
-                let Terms { lease, pipelined } = self.terms;
-                Ok(Some((Level::new(self.session, queue, &hold, lease, pipelined), attempts)))
+                Ok(Some((Level::new(self.session, queue, &hold, self.terms.pipelined), attempts)))
             }
             Outcome::Busy => Ok(None),
             Outcome::Failed(error) => Err(error),

@@ -93,14 +93,14 @@ impl KeyActor {
             Action::Refresh(kind) => self.refresh(&kind).await,
             Action::MoveRecord => self.move_record().await,
         }
-        self.queue.work().in_flight = None;
+        self.queue.work().end_request();
     }
 
     async fn wait(&self, until: Moment) {
         let until = self.refresh_at.map_or(until, |at| until.min(at));
         let woken = async {
             select! {
-                () = self.queue.signal.woken() => {}
+                () = self.queue.signal.get().woken() => {}
                 () = time::sleep(until.remaining()) => {}
             }
         };

@@ -282,8 +282,8 @@ impl DirectRelease {
                 && !current.count_unsure
                 && current.lagging.is_none()
                 // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
-                && current.run.count == 0
-                && current.run.messages_at_probe.is_none()
+                && current.run().count == 0
+                && current.run().messages_at_probe.is_none()
         };
         let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
         if current.is_none() || !hold.release_if_held(now) {

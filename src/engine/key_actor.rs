@@ -61,7 +61,7 @@ impl PendingDequeue {
 
 impl KeyActor {
     pub(crate) fn new(session: Arc<Session>, queue: Arc<KeyQueue>) -> Self {
-        let crowd = Crowd::new(queue.signal.reading().messages);
+        let crowd = Crowd::new(queue.signal.get().reading().messages);
         Self {
             session,
             queue,

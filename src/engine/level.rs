@@ -15,7 +15,8 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::work::{Release, ReleasedLevel};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, LevelTerm};
+use crate::lease::hold::{Begun, Hold};
+use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -26,7 +27,6 @@ pub(crate) struct Level {
     pub session: Arc<Session>,
     pub queue: Arc<KeyQueue>,
     pub hold: Arc<Hold>,
-    lease: Lease,
     pipelined: bool,
     /// `None` until the owner has taken the level.
     term: Option<LevelTerm>,
@@ -38,14 +38,12 @@ impl Level {
         session: &Arc<Session>,
         queue: &Arc<KeyQueue>,
         hold: &Arc<Hold>,
-        lease: Lease,
         pipelined: bool,
     ) -> Self {
         Self {
             session: session.clone(),
             queue: queue.clone(),
             hold: hold.clone(),
-            lease,
             pipelined,
             term: None,
             // A gate is passed and not held, so there is nothing to release.
@@ -68,20 +66,20 @@ impl Level {
             token: None,
         };
         let hold = Hold::new(begun, queue.observer());
-        Ok(Self::new(session, &queue, &hold, Lease::Endless, false))
+        Ok(Self::new(session, &queue, &hold, false))
     }
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
     /// level that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self) {
+    pub(crate) fn take(&mut self, lease: Lease) {
         let now = Moment::now();
-        self.term = match self.lease {
+        self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
             Lease::Fixed(lease) => Some(LevelTerm::Fixed(self.hold.deadline().min(now + lease))),
             Lease::Endless => None,
         };
-        if let Lease::AtLeast(min) = self.lease {
+        if let Lease::AtLeast(min) = lease {
             self.hold.keep_until(now + min);
         }
         if let Some(term) = self.term {

@@ -56,7 +56,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     if work.is_releasing() {
         return false;
     }
-    let next = successor(session, &work, hold, hold.deadline(), &current.run, now);
+    let next = successor(session, &work, hold, hold.deadline(), &current.run(), now);
     let Some(ticket) = next.filter(|next| next.pipelined).map(|next| next.ticket) else { return false };
     if !hold.release_if_held(now) {
         return false;
@@ -76,9 +76,10 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let owner = waiter.owner.clone();
     let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
     work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
-    current.run.count += 1;
-    let lagging = ahead.then_some(lagging);
-    work.set_current(Current { hold: next.clone(), since: now, lagging, ..current });
+    current.run_mut().count += 1;
+    (current.hold, current.since) = (next.clone(), now);
+    current.lagging = ahead.then_some(lagging);
+    work.set_current(current);
     drop(work);
     session.watchdog.forget(hold);
     queue.signal.nudge();
@@ -123,7 +124,7 @@ impl KeyActor {
                 let others = Some(self.foreign_subscriptions(subscriptions));
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
-                current.run.others = others;
+                current.run_mut().others = others;
                 let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease);
                 let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
                 current.lagging = Some(Box::new(lagging));

@@ -225,7 +225,7 @@ impl KeyActor {
         let channel = waiter.kind.channel(owner_id);
         if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
             self.subscription =
-                channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.queue.signal));
+                channel.map(|channel| self.session.pubsub.subscribe(&channel, self.queue.signal.get()));
         }
     }
 
@@ -266,11 +266,7 @@ impl KeyActor {
         self.subscription = None;
         self.busy_reply = None;
         work.has_actor = false;
-        // A finding concerns waiters, and there are none.
-        work.finding = None;
-        // Frees their memory while the lock is only held.
-        (work.waiters, work.releases) = Default::default();
-        work.shared_holds.retain(|hold| !hold.is_over());
+        work.end_company();
         if work.is_unused() {
             work.removed = true;
             drop(work);

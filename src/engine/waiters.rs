@@ -72,6 +72,8 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
+    pub(crate) const NONE: Self = Self { all: VecDeque::new(), apart: 0 };
+
     pub(crate) fn insert(&mut self, waiter: Waiter) {
         if self.all.is_empty() {
             // Most waiters are alone.

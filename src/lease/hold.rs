@@ -11,14 +11,16 @@
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
+use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::watch;
 use smallvec::SmallVec;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// The state of a hold.
@@ -45,37 +47,13 @@ impl HoldState {
     }
 }
 
-/// How long a level keeps its hold, unless it is released before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LevelTerm {
-    /// As long as the watchdog renews, and at most until this moment.
-    Renewed(Moment),
-    /// Until this moment.
-    Fixed(Moment),
-}
-
-impl LevelTerm {
-    fn end(self) -> Moment {
-        match self {
-            Self::Renewed(end) | Self::Fixed(end) => end,
-        }
-    }
-
-    fn renewed_until(self) -> Option<Moment> {
-        match self {
-            Self::Renewed(end) => Some(end),
-            Self::Fixed(_) => None,
-        }
-    }
-}
-
 /// Observes holds that are no longer certain.
 pub(crate) trait Observer: Send + Sync {
     /// A hold is about to become [`HoldState::Lost`]. This is called before any other task can see the new state. The
     /// implementation must neither block nor look at the hold.
     fn losing(&self);
     /// The hold left [`HoldState::Held`] without being released.
-    fn doubted(&self, hold: &Arc<Hold>);
+    fn doubted(self: Arc<Self>, hold: &Arc<Hold>);
 }
 
 /// One hold. A later hold of the same owner is another `Hold`.
@@ -88,13 +66,9 @@ pub(crate) struct Hold {
     pub owner_id: Arc<str>,
     /// The lease with which the hold was requested.
     pub lease: Duration,
-    /// The token of a fenced lock's hold.
-    pub token: Option<u64>,
     /// The position in the watchdog's schedule.
     timer_slot: TimerSlot,
     status: Mutex<Status>,
-    /// Created by the first caller that follows the state.
-    followers: OnceLock<watch::Sender<HoldState>>,
     observer: Weak<dyn Observer>,
 }
 
@@ -126,6 +100,7 @@ pub(crate) struct Standing {
     pub shortest: Option<Duration>,
 }
 
+/// The state of a hold. A program may hold many locks, so what few holds have is boxed.
 struct Status {
     state: HoldState,
     deadline: Moment,
@@ -135,20 +110,45 @@ struct Status {
     again: bool,
     /// The terms of the levels that their owners have taken.
     terms: SmallVec<[LevelTerm; 1]>,
-    /// Until when the record is kept, even if the hold is released earlier.
-    kept: Option<Moment>,
     /// The number of renewals without an answer. A dead connection may still deliver each of them.
     unanswered: u32,
     /// The record is confirmed to name the hold's owner.
     settled: bool,
     /// The data epoch of the last confirmation.
     data_epoch: u64,
-    /// The time from the deadline to the end of the lease.
-    margin: Duration,
     /// The reason of the loss, if the deadline passes without another confirmation.
     unrenewed: LossReason,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few holds have.
+#[derive(Default)]
+struct Rare {
+    /// The token of a fenced lock's hold.
+    token: Option<u64>,
+    /// Until when the record is kept, even if the hold is released earlier.
+    kept: Option<Moment>,
+    /// The time from the deadline to the end of the lease.
+    margin: Duration,
     /// The shortest lease with which other clients renewed the record, and when one was last found.
     shortest: Option<(Duration, Moment)>,
+    /// Created by the first caller that follows the state.
+    followers: Option<Arc<watch::Sender<HoldState>>>,
+}
+
+impl Deref for Status {
+    type Target = Rare;
+    fn deref(&self) -> &Rare {
+        const NONE: &Rare =
+            &Rare { token: None, kept: None, margin: Duration::ZERO, shortest: None, followers: None };
+        self.rare.as_deref().unwrap_or(NONE)
+    }
+}
+
+impl DerefMut for Status {
+    fn deref_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
 }
 
 /// A lower bound for the leases of other clients, which bounds how often a hold is renewed.
@@ -167,7 +167,6 @@ impl Hold {
             owner,
             owner_id,
             lease,
-            token,
             timer_slot: TimerSlot::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
@@ -175,15 +174,12 @@ impl Hold {
                 confirmed: sent,
                 again: false,
                 terms: SmallVec::new(),
-                kept: None,
                 unanswered: 0,
                 settled: true,
                 data_epoch,
-                margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
-                shortest: None,
+                rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
-            followers: OnceLock::new(),
             observer,
         })
     }
@@ -214,6 +210,11 @@ impl Hold {
         self.kind.record()
     }
 
+    /// The token of a fenced lock's hold.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.lock().token
+    }
+
     /// The current state.
     pub(crate) fn state(self: &Arc<Self>) -> HoldState {
         self.state_at(Moment::now())
@@ -239,9 +240,8 @@ impl Hold {
         let ends = status.state == HoldState::Held && now < status.deadline;
         if ends {
             status.state = HoldState::Released;
-        }
-        drop(status);
-        if ends && let Some(followers) = self.followers.get() {
+            let followers = status.followers.clone();
+            drop(status);
             self.notify(followers);
         }
         ends
@@ -400,8 +400,9 @@ impl Hold {
 
     /// Returns a receiver of the current state and all later ones.
     pub(crate) fn watch_state(self: &Arc<Self>) -> watch::Receiver<HoldState> {
-        let followers = self.followers.get_or_init(|| watch::Sender::new(HoldState::Held));
-        self.notify(followers);
+        let new = || Arc::new(watch::Sender::new(HoldState::Held));
+        let followers = self.lock().followers.get_or_insert_with(new).clone();
+        self.notify(Some(followers.clone()));
         followers.subscribe()
     }
 
@@ -424,11 +425,10 @@ impl Hold {
         if let (HoldState::Lost(_), Some(observer)) = (after, &observer) {
             observer.losing();
         }
+        let followers = if after == before { None } else { status.followers.clone() };
         drop(status);
         if after != before {
-            if let Some(followers) = self.followers.get() {
-                self.notify(followers);
-            }
+            self.notify(followers);
             if let (HoldState::Suspect | HoldState::Lost(_), Some(observer)) = (after, observer) {
                 observer.doubted(self);
             }
@@ -437,7 +437,8 @@ impl Hold {
     }
 
     /// Sends the state that the hold has by now, so that concurrent calls end with the latest state.
-    fn notify(&self, followers: &watch::Sender<HoldState>) {
+    fn notify(&self, followers: Option<Arc<watch::Sender<HoldState>>>) {
+        let Some(followers) = followers else { return };
         followers.send_if_modified(|sent| {
             let state = self.lock().state;
             std::mem::replace(sent, state) != state

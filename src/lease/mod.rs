@@ -3,4 +3,5 @@
 pub(crate) mod hold;
 mod losses;
 pub(crate) mod schedule;
+pub(crate) mod term;
 pub(crate) mod watchdog;

@@ -24,7 +24,7 @@ impl Observer for Counts {
         self.losing.fetch_add(1, atomic::Ordering::SeqCst);
     }
 
-    fn doubted(&self, hold: &Arc<Hold>) {
+    fn doubted(self: Arc<Self>, hold: &Arc<Hold>) {
         self.doubted.fetch_add(1, atomic::Ordering::SeqCst);
         if matches!(hold.state(), HoldState::Lost(_)) {
             self.lost.fetch_add(1, atomic::Ordering::SeqCst);
