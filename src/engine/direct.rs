@@ -339,7 +339,7 @@ impl DirectRelease {
             Err(error) => {
                 let (reply, outcome) = oneshot::channel();
                 let repeated = overtaken || error == SendError::Unanswered;
-                work.releases.push_front(Release::Free(freeing, repeated, Some(reply)));
+                work.releases.push_front(Release::Free(Box::new(freeing), repeated, Some(reply)));
                 self.direct.end(work);
                 return Err(outcome);
             }

@@ -12,7 +12,7 @@ use crate::engine::direct::DirectRelease;
 use crate::engine::permits;
 use crate::engine::pipelined;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Release, ReleasedLevel};
+use crate::engine::work::ReleasedLevel;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -111,8 +111,8 @@ impl Level {
             return direct.send().await;
         }
         let (reply, outcome) = oneshot::channel();
-        let release = Release::Level(self.returned(Some(reply)));
-        actor::submit(&self.session, self.queue.clone(), |work| work.releases.push_back(release));
+        let level = self.returned(Some(reply));
+        actor::submit(&self.session, self.queue.clone(), |work| work.queue_release(level));
         outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
     }
 

@@ -177,7 +177,7 @@ impl Session {
     pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: ReleasedLevel) {
         // A lost hold needs no release here: its observer has queued the release of its owner id. A gate is not held.
         if level.hold.kind.traits().access != Access::Gate && level.hold.state().is_live() {
-            self.release_later(queue.clone(), |work| work.releases.push_back(Release::Level(level)));
+            self.release_later(queue.clone(), |work| work.queue_release(level));
         }
     }
 

@@ -127,7 +127,7 @@ pub(crate) enum Finding {
 pub(crate) enum Release {
     Level(ReleasedLevel),
     /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
-    Free(Freeing, bool, Option<oneshot::Sender<Result<()>>>),
+    Free(Box<Freeing>, bool, Option<oneshot::Sender<Result<()>>>),
     Undo(Undo),
     /// Removes the owner id from Redis's queue.
     Dequeue(Arc<dyn LockKind>, Arc<str>),
@@ -242,6 +242,15 @@ impl Work {
         let release = self.releases.pop_front();
         self.releasing = release.is_some();
         release
+    }
+
+    /// Queues the release of a level.
+    pub(crate) fn queue_release(&mut self, level: ReleasedLevel) {
+        if self.releases.is_empty() {
+            // Most releases are alone, and a program may drop many guards at once.
+            self.releases.reserve_exact(1);
+        }
+        self.releases.push_back(Release::Level(level));
     }
 
     /// Whether a release is queued or not finished.
@@ -423,7 +432,7 @@ impl Work {
         self.undo_direct();
         let unfinished = self.direct.take().and_then(|direct| direct.unfinished);
         if let Some(Unfinished::Release(freeing)) = unfinished {
-            self.releases.push_front(Release::Free(freeing, true, None));
+            self.releases.push_front(Release::Free(Box::new(freeing), true, None));
         }
     }
 
