@@ -294,7 +294,7 @@ impl Lock {
             let levels = work.current.as_ref().map_or(0, |current| current.levels);
             work.owner_id_of(&owner).map(|id| (id, levels))
         });
-        let fresh = || (kind.owner_id(owner.owner_id(&self.session.id, self.session.generation())), 0);
+        let fresh = || (kind.owner_id(self.session.owner_id(&owner)), 0);
         let (owner_id, levels) = own.unwrap_or_else(fresh);
         let recorded =
             self.session.inspect(kind.hold_count(&owner_id), |reply| kind.counted(&owner_id, reply)).await?;

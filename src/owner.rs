@@ -12,9 +12,10 @@ use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 /// An explicit owner, independent of tasks and threads.
@@ -164,6 +165,45 @@ impl LocalOwner {
     }
 }
 
+/// The owner ids that a client made last. A task often acquires several locks, or one lock several times, always with the same owner id.
+pub(crate) struct OwnerIds(Box<[Mutex<Option<OwnerId>>]>);
+
+struct OwnerId {
+    owner: LocalOwner,
+    generation: u32,
+    text: Arc<str>,
+}
+
+/// The number of owner ids that a client keeps.
+const RECENT: usize = 256;
+
+impl OwnerIds {
+    pub(crate) fn new() -> Self {
+        Self(std::iter::repeat_with(Mutex::default).take(RECENT).collect())
+    }
+
+    /// The same as [`LocalOwner::owner_id`].
+    pub(crate) fn get(&self, owner: &LocalOwner, client: &str, generation: u32) -> Arc<str> {
+        let make = || owner.owner_id(client, generation);
+        if let LocalOwner::Guard(_) = owner {
+            // It acquires once.
+            return make();
+        }
+        let mut hash = DefaultHasher::new();
+        owner.hash(&mut hash);
+        let at = hash.finish() as usize % RECENT;
+        let mut recent = self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
+        match &*recent {
+            Some(known) if known.owner == *owner && known.generation == generation => known.text.clone(),
+            _ => {
+                let text = make();
+                *recent = Some(OwnerId { owner: owner.clone(), generation, text: text.clone() });
+                text
+            }
+        }
+    }
+}
+
 /// Returns an owner id that no client uses. It names the record of a lock that is kept for a while although it was released.
 pub(crate) fn nobody() -> Arc<str> {
     format!("{}:kept", Uuid::new_v4()).into()
@@ -235,6 +275,18 @@ mod tests {
         let ids = [LocalOwner::guard().unwrap(), LocalOwner::guard().unwrap()];
         assert_ne!(ids[0], ids[1]);
         assert!(ids.iter().all(|id| is_retired(&id.owner_id("u", 0), "u", 1)));
+    }
+
+    #[test]
+    fn a_kept_owner_id_is_that_of_its_owner_and_generation() {
+        let ids = OwnerIds::new();
+        for generation in [0, 0, 1] {
+            for owner in (0..2 * RECENT as u64).map(LocalOwner::Thread) {
+                assert_eq!(ids.get(&owner, "u", generation), owner.owner_id("u", generation));
+            }
+        }
+        let again = || ids.get(&LocalOwner::Thread(1), "u", 1);
+        assert!(Arc::ptr_eq(&again(), &again()));
     }
 
     #[test]

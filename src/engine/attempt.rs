@@ -170,7 +170,7 @@ impl KeyActor {
     /// The owner id of the attempt, and whether that id is already in Redis's queue.
     fn identify(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
         let shared = self.shared_hold_of(owner);
-        let fresh = || owner.owner_id(&self.session.id, self.session.generation());
+        let fresh = || self.session.owner_id(owner);
         let owner_id = || kind.owner_id(shared.map_or_else(fresh, |hold| kind.owner(&hold.owner_id).into()));
         let mut work = self.queue.work();
         let Some(waiter) = work.waiters.get_mut(*ticket) else {

@@ -111,7 +111,7 @@ impl DirectAcquire {
         let route = session.connection.route(kind.record())?;
         let lease = session.lease_duration(terms.lease);
         let ticket = next_ticket();
-        let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
+        let owner_id = kind.owner_id(session.owner_id(owner));
         let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.connection_id());
         let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
         let replication = session.options.replication();

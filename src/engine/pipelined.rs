@@ -64,7 +64,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
-    let owner_id = hold.kind.owner_id(waiter.owner.owner_id(&session.id, session.generation()));
+    let owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
     let lagging = current.lagging.take().unwrap_or_else(|| {
         let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
         Box::new(LaggingRecord { owner_id, until, moving: false, retry_at: None })

@@ -211,7 +211,7 @@ impl KeyActor {
         mut run: Run,
     ) -> Option<Result<Option<Handed>>> {
         let Successor { ticket, owner, lease } = successor;
-        let owner_id = from.kind.owner_id(owner.owner_id(&self.session.id, self.session.generation()));
+        let owner_id = from.kind.owner_id(self.session.owner_id(&owner));
         let length = self.session.lease_duration(lease);
         let mut request = from.kind.hand_off(named, &owner_id, millis(length))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {

@@ -17,7 +17,7 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
 use crate::lease::hold::{Hold, Observer};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::{self, LocalOwner};
+use crate::owner::{self, LocalOwner, OwnerIds};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -49,6 +49,7 @@ pub(crate) struct Session {
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
     /// The generation of the owner ids of new holds.
     generation: AtomicU32,
+    owner_ids: OwnerIds,
     closed: AtomicBool,
     /// The process that made the client, to recognise a fork.
     process: u32,
@@ -79,6 +80,7 @@ impl Session {
             queues: DashMap::new(),
             readers: DashMap::new(),
             generation: AtomicU32::new(0),
+            owner_ids: OwnerIds::new(),
             closed: AtomicBool::new(false),
             process: std::process::id(),
             runtime: Handle::current(),
@@ -247,6 +249,11 @@ impl Session {
     /// The generation that the owner ids of new holds carry.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// The owner id of a new hold of `owner`.
+    pub(crate) fn owner_id(&self, owner: &LocalOwner) -> Arc<str> {
+        self.owner_ids.get(owner, &self.id, self.generation())
     }
 
     /// Starts a new generation: from now on no earlier owner id is used for a new hold.
