@@ -66,9 +66,9 @@ pub(crate) async fn acquire(
 ) -> Result<Option<Level>> {
     let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
     let recording = span.clone();
+    let (once, limit) = wait.once_and_limit();
+    let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
     async move {
-        let (once, limit) = wait.once_and_limit();
-        let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         loop {
             let Some((mut level, attempts)) = acquire.level().await? else { return Ok(None) };
             level.take(acquire.terms.lease);
@@ -121,7 +121,7 @@ impl Acquire<'_> {
         session.check_open()?;
         self.fail_fast().await?;
         let queue = session.queue(&**kind, owner);
-        let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, &queue, kind, owner, terms) {
+        let (queue, (ticket, outcome)) = match &DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
                 Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
                 Some(Attempted::Queued(queue, queued)) => (queue, queued),
@@ -156,7 +156,7 @@ impl Acquire<'_> {
                 Ok(Some((Level::new(self.session, queue, &hold, self.terms.pipelined), attempts)))
             }
             Outcome::Busy => Ok(None),
-            Outcome::Failed(error) => Err(error),
+            Outcome::Failed(error) => Err(*error),
         }
     }
 

@@ -55,16 +55,28 @@ pub(crate) fn run_actor(
     Box::pin(async move {
         let mut actor = KeyActor::new(session, queue);
         loop {
-            let step = actor.next();
-            #[cfg(all(test, shuttle))]
-            crate::runtime::sync::observe(&actor, &step);
-            match step {
-                Step::Wait(until) => actor.wait(until).await,
-                // Boxed, because it takes 3 KB, which a waiting actor should not keep.
-                Step::Do(action) => Box::pin(actor.act(action)).await,
-                Step::Tell(ticket, outcome) => actor.tell(ticket, outcome),
-                Step::Again => {}
-                Step::Finish => return,
+            // In a block of its own, because a waiting actor should not keep the step.
+            let until = {
+                let step = actor.next();
+                #[cfg(all(test, shuttle))]
+                crate::runtime::sync::observe(&actor, &step);
+                match step {
+                    Step::Wait(until) => Some(until),
+                    // Boxed, because it takes 3 KB, which a waiting actor should not keep.
+                    Step::Do(action) => {
+                        Box::pin(actor.act(action)).await;
+                        None
+                    }
+                    Step::Tell(ticket, outcome) => {
+                        actor.tell(ticket, outcome);
+                        None
+                    }
+                    Step::Again => None,
+                    Step::Finish => return,
+                }
+            };
+            if let Some(until) = until {
+                actor.wait(until).await;
             }
         }
     })

@@ -93,7 +93,7 @@ impl KeyActor {
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);
-                self.tell(ticket, Outcome::Failed(error));
+                self.tell(ticket, Outcome::failed(error));
             }
             return;
         }
@@ -129,7 +129,7 @@ impl KeyActor {
                 if let Err(error) = self.session.connection.check_replicas(record, answer.data_epoch).await {
                     debug!(lock = ?record, owner = %sent.owner_id, %error, "acquire not replicated, undoing it");
                     self.undo_sent(&sent);
-                    return self.tell(*ticket, Outcome::Failed(error));
+                    return self.tell(*ticket, Outcome::failed(error));
                 }
             }
             _ => {}
@@ -218,13 +218,13 @@ impl KeyActor {
                 ttl
             }
             Ok(Acquired::Own(_)) if self.has_counterpart(&**kind, owner) => {
-                return self.tell(ticket, Outcome::Failed(would_deadlock(&**kind)));
+                return self.tell(ticket, Outcome::failed(would_deadlock(&**kind)));
             }
             // The counterpart hold is being granted or released.
             Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
                 let error = self.session.connection.protocol_error(Phase::Acquire);
-                return self.tell(ticket, Outcome::Failed(error));
+                return self.tell(ticket, Outcome::failed(error));
             }
         };
         let mut work = self.queue.work();
@@ -300,7 +300,7 @@ impl KeyActor {
             Err(error) => error,
         };
         for (ticket, _) in waiters {
-            self.tell(ticket, Outcome::Failed(failed.clone()));
+            self.tell(ticket, Outcome::failed(failed.clone()));
         }
     }
 

@@ -124,7 +124,7 @@ impl DirectAcquire {
     }
 
     /// Sends the request. `once` wants the outcome of a single attempt.
-    pub(crate) async fn send(self, once: bool) -> Attempted {
+    pub(crate) async fn send(&self, once: bool) -> Attempted {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
         let mut request = self.kind.acquire(&AcquireArgs {
@@ -143,7 +143,7 @@ impl DirectAcquire {
             && let Err(error) = session.connection.check_replicas(queue.record(), *data_epoch).await
         {
             debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-            return Attempted::Done(queue.clone(), Outcome::Failed(error));
+            return Attempted::Done(queue.clone(), Outcome::failed(error));
         }
         self.conclude(answer, request, before, once)
     }
@@ -184,7 +184,7 @@ impl DirectAcquire {
                 self.direct.end(work);
                 return Attempted::Done(
                     queue.clone(),
-                    Outcome::Failed(session.connection.protocol_error(Phase::Acquire)),
+                    Outcome::failed(session.connection.protocol_error(Phase::Acquire)),
                 );
             }
         };
@@ -306,12 +306,12 @@ impl DirectRelease {
     }
 
     /// Sends the request, and waits for the outcome.
-    pub(crate) async fn send(self) -> Result<()> {
+    pub(crate) async fn send(&mut self) -> Result<()> {
         let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
         self.run().instrument(span).await
     }
 
-    async fn run(mut self) -> Result<()> {
+    async fn run(&mut self) -> Result<()> {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
         let answer = route.send(&mut self.request).await;

@@ -106,7 +106,7 @@ impl Level {
             Err(fork @ Error::Misuse { .. }) => return Err(fork),
             Err(_) => return Err(self.session.closed_error(Phase::Release)),
         }
-        if let Some(direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
+        if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
             self.released = true;
             return direct.send().await;
         }

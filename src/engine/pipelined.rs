@@ -153,7 +153,7 @@ impl KeyActor {
             let work = self.queue.work();
             let holder = work.current.as_ref().map(|current| &current.hold.owner);
             let outcome = |waiter: &Waiter| match Some(&waiter.owner) == holder {
-                true => Some((waiter.ticket, Outcome::Failed(refusal.clone()))),
+                true => Some((waiter.ticket, Outcome::failed(refusal.clone()))),
                 false => waiter.once.then_some((waiter.ticket, Outcome::Busy)),
             };
             work.waiters.iter().filter_map(outcome).collect()

@@ -174,7 +174,7 @@ impl KeyActor {
         }
         if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
             // No message would report that the lock is free.
-            return Step::Tell(first.ticket, Outcome::Failed(refusal));
+            return Step::Tell(first.ticket, Outcome::failed(refusal));
         }
         if let Some(until) = view.yield_until {
             return Step::Wait(until);
@@ -303,7 +303,7 @@ fn reentry(work: &mut Work) -> Option<Step> {
         return None;
     }
     if let Some(waiter) = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant) {
-        return Some(Step::Tell(waiter.ticket, Outcome::Failed(would_deadlock(&*waiter.kind))));
+        return Some(Step::Tell(waiter.ticket, Outcome::failed(would_deadlock(&*waiter.kind))));
     }
     let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
     work.may_reenter = !waiters.is_empty();
