@@ -5,7 +5,7 @@ use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Holder, LossReason, Phase, Result};
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::HoldState;
+use crate::lease::status::HoldState;
 use crate::owner::entered;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};

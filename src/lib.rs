@@ -108,7 +108,7 @@ pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::LockGuard;
 pub use kinds::kind::Inspection;
 pub use latch::CountDownLatch;
-pub use lease::hold::HoldState;
+pub use lease::status::HoldState;
 pub use lock::{Lock, ReadWriteLock};
 pub use map_entry::MapEntry;
 pub use owner::Owner;

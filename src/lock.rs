@@ -62,7 +62,7 @@ use std::time::Duration;
 pub struct Lock {
     session: Arc<Session>,
     /// The error of an invalid name, which the first call that needs the name returns.
-    kind: Result<Arc<dyn OwnedKind>>,
+    kind: Result<Arc<dyn OwnedKind>, Box<Error>>,
     lease: Lease,
     owner: OwnerMode,
     /// Overrides the client's setting.
@@ -92,7 +92,7 @@ impl RefUnwindSafe for Lock {}
 impl Lock {
     /// Creates the handle of a lock. With an error in place of the kind, each call returns the error.
     pub(crate) fn new<K: OwnedKind>(session: Arc<Session>, kind: Result<K>) -> Self {
-        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn OwnedKind>);
+        let kind = kind.map(|kind| Arc::new(kind) as Arc<dyn OwnedKind>).map_err(Box::new);
         Self { session, kind, lease: Lease::Watchdog, owner: OwnerMode::Current, pipelined: None }
     }
 
@@ -149,7 +149,7 @@ impl Lock {
             let message =
                 "a mutex is held by its guard, not by an owner: use `Client::lock` with `with_owner`";
             let fail = |kind: &Arc<dyn OwnedKind>| Err(misuse(&**kind, message));
-            return Self { kind: self.kind().and_then(fail), ..self.clone() };
+            return Self { kind: self.kind().and_then(fail).map_err(Box::new), ..self.clone() };
         }
         Self { owner: OwnerMode::Explicit(owner.clone()), ..self.clone() }
     }
@@ -253,7 +253,7 @@ impl Lock {
     pub async fn try_upgrade(&self) -> Result<Option<LockGuard>> {
         let kind = self.kind()?;
         let message = "only the write side of a read/write lock can upgrade a reader: use `try_lock`";
-        let kind = kind.upgrade().ok_or_else(|| misuse(&**kind, message));
+        let kind = kind.upgrade().ok_or_else(|| Box::new(misuse(&**kind, message)));
         Self { kind, ..self.clone() }.try_lock().await
     }
 
@@ -294,7 +294,7 @@ impl Lock {
             let levels = work.current.as_ref().map_or(0, |current| current.levels);
             work.owner_id_of(&owner).map(|id| (id, levels))
         });
-        let fresh = || (kind.owner_id(owner.owner_id(&self.session.id, self.session.generation())), 0);
+        let fresh = || (kind.owner_id(self.session.owner_id(&owner)), 0);
         let (owner_id, levels) = own.unwrap_or_else(fresh);
         let recorded =
             self.session.inspect(kind.hold_count(&owner_id), |reply| kind.counted(&owner_id, reply)).await?;
@@ -409,7 +409,7 @@ impl Lock {
     }
 
     pub(crate) fn kind(&self) -> Result<&Arc<dyn OwnedKind>> {
-        self.kind.as_ref().map_err(Error::clone)
+        self.kind.as_ref().map_err(|error| Error::clone(error))
     }
 
     fn owner(&self) -> Result<LocalOwner> {

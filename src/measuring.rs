@@ -4,7 +4,8 @@ use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Begun, Hold, LevelTerm, Observer};
+use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::term::LevelTerm;
 use crate::lease::watchdog::Watchdog;
 use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
@@ -69,7 +70,7 @@ struct Nobody;
 
 impl Observer for Nobody {
     fn losing(&self) {}
-    fn doubted(&self, _: &Arc<Hold>) {}
+    fn doubted(self: Arc<Self>, _: &Arc<Hold>) {}
 }
 
 impl Watched {

@@ -12,9 +12,10 @@ use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 
 /// An explicit owner, independent of tasks and threads.
@@ -33,8 +34,11 @@ use uuid::Uuid;
 /// let run = Owner::unique_named("nightly")?; // nightly-<uuid>: each run excludes the others
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner(Arc<str>);
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Owner(
+    /// A thin pointer, because each hold has an owner.
+    Arc<Box<str>>,
+);
 
 impl Owner {
     /// Creates the owner called `name`.
@@ -51,12 +55,12 @@ impl Owner {
                 "an owner's name must have 1 to 256 bytes and no `:`, `~` or control character",
             ));
         }
-        Ok(Self(name.into()))
+        Ok(Self(Arc::new(name.into())))
     }
 
     /// Creates an owner that equals no other owner.
     pub fn unique() -> Self {
-        Self(Uuid::new_v4().to_string().into())
+        Self(Arc::new(Uuid::new_v4().to_string().into()))
     }
 
     /// Creates an owner that equals no other owner, and whose name begins with `name`: `<name>-<uuid>`.
@@ -71,6 +75,12 @@ impl Owner {
     /// Returns the owner's name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Owner").field(&self.as_str()).finish()
     }
 }
 
@@ -155,6 +165,45 @@ impl LocalOwner {
     }
 }
 
+/// The owner ids that a client made last. A task often acquires several locks, or one lock several times, always with the same owner id.
+pub(crate) struct OwnerIds(Box<[Mutex<Option<OwnerId>>]>);
+
+struct OwnerId {
+    owner: LocalOwner,
+    generation: u32,
+    text: Arc<str>,
+}
+
+/// The number of owner ids that a client keeps.
+const RECENT: usize = 256;
+
+impl OwnerIds {
+    pub(crate) fn new() -> Self {
+        Self(std::iter::repeat_with(Mutex::default).take(RECENT).collect())
+    }
+
+    /// The same as [`LocalOwner::owner_id`].
+    pub(crate) fn get(&self, owner: &LocalOwner, client: &str, generation: u32) -> Arc<str> {
+        let make = || owner.owner_id(client, generation);
+        if let LocalOwner::Guard(_) = owner {
+            // It acquires once.
+            return make();
+        }
+        let mut hash = DefaultHasher::new();
+        owner.hash(&mut hash);
+        let at = hash.finish() as usize % RECENT;
+        let mut recent = self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
+        match &*recent {
+            Some(known) if known.owner == *owner && known.generation == generation => known.text.clone(),
+            _ => {
+                let text = make();
+                *recent = Some(OwnerId { owner: owner.clone(), generation, text: text.clone() });
+                text
+            }
+        }
+    }
+}
+
 /// Returns an owner id that no client uses. It names the record of a lock that is kept for a while although it was released.
 pub(crate) fn nobody() -> Arc<str> {
     format!("{}:kept", Uuid::new_v4()).into()
@@ -226,6 +275,18 @@ mod tests {
         let ids = [LocalOwner::guard().unwrap(), LocalOwner::guard().unwrap()];
         assert_ne!(ids[0], ids[1]);
         assert!(ids.iter().all(|id| is_retired(&id.owner_id("u", 0), "u", 1)));
+    }
+
+    #[test]
+    fn a_kept_owner_id_is_that_of_its_owner_and_generation() {
+        let ids = OwnerIds::new();
+        for generation in [0, 0, 1] {
+            for owner in (0..2 * RECENT as u64).map(LocalOwner::Thread) {
+                assert_eq!(ids.get(&owner, "u", generation), owner.owner_id("u", generation));
+            }
+        }
+        let again = || ids.get(&LocalOwner::Thread(1), "u", 1);
+        assert!(Arc::ptr_eq(&again(), &again()));
     }
 
     #[test]

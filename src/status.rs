@@ -6,7 +6,8 @@
 //! 2. A final state is permanent, whatever happens to the holds: the guard's end or the loss, whichever came first.
 
 use crate::error::LossReason;
-use crate::lease::hold::{Hold, HoldState};
+use crate::lease::hold::Hold;
+use crate::lease::status::HoldState;
 use crate::owner::entered;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};
@@ -153,7 +154,7 @@ impl HoldStatus {
     /// A multi lock or red lock has no token, but its [`members`](Self::members) may have one.
     pub fn token(&self) -> Option<u64> {
         match &self.0 {
-            Observed::One(hold) => hold.token,
+            Observed::One(hold) => hold.token(),
             Observed::Several(_) => None,
         }
     }
@@ -334,7 +335,7 @@ macro_rules! status_methods {
             }
 
             /// Returns the current state of the hold. See [`HoldStatus::state`](crate::HoldStatus::state).
-            pub fn state(&self) -> $crate::lease::hold::HoldState {
+            pub fn state(&self) -> $crate::lease::status::HoldState {
                 self.$($field).+.state()
             }
 
@@ -342,7 +343,7 @@ macro_rules! status_methods {
             ///
             /// # Cancel safety
             /// Cancel safe: the call only observes.
-            pub fn lost(&self) -> impl Future<Output = $crate::lease::hold::HoldState> + Send + use<> {
+            pub fn lost(&self) -> impl Future<Output = $crate::lease::status::HoldState> + Send + use<> {
                 self.$($field).+.lost()
             }
 

@@ -1,7 +1,7 @@
 //! The wait of a thread for the loss of its hold.
 
 use crate::error::LossReason;
-use crate::lease::hold::HoldState;
+use crate::lease::status::HoldState;
 use crate::status::HoldStatus;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use crate::composite::gather::gather;
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
-use crate::lease::hold::HoldState;
+use crate::lease::status::HoldState;
 use crate::owner::entered;
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task;

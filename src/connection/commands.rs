@@ -161,9 +161,11 @@ impl Route {
         let mut by_source = false;
         loop {
             let sent = Moment::now();
+            // Boxed, because it takes 1.5 KB, which a caller that waits in the key queue later should not keep.
+            let exchange = Box::pin(live.exchange(request, by_source, false));
             let answer = select! {
                 biased;
-                answer = live.exchange(request, by_source, false) => answer,
+                answer = exchange => answer,
                 () = live.ended() => return Err(SendError::Unanswered),
             };
             match answer {

@@ -11,7 +11,7 @@ use crate::engine::waiters::Outcome;
 use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{HoldState, Start};
+use crate::lease::status::{HoldState, Start};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{task, time};
@@ -67,9 +67,9 @@ pub(crate) async fn acquire(
 ) -> Result<Option<Level>> {
     let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
     let recording = span.clone();
+    let (once, limit) = wait.once_and_limit();
+    let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
     async move {
-        let (once, limit) = wait.once_and_limit();
-        let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
         let counters = &*session.counters;
         let call = Call(Some(&counters.cancelled));
         loop {
@@ -84,7 +84,7 @@ pub(crate) async fn acquire(
                     return Err(error);
                 }
             };
-            match level.take() {
+            match level.take(acquire.terms.lease) {
                 Some(Start::Acquired) => way.count(),
                 Some(Start::HandedOver) => counters.handed_over.count(),
                 Some(Start::ReEntered) => counters.re_entered.count(),
@@ -164,7 +164,7 @@ impl<'a> Acquire<'a> {
         session.check_open()?;
         self.fail_fast().await?;
         let queue = session.queue(&**kind, owner);
-        let (queue, (ticket, outcome)) = match DirectAcquire::begin(session, &queue, kind, owner, terms) {
+        let (queue, (ticket, outcome)) = match &DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
                 Some(Attempted::Done(queue, outcome)) => {
                     return self.granted(&queue, outcome, &session.counters.acquired_directly);
@@ -204,11 +204,10 @@ impl<'a> Acquire<'a> {
     ) -> Result<Option<Granted<'a>>> {
         match outcome {
             Outcome::Granted(hold, attempts) => {
-                let Terms { lease, pipelined } = self.terms;
-                Ok(Some((Level::new(self.session, queue, &hold, lease, pipelined), attempts, way)))
+                Ok(Some((Level::new(self.session, queue, &hold, self.terms.pipelined), attempts, way)))
             }
             Outcome::Busy => Ok(None),
-            Outcome::Failed(error) => Err(error),
+            Outcome::Failed(error) => Err(*error),
         }
     }
 

@@ -55,16 +55,28 @@ pub(crate) fn run_actor(
     Box::pin(async move {
         let mut actor = KeyActor::new(session, queue);
         loop {
-            let step = actor.next();
-            #[cfg(all(test, shuttle))]
-            crate::runtime::sync::observe(&actor, &step);
-            match step {
-                Step::Wait(until) => actor.wait(until).await,
-                // Boxed, because it takes 3 KB, which a waiting actor should not keep.
-                Step::Do(action) => Box::pin(actor.act(action)).await,
-                Step::Tell(ticket, outcome) => actor.tell(ticket, outcome),
-                Step::Again => {}
-                Step::Finish => return,
+            // In a block of its own, because a waiting actor should not keep the step.
+            let until = {
+                let step = actor.next();
+                #[cfg(all(test, shuttle))]
+                crate::runtime::sync::observe(&actor, &step);
+                match step {
+                    Step::Wait(until) => Some(until),
+                    // Boxed, because it takes 3 KB, which a waiting actor should not keep.
+                    Step::Do(action) => {
+                        Box::pin(actor.act(action)).await;
+                        None
+                    }
+                    Step::Tell(ticket, outcome) => {
+                        actor.tell(ticket, outcome);
+                        None
+                    }
+                    Step::Again => None,
+                    Step::Finish => return,
+                }
+            };
+            if let Some(until) = until {
+                actor.wait(until).await;
             }
         }
     })
@@ -93,14 +105,14 @@ impl KeyActor {
             Action::Refresh(kind) => self.refresh(&kind).await,
             Action::MoveRecord => self.move_record().await,
         }
-        self.queue.work().in_flight = None;
+        self.queue.work().end_request();
     }
 
     async fn wait(&self, until: Moment) {
         let until = self.refresh_at.map_or(until, |at| until.min(at));
         let woken = async {
             select! {
-                () = self.queue.signal.woken() => {}
+                () = self.queue.signal.get().woken() => {}
                 () = time::sleep(until.remaining()) => {}
             }
         };

@@ -97,7 +97,7 @@ impl KeyActor {
             }
             if refused || once || session.is_closed() {
                 let error = session.connection.error(failure, Phase::Acquire);
-                self.tell(ticket, Outcome::Failed(error));
+                self.tell(ticket, Outcome::failed(error));
             }
             return;
         }
@@ -133,7 +133,7 @@ impl KeyActor {
                 if let Err(error) = self.session.connection.check_replicas(record, answer.data_epoch).await {
                     debug!(lock = ?record, owner = %sent.owner_id, %error, "acquire not replicated, undoing it");
                     self.undo_sent(&sent);
-                    return self.tell(*ticket, Outcome::Failed(error));
+                    return self.tell(*ticket, Outcome::failed(error));
                 }
             }
             _ => {}
@@ -174,7 +174,7 @@ impl KeyActor {
     /// The owner id of the attempt, and whether that id is already in Redis's queue.
     fn identify(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
         let shared = self.shared_hold_of(owner);
-        let fresh = || owner.owner_id(&self.session.id, self.session.generation());
+        let fresh = || self.session.owner_id(owner);
         let owner_id = || kind.owner_id(shared.map_or_else(fresh, |hold| kind.owner(&hold.owner_id).into()));
         let mut work = self.queue.work();
         let Some(waiter) = work.waiters.get_mut(*ticket) else {
@@ -226,13 +226,13 @@ impl KeyActor {
                 ttl
             }
             Ok(Acquired::Own(_)) if self.has_counterpart(&**kind, owner) => {
-                return self.tell(ticket, Outcome::Failed(would_deadlock(&**kind)));
+                return self.tell(ticket, Outcome::failed(would_deadlock(&**kind)));
             }
             // The counterpart hold is being granted or released.
             Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
                 let error = self.session.connection.protocol_error(Phase::Acquire);
-                return self.tell(ticket, Outcome::Failed(error));
+                return self.tell(ticket, Outcome::failed(error));
             }
         };
         if woken {
@@ -314,7 +314,7 @@ impl KeyActor {
             Err(error) => error,
         };
         for (ticket, _) in waiters {
-            self.tell(ticket, Outcome::Failed(failed.clone()));
+            self.tell(ticket, Outcome::failed(failed.clone()));
         }
     }
 

@@ -24,7 +24,8 @@ use crate::engine::waiters::Outcome;
 use crate::engine::work::{Current, Finding, Release, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
-use crate::lease::hold::{Begun, Hold, HoldState};
+use crate::lease::hold::{Begun, Hold};
+use crate::lease::status::HoldState;
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
@@ -111,7 +112,7 @@ impl DirectAcquire {
         let route = session.connection.route(kind.record())?;
         let lease = session.lease_duration(terms.lease);
         let ticket = next_ticket();
-        let owner_id = kind.owner_id(owner.owner_id(&session.id, session.generation()));
+        let owner_id = kind.owner_id(session.owner_id(owner));
         let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.connection_id());
         let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
         let replication = session.options.replication();
@@ -124,7 +125,7 @@ impl DirectAcquire {
     }
 
     /// Sends the request. `once` wants the outcome of a single attempt.
-    pub(crate) async fn send(self, once: bool) -> Attempted {
+    pub(crate) async fn send(&self, once: bool) -> Attempted {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
         let mut request = self.kind.acquire(&AcquireArgs {
@@ -143,7 +144,7 @@ impl DirectAcquire {
             && let Err(error) = session.connection.check_replicas(queue.record(), *data_epoch).await
         {
             debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-            return Attempted::Done(queue.clone(), Outcome::Failed(error));
+            return Attempted::Done(queue.clone(), Outcome::failed(error));
         }
         self.conclude(answer, request, before, once)
     }
@@ -184,7 +185,7 @@ impl DirectAcquire {
                 self.direct.end(work);
                 return Attempted::Done(
                     queue.clone(),
-                    Outcome::Failed(session.connection.protocol_error(Phase::Acquire)),
+                    Outcome::failed(session.connection.protocol_error(Phase::Acquire)),
                 );
             }
         };
@@ -282,8 +283,8 @@ impl DirectRelease {
                 && !current.count_unsure
                 && current.lagging.is_none()
                 // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
-                && current.run.count == 0
-                && current.run.messages_at_probe.is_none()
+                && current.run().count == 0
+                && current.run().messages_at_probe.is_none()
         };
         let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
         if current.is_none() || !hold.release_if_held(now) {
@@ -306,12 +307,12 @@ impl DirectRelease {
     }
 
     /// Sends the request, and waits for the outcome.
-    pub(crate) async fn send(self) -> Result<()> {
+    pub(crate) async fn send(&mut self) -> Result<()> {
         let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
         self.run().instrument(span).await
     }
 
-    async fn run(mut self) -> Result<()> {
+    async fn run(&mut self) -> Result<()> {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
         let answer = route.send(&mut self.request).await;
@@ -339,7 +340,7 @@ impl DirectRelease {
             Err(error) => {
                 let (reply, outcome) = oneshot::channel();
                 let repeated = overtaken || error == SendError::Unanswered;
-                work.releases.push_front(Release::Free(freeing, repeated, Some(reply)));
+                work.releases.push_front(Release::Free(Box::new(freeing), repeated, Some(reply)));
                 self.direct.end(work);
                 return Err(outcome);
             }

@@ -63,7 +63,7 @@ impl PendingDequeue {
 
 impl KeyActor {
     pub(crate) fn new(session: Arc<Session>, queue: Arc<KeyQueue>) -> Self {
-        let messages_at_attempt = queue.signal.reading().messages;
+        let messages_at_attempt = queue.signal.get().reading().messages;
         let crowd = Crowd::new(messages_at_attempt);
         Self {
             session,

@@ -12,10 +12,12 @@ use crate::engine::direct::DirectRelease;
 use crate::engine::permits;
 use crate::engine::pipelined;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::{Release, ReleasedLevel};
+use crate::engine::work::ReleasedLevel;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, LevelTerm, Start};
+use crate::lease::hold::{Begun, Hold};
+use crate::lease::status::Start;
+use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -26,7 +28,6 @@ pub(crate) struct Level {
     pub session: Arc<Session>,
     pub queue: Arc<KeyQueue>,
     pub hold: Arc<Hold>,
-    lease: Lease,
     pipelined: bool,
     /// `None` until the owner has taken the level.
     term: Option<LevelTerm>,
@@ -38,14 +39,12 @@ impl Level {
         session: &Arc<Session>,
         queue: &Arc<KeyQueue>,
         hold: &Arc<Hold>,
-        lease: Lease,
         pipelined: bool,
     ) -> Self {
         Self {
             session: session.clone(),
             queue: queue.clone(),
             hold: hold.clone(),
-            lease,
             pipelined,
             term: None,
             // A gate is passed and not held, so there is nothing to release.
@@ -68,22 +67,22 @@ impl Level {
             token: None,
         };
         let hold = Hold::new(begun, queue.observer());
-        Ok(Self::new(session, &queue, &hold, Lease::Endless, false))
+        Ok(Self::new(session, &queue, &hold, false))
     }
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
     /// level that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self) -> Option<Start> {
+    pub(crate) fn take(&mut self, lease: Lease) -> Option<Start> {
         let now = Moment::now();
         // A gate is not held.
         let start = (!self.released).then(|| self.hold.start(&self.session.counters));
-        self.term = match self.lease {
+        self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
             Lease::Fixed(lease) => Some(LevelTerm::Fixed(self.hold.deadline().min(now + lease))),
             Lease::Endless => None,
         };
-        if let Lease::AtLeast(min) = self.lease {
+        if let Lease::AtLeast(min) = lease {
             self.hold.keep_until(now + min);
         }
         if let Some(term) = self.term {
@@ -111,13 +110,13 @@ impl Level {
             Err(fork @ Error::Misuse { .. }) => return Err(fork),
             Err(_) => return Err(self.session.closed_error(Phase::Release)),
         }
-        if let Some(direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
+        if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
             self.released = true;
             return direct.send().await;
         }
         let (reply, outcome) = oneshot::channel();
-        let release = Release::Level(self.returned(Some(reply)));
-        actor::submit(&self.session, self.queue.clone(), |work| work.releases.push_back(release));
+        let level = self.returned(Some(reply));
+        actor::submit(&self.session, self.queue.clone(), |work| work.queue_release(level));
         outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
     }
 

@@ -27,7 +27,8 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Current, LaggingRecord, ReleasedLevel};
 use crate::error::{Error, LossReason, Phase};
-use crate::lease::hold::{Hold, HoldState};
+use crate::lease::hold::Hold;
+use crate::lease::status::HoldState;
 use crate::protocol::script::{self, HandedOff};
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     if work.is_releasing() {
         return false;
     }
-    let next = successor(session, &work, hold, hold.deadline(), &current.run, now);
+    let next = successor(session, &work, hold, hold.deadline(), &current.run(), now);
     let Some(ticket) = next.filter(|next| next.pipelined).map(|next| next.ticket) else { return false };
     if !hold.release_if_held(now) {
         return false;
@@ -64,7 +65,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
-    let owner_id = hold.kind.owner_id(waiter.owner.owner_id(&session.id, session.generation()));
+    let owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
     let lagging = current.lagging.take().unwrap_or_else(|| {
         let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
         Box::new(LaggingRecord { owner_id, until, moving: false, retry_at: None })
@@ -76,9 +77,10 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let owner = waiter.owner.clone();
     let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
     work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
-    current.run.count += 1;
-    let lagging = ahead.then_some(lagging);
-    work.set_current(Current { hold: next.clone(), since: now, lagging, ..current });
+    current.run_mut().count += 1;
+    (current.hold, current.since) = (next.clone(), now);
+    current.lagging = ahead.then_some(lagging);
+    work.set_current(current);
     drop(work);
     session.watchdog.forget(hold);
     queue.signal.nudge();
@@ -123,7 +125,7 @@ impl KeyActor {
                 let others = Some(self.foreign_subscriptions(subscriptions));
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
-                current.run.others = others;
+                current.run_mut().others = others;
                 let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease);
                 let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
                 current.lagging = Some(Box::new(lagging));
@@ -152,7 +154,7 @@ impl KeyActor {
             let work = self.queue.work();
             let holder = work.current.as_ref().map(|current| &current.hold.owner);
             let outcome = |waiter: &Waiter| match Some(&waiter.owner) == holder {
-                true => Some((waiter.ticket, Outcome::Failed(refusal.clone()))),
+                true => Some((waiter.ticket, Outcome::failed(refusal.clone()))),
                 false => waiter.once.then_some((waiter.ticket, Outcome::Busy)),
             };
             work.waiters.iter().filter_map(outcome).collect()

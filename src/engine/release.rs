@@ -18,7 +18,9 @@ use crate::engine::waiters::Waiter;
 use crate::engine::work::{Current, Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold, HoldState, LevelTerm};
+use crate::lease::hold::{Begun, Hold};
+use crate::lease::status::HoldState;
+use crate::lease::term::LevelTerm;
 use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, HandedOff, Released};
 use crate::runtime::clock::Moment;
@@ -62,7 +64,7 @@ type Handed = (Arc<Hold>, u64);
 impl KeyActor {
     /// Lets other tasks run once before the actor frees a lock that was handed on. The previous holder may be about to wait again.
     async fn let_waiters_return(&self, hold: &Arc<Hold>) {
-        let handing_on = self.with_current(hold, |current| current.run.count > 0).unwrap_or_default();
+        let handing_on = self.with_current(hold, |current| current.run().count > 0).unwrap_or_default();
         if handing_on && self.queue.work().waiters.is_empty() {
             task::yield_now().await;
         }
@@ -210,7 +212,7 @@ impl KeyActor {
         mut run: Run,
     ) -> Option<Result<Option<Handed>>> {
         let Successor { ticket, owner, lease } = successor;
-        let owner_id = from.kind.owner_id(owner.owner_id(&self.session.id, self.session.generation()));
+        let owner_id = from.kind.owner_id(self.session.owner_id(&owner));
         let length = self.session.lease_duration(lease);
         let mut request = from.kind.hand_off(named, &owner_id, millis(length))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {

@@ -5,7 +5,7 @@ use crate::runtime::clock::Moment;
 use std::time::Duration;
 
 /// A series of local hand-offs, from an acquire until the lock is freed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
     pub since: Moment,
     /// The number of hand-offs.

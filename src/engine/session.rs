@@ -17,13 +17,13 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
 use crate::lease::hold::{Hold, Observer};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::{self, LocalOwner};
+use crate::owner::{self, LocalOwner, OwnerIds};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::{AbortHandle, JoinHandle};
 use crate::runtime::sync::{Handle, select, time};
-use crate::runtime::wakeup::Signal;
+use crate::runtime::wakeup::LazySignal;
 use crate::stats::Counters;
 use dashmap::DashMap;
 use std::fmt;
@@ -51,6 +51,7 @@ pub(crate) struct Session {
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
     /// The generation of the owner ids of new holds.
     generation: AtomicU32,
+    owner_ids: OwnerIds,
     closed: AtomicBool,
     /// The process that made the client, to recognise a fork.
     process: u32,
@@ -82,6 +83,7 @@ impl Session {
             queues: DashMap::new(),
             readers: DashMap::new(),
             generation: AtomicU32::new(0),
+            owner_ids: OwnerIds::new(),
             closed: AtomicBool::new(false),
             process: std::process::id(),
             runtime: Handle::current(),
@@ -180,7 +182,7 @@ impl Session {
     pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: ReleasedLevel) {
         // A lost hold needs no release here: its observer has queued the release of its owner id. A gate is not held.
         if level.hold.kind.traits().access != Access::Gate && level.hold.state().is_live() {
-            self.release_later(queue.clone(), |work| work.releases.push_back(Release::Level(level)));
+            self.release_later(queue.clone(), |work| work.queue_release(level));
         }
     }
 
@@ -250,6 +252,11 @@ impl Session {
     /// The generation that the owner ids of new holds carry.
     pub(crate) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// The owner id of a new hold of `owner`.
+    pub(crate) fn owner_id(&self, owner: &LocalOwner) -> Arc<str> {
+        self.owner_ids.get(owner, &self.id, self.generation())
     }
 
     /// Starts a new generation: from now on no earlier owner id is used for a new hold.
@@ -413,20 +420,13 @@ impl QueueId {
 pub(crate) struct KeyQueue {
     pub session: Weak<Session>,
     pub id: QueueId,
-    pub signal: Arc<Signal>,
-    this: Weak<KeyQueue>,
+    pub signal: LazySignal,
     work: Mutex<Work>,
 }
 
 impl KeyQueue {
     pub(crate) fn new(session: Weak<Session>, id: QueueId) -> Arc<Self> {
-        Arc::new_cyclic(|this| Self {
-            session,
-            id,
-            signal: Arc::default(),
-            this: this.clone(),
-            work: Mutex::default(),
-        })
+        Arc::new(Self { session, id, signal: LazySignal::default(), work: Mutex::default() })
     }
 
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
@@ -443,19 +443,20 @@ impl KeyQueue {
         self.id.scope() == QueueScope::Reader
     }
 
-    pub(crate) fn observer(&self) -> Weak<dyn Observer> {
-        self.this.clone() as Weak<dyn Observer>
+    pub(crate) fn observer(self: &Arc<Self>) -> Weak<dyn Observer> {
+        let observer: Arc<dyn Observer> = self.clone();
+        Arc::downgrade(&observer)
     }
 
     /// Drops the work of a closed session's key queue, and puts its hold in doubt.
     pub(crate) fn drop_work(&self) {
-        let (waiters, releases, hold) = {
+        let (queued, hold) = {
             let mut work = self.work();
             let hold = work.current.as_ref().map(|current| current.hold.clone());
-            (std::mem::take(&mut work.waiters), std::mem::take(&mut work.releases), hold)
+            (work.take_queued(), hold)
         };
         // Dropping the senders ends the calls that wait for them. The mutex is not locked here.
-        drop((waiters, releases));
+        drop(queued);
         self.signal.nudge();
         if let Some(hold) = hold {
             hold.doubt(LossReason::Expired);
@@ -472,15 +473,22 @@ impl Observer for KeyQueue {
     }
 
     /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
-    fn doubted(&self, hold: &Arc<Hold>) {
-        let (Some(session), Some(queue)) = (self.session.upgrade(), self.this.upgrade()) else { return };
+    fn doubted(self: Arc<Self>, hold: &Arc<Hold>) {
+        let Some(session) = self.session.upgrade() else { return };
         if !hold.state().is_live() {
             session.watchdog.note_loss(hold);
             let until = Moment::now() + session.options.lease;
             let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
             let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
-            session.release_later(queue, |work| work.releases.push_back(release));
+            session.release_later(self.clone(), |work| work.releases.push_back(release));
         }
         self.signal.look_again();
     }
+}
+
+#[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
+#[test]
+fn a_lock_that_is_only_held_is_small() {
+    let (queue, hold) = (size_of::<KeyQueue>(), size_of::<Hold>());
+    assert!(queue <= 160 && hold <= 184, "box what few locks need: {queue} and {hold} bytes for each lock");
 }

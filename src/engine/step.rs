@@ -8,7 +8,8 @@ use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Current, Finding, Release, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
-use crate::lease::hold::{Hold, HoldState};
+use crate::lease::hold::Hold;
+use crate::lease::status::HoldState;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::wakeup::Reading;
@@ -174,7 +175,7 @@ impl KeyActor {
         }
         if let Some(refusal) = self.subscription.as_ref().and_then(Subscription::refusal) {
             // No message would report that the lock is free.
-            return Step::Tell(first.ticket, Outcome::Failed(refusal));
+            return Step::Tell(first.ticket, Outcome::failed(refusal));
         }
         if let Some(until) = view.yield_until {
             return Step::Wait(until);
@@ -225,7 +226,7 @@ impl KeyActor {
         let channel = waiter.kind.channel(owner_id);
         if self.subscription.as_ref().map(Subscription::channel) != channel.as_ref() {
             self.subscription =
-                channel.map(|channel| self.session.pubsub.subscribe(&channel, &self.queue.signal));
+                channel.map(|channel| self.session.pubsub.subscribe(&channel, self.queue.signal.get()));
         }
     }
 
@@ -266,11 +267,7 @@ impl KeyActor {
         self.subscription = None;
         self.busy_reply = None;
         work.has_actor = false;
-        // A finding concerns waiters, and there are none.
-        work.finding = None;
-        // Frees their memory while the lock is only held.
-        (work.waiters, work.releases) = Default::default();
-        work.shared_holds.retain(|hold| !hold.is_over());
+        work.end_company();
         if work.is_unused() {
             work.removed = true;
             drop(work);
@@ -307,7 +304,7 @@ fn reentry(work: &mut Work) -> Option<Step> {
         return None;
     }
     if let Some(waiter) = waiters_of_holder(work).find(|waiter| !waiter.kind.traits().reentrant) {
-        return Some(Step::Tell(waiter.ticket, Outcome::Failed(would_deadlock(&*waiter.kind))));
+        return Some(Step::Tell(waiter.ticket, Outcome::failed(would_deadlock(&*waiter.kind))));
     }
     let waiters: Vec<_> = waiters_of_holder(work).map(|waiter| (waiter.ticket, waiter.lease)).collect();
     work.may_reenter = !waiters.is_empty();

@@ -2,7 +2,8 @@
 
 use crate::engine::run::Run;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Hold, HoldState};
+use crate::lease::hold::Hold;
+use crate::lease::status::HoldState;
 use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;

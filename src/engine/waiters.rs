@@ -37,7 +37,13 @@ pub(crate) enum Outcome {
     /// A level of this hold, and the number of attempts that it took. The receiver of the outcome has to release it.
     Granted(Arc<Hold>, u32),
     Busy,
-    Failed(Error),
+    Failed(Box<Error>),
+}
+
+impl Outcome {
+    pub(crate) fn failed(error: Error) -> Self {
+        Self::Failed(Box::new(error))
+    }
 }
 
 /// The turn of a waiter that is not in Redis's queue. It comes after all others.
@@ -72,6 +78,8 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
+    pub(crate) const NONE: Self = Self { all: VecDeque::new(), apart: 0 };
+
     pub(crate) fn insert(&mut self, waiter: Waiter) {
         if self.all.is_empty() {
             // Most waiters are alone.

@@ -7,45 +7,80 @@ use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfini
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
 use crate::error::Result;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Hold, LevelTerm};
+use crate::lease::hold::Hold;
+use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
 use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// The work and the holds of a key queue. A program may hold many locks, so parts that are mostly absent are boxed.
+/// The work and the holds of a key queue. A program may hold many locks, so the parts that a lock which is only held does not need are
+/// boxed. They count as empty until they are first changed.
 #[derive(Default)]
 pub(crate) struct Work {
-    pub waiters: Waiters,
+    company: Option<Box<Company>>,
     /// A waiter may have the owner of the current hold. Unset once none was found.
     pub may_reenter: bool,
-    pub releases: VecDeque<Release>,
     pub current: Option<Current>,
-    /// Shared holds that have an owner. None of them is current.
-    pub shared_holds: Vec<Arc<Hold>>,
-    /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
-    pub passing: Option<Box<Run>>,
-    /// The owner id of a reader whose request is in flight. The record may name it.
-    pub in_flight: Option<Arc<str>>,
     /// A release was taken from the queue and is not finished.
     pub releasing: bool,
     /// The queue has an actor.
     pub has_actor: bool,
     /// The request that a caller sends itself, see `direct.rs`.
     pub direct: Option<Box<DirectRequest>>,
-    /// The result of a direct request on which the actor has to act.
-    pub finding: Option<Box<Finding>>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
     pub busy: Option<LastBusy>,
+}
+
+/// The part of a key queue's work that only a key with company has: other callers, other holds, or other clients.
+#[derive(Default)]
+pub(crate) struct Company {
+    pub waiters: Waiters,
+    pub releases: VecDeque<Release>,
+    /// Shared holds that have an owner. None of them is current.
+    pub shared_holds: Vec<Arc<Hold>>,
+    /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
+    pub passing: Option<Box<Run>>,
+    /// The owner id of a reader whose request is in flight. The record may name it.
+    pub in_flight: Option<Arc<str>>,
+    /// The result of a direct request on which the actor has to act.
+    pub finding: Option<Box<Finding>>,
     /// The end of the yield window, see `contention.rs`.
     pub yield_until: Option<Moment>,
     /// Until then other clients are assumed to take and release the lock without messages.
     pub pollers_until: Option<Moment>,
+}
+
+impl Company {
+    const NONE: &Self = &Self {
+        waiters: Waiters::NONE,
+        releases: VecDeque::new(),
+        shared_holds: Vec::new(),
+        passing: None,
+        in_flight: None,
+        finding: None,
+        yield_until: None,
+        pollers_until: None,
+    };
+}
+
+impl Deref for Work {
+    type Target = Company;
+    fn deref(&self) -> &Company {
+        self.company.as_deref().unwrap_or(Company::NONE)
+    }
+}
+
+impl DerefMut for Work {
+    fn deref_mut(&mut self) -> &mut Company {
+        self.company.get_or_insert_default()
+    }
 }
 
 /// The hold that this client has on the key.
@@ -63,7 +98,8 @@ pub(crate) struct Current {
     pub count_unsure: bool,
     /// The state of the record, while the hold is ahead of it.
     pub lagging: Option<Box<LaggingRecord>>,
-    pub run: Run,
+    /// `None` for a run that begins with this hold.
+    run: Option<Box<Run>>,
 }
 
 /// A record that a hold is ahead of, see `pipelined.rs`.
@@ -91,7 +127,7 @@ pub(crate) enum Finding {
 pub(crate) enum Release {
     Level(ReleasedLevel),
     /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
-    Free(Freeing, bool, Option<oneshot::Sender<Result<()>>>),
+    Free(Box<Freeing>, bool, Option<oneshot::Sender<Result<()>>>),
     Undo(Undo),
     /// Removes the owner id from Redis's queue.
     Dequeue(Arc<dyn LockKind>, Arc<str>),
@@ -116,7 +152,17 @@ pub(crate) fn next_ticket() -> u64 {
 impl Current {
     /// The hold of a request that was sent at `since`.
     pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
+        let run = (run != Run::new(since, None)).then(|| Box::new(run));
         Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, lagging: None, run }
+    }
+
+    pub(crate) fn run(&self) -> Run {
+        self.run.as_deref().copied().unwrap_or_else(|| Run::new(self.since, None))
+    }
+
+    pub(crate) fn run_mut(&mut self) -> &mut Run {
+        let run = self.run();
+        self.run.get_or_insert_with(|| Box::new(run))
     }
 }
 
@@ -198,6 +244,15 @@ impl Work {
         release
     }
 
+    /// Queues the release of a level.
+    pub(crate) fn queue_release(&mut self, level: ReleasedLevel) {
+        if self.releases.is_empty() {
+            // Most releases are alone, and a program may drop many guards at once.
+            self.releases.reserve_exact(1);
+        }
+        self.releases.push_back(Release::Level(level));
+    }
+
     /// Whether a release is queued or not finished.
     pub(crate) fn is_releasing(&self) -> bool {
         self.releasing
@@ -235,7 +290,9 @@ impl Work {
 
     /// Removes the current hold, which is being released. Returns its run and the owner id in the record.
     pub(crate) fn end_hold(&mut self, now: Moment) -> Option<(Run, Arc<str>)> {
-        let Current { hold, lagging, run, .. } = self.current.take()?;
+        let current = self.current.take()?;
+        let run = current.run();
+        let Current { hold, lagging, .. } = current;
         self.busy = LastBusy::at(now, Some(hold.owner.clone()));
         Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
@@ -271,8 +328,43 @@ impl Work {
         Some(waiter)
     }
 
+    /// Removes and returns all waiters and releases.
+    pub(crate) fn take_queued(&mut self) -> Option<(Waiters, VecDeque<Release>)> {
+        let company = self.company.as_deref_mut()?;
+        Some((std::mem::take(&mut company.waiters), std::mem::take(&mut company.releases)))
+    }
+
+    /// Ends the request of an actor.
+    pub(crate) fn end_request(&mut self) {
+        if self.in_flight.is_some() {
+            self.in_flight = None;
+        }
+    }
+
+    /// Frees the memory that waiters needed, once there are none. What is known of other clients and of shared holds stays.
+    pub(crate) fn end_company(&mut self) {
+        let Some(company) = self.company.as_deref_mut() else { return };
+        (company.waiters, company.releases) = Default::default();
+        // A finding concerns waiters.
+        company.finding = None;
+        company.shared_holds.retain(|hold| !hold.is_over());
+        let is_known = company.passing.is_some() || company.in_flight.is_some();
+        let now = Moment::now();
+        let lasts = |until: Option<Moment>| until.is_some_and(|until| until + LastBusy::FRESH >= now);
+        if !is_known
+            && company.shared_holds.is_empty()
+            && !lasts(company.yield_until)
+            && !lasts(company.pollers_until)
+        {
+            self.company = None;
+        }
+    }
+
     /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
     pub(crate) fn remove_queued(&mut self) -> Vec<Waiter> {
+        if self.waiters.is_empty() {
+            return Vec::new();
+        }
         let queued = self.waiters.remove_all(|waiter| waiter.owner_id.is_some());
         let dequeue = |waiter: &Waiter| Some(Release::Dequeue(waiter.kind.clone(), waiter.owner_id.clone()?));
         self.releases.extend(queued.iter().filter_map(dequeue));
@@ -340,7 +432,7 @@ impl Work {
         self.undo_direct();
         let unfinished = self.direct.take().and_then(|direct| direct.unfinished);
         if let Some(Unfinished::Release(freeing)) = unfinished {
-            self.releases.push_front(Release::Free(freeing, true, None));
+            self.releases.push_front(Release::Free(Box::new(freeing), true, None));
         }
     }
 

@@ -11,6 +11,8 @@
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
+use crate::lease::status::{HoldState, Rare, Standing, Start, Status};
+use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
@@ -19,56 +21,8 @@ use crate::stats::{Counters, End};
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// The state of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum HoldState {
-    /// The server confirmed the hold, and the lease has not ended.
-    Held,
-    /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
-    ///
-    /// Another owner holds the lock only if the record was lost or deleted. Continue work that can be repeated or that a fencing token
-    /// protects. Begin no other write until the state is [`Held`](Self::Held) again. Stop when it is [`Lost`](Self::Lost).
-    Suspect,
-    /// The hold ended, or may have ended. This state is final.
-    Lost(LossReason),
-    /// The lock was released. This state is final.
-    Released,
-}
-
-impl HoldState {
-    /// Returns `true` for [`HoldState::Held`] and [`HoldState::Suspect`].
-    pub fn is_live(self) -> bool {
-        matches!(self, Self::Held | Self::Suspect)
-    }
-}
-
-/// How long a level keeps its hold, unless it is released before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LevelTerm {
-    /// As long as the watchdog renews, and at most until this moment.
-    Renewed(Moment),
-    /// Until this moment.
-    Fixed(Moment),
-}
-
-impl LevelTerm {
-    fn end(self) -> Moment {
-        match self {
-            Self::Renewed(end) | Self::Fixed(end) => end,
-        }
-    }
-
-    fn renewed_until(self) -> Option<Moment> {
-        match self {
-            Self::Renewed(end) => Some(end),
-            Self::Fixed(_) => None,
-        }
-    }
-}
 
 /// Observes holds that are no longer certain.
 pub(crate) trait Observer: Send + Sync {
@@ -76,7 +30,7 @@ pub(crate) trait Observer: Send + Sync {
     /// implementation must neither block nor look at the hold.
     fn losing(&self);
     /// The hold left [`HoldState::Held`] without being released.
-    fn doubted(&self, hold: &Arc<Hold>);
+    fn doubted(self: Arc<Self>, hold: &Arc<Hold>);
 }
 
 /// One hold. A later hold of the same owner is another `Hold`.
@@ -89,13 +43,9 @@ pub(crate) struct Hold {
     pub owner_id: Arc<str>,
     /// The lease with which the hold was requested.
     pub lease: Duration,
-    /// The token of a fenced lock's hold.
-    pub token: Option<u64>,
     /// The position in the watchdog's schedule.
     timer_slot: TimerSlot,
     status: Mutex<Status>,
-    /// Created by the first caller that follows the state.
-    followers: OnceLock<watch::Sender<HoldState>>,
     observer: Weak<dyn Observer>,
 }
 
@@ -108,60 +58,6 @@ pub(crate) struct Begun {
     pub sent: Moment,
     pub lease: Duration,
     pub token: Option<u64>,
-}
-
-/// The part of a live hold's status that the watchdog uses.
-#[derive(Clone, Copy)]
-pub(crate) struct Standing {
-    pub suspect: bool,
-    pub deadline: Moment,
-    /// When the last confirmed request was sent.
-    pub confirmed: Moment,
-    /// A request after the hold's first one was confirmed.
-    pub again: bool,
-    /// The watchdog has to renew the hold.
-    pub renewed: bool,
-    /// The record is confirmed to name the hold's owner.
-    pub settled: bool,
-    /// The shortest lease with which other clients renew the record.
-    pub shortest: Option<Duration>,
-}
-
-struct Status {
-    state: HoldState,
-    deadline: Moment,
-    /// When the last confirmed request was sent.
-    confirmed: Moment,
-    /// A request after the hold's first one was confirmed.
-    again: bool,
-    /// The terms of the levels that their owners have taken.
-    terms: SmallVec<[LevelTerm; 1]>,
-    /// Until when the record is kept, even if the hold is released earlier.
-    kept: Option<Moment>,
-    /// The number of renewals without an answer. A dead connection may still deliver each of them.
-    unanswered: u32,
-    /// The record is confirmed to name the hold's owner.
-    settled: bool,
-    /// The data epoch of the last confirmation.
-    data_epoch: u64,
-    /// The time from the deadline to the end of the lease.
-    margin: Duration,
-    /// The reason of the loss, if the deadline passes without another confirmation.
-    unrenewed: LossReason,
-    /// The shortest lease with which other clients renewed the record, and when one was last found.
-    shortest: Option<(Duration, Moment)>,
-    /// The hold came from the previous holder within this client.
-    handed_over: bool,
-    /// Where the end of the hold is counted. `None` until an owner has taken a level, and once the end is counted.
-    counters: Option<Arc<Counters>>,
-}
-
-/// How an owner came to a level of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    Acquired,
-    HandedOver,
-    ReEntered,
 }
 
 /// A lower bound for the leases of other clients, which bounds how often a hold is renewed.
@@ -180,7 +76,6 @@ impl Hold {
             owner,
             owner_id,
             lease,
-            token,
             timer_slot: TimerSlot::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
@@ -188,17 +83,14 @@ impl Hold {
                 confirmed: sent,
                 again: false,
                 terms: SmallVec::new(),
-                kept: None,
                 unanswered: 0,
                 settled: true,
                 data_epoch,
-                margin: Duration::ZERO,
                 unrenewed: LossReason::Expired,
-                shortest: None,
                 handed_over: false,
                 counters: None,
+                rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
-            followers: OnceLock::new(),
             observer,
         })
     }
@@ -230,6 +122,11 @@ impl Hold {
         self.kind.record()
     }
 
+    /// The token of a fenced lock's hold.
+    pub(crate) fn token(&self) -> Option<u64> {
+        self.lock().token
+    }
+
     /// The current state.
     pub(crate) fn state(self: &Arc<Self>) -> HoldState {
         self.state_at(Moment::now())
@@ -256,9 +153,8 @@ impl Hold {
         if ends {
             status.state = HoldState::Released;
             status.count_end();
-        }
-        drop(status);
-        if ends && let Some(followers) = self.followers.get() {
+            let followers = status.followers.clone();
+            drop(status);
             self.notify(followers);
         }
         ends
@@ -441,8 +337,9 @@ impl Hold {
 
     /// Returns a receiver of the current state and all later ones.
     pub(crate) fn watch_state(self: &Arc<Self>) -> watch::Receiver<HoldState> {
-        let followers = self.followers.get_or_init(|| watch::Sender::new(HoldState::Held));
-        self.notify(followers);
+        let new = || Arc::new(watch::Sender::new(HoldState::Held));
+        let followers = self.lock().followers.get_or_insert_with(new).clone();
+        self.notify(Some(followers.clone()));
         followers.subscribe()
     }
 
@@ -468,11 +365,10 @@ impl Hold {
         if let (HoldState::Lost(_), Some(observer)) = (after, &observer) {
             observer.losing();
         }
+        let followers = if after == before { None } else { status.followers.clone() };
         drop(status);
         if after != before {
-            if let Some(followers) = self.followers.get() {
-                self.notify(followers);
-            }
+            self.notify(followers);
             if let (HoldState::Suspect | HoldState::Lost(_), Some(observer)) = (after, observer) {
                 observer.doubted(self);
             }
@@ -481,7 +377,8 @@ impl Hold {
     }
 
     /// Sends the state that the hold has by now, so that concurrent calls end with the latest state.
-    fn notify(&self, followers: &watch::Sender<HoldState>) {
+    fn notify(&self, followers: Option<Arc<watch::Sender<HoldState>>>) {
+        let Some(followers) = followers else { return };
         followers.send_if_modified(|sent| {
             let state = self.lock().state;
             std::mem::replace(sent, state) != state
@@ -490,51 +387,6 @@ impl Hold {
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         self.status.lock()
-    }
-}
-
-impl Status {
-    /// Counts the end of a hold that is over.
-    fn count_end(&mut self) {
-        let end = match self.state {
-            HoldState::Lost(reason) => End::Lost(reason),
-            _ => End::Released,
-        };
-        if let Some(counters) = self.counters.take() {
-            counters.ended(end);
-        }
-    }
-
-    fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {
-        self.data_epoch = data_epoch;
-        self.state = HoldState::Held;
-        self.settled = true;
-        self.unrenewed = LossReason::Expired;
-        (self.confirmed, self.again) = (self.confirmed.max(sent), true);
-        self.deadline = self.deadline.max(until - self.margin);
-    }
-
-    /// When the last level ends, if a level is taken.
-    fn end(&self) -> Option<Moment> {
-        self.terms.iter().map(|term| term.end()).max()
-    }
-
-    /// When the last renewed level ends, if there is one.
-    fn renewed_until(&self) -> Option<Moment> {
-        self.terms.iter().filter_map(|term| term.renewed_until()).max()
-    }
-
-    /// Whether a renewal would extend the hold.
-    fn is_renewed(&self) -> bool {
-        self.renewed_until().is_some_and(|end| end - self.margin > self.deadline)
-    }
-}
-
-impl Drop for Status {
-    fn drop(&mut self) {
-        if let Some(counters) = self.counters.take() {
-            counters.ended(End::Unseen);
-        }
     }
 }
 

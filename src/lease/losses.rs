@@ -3,7 +3,8 @@
 //! A fixed lease that ends is no warning, because its owner has chosen the end.
 
 use crate::error::LossReason;
-use crate::lease::hold::{Hold, HoldState};
+use crate::lease::hold::Hold;
+use crate::lease::status::HoldState;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::Mutex;
 use std::sync::Arc;

@@ -3,4 +3,6 @@
 pub(crate) mod hold;
 mod losses;
 pub(crate) mod schedule;
+pub(crate) mod status;
+pub(crate) mod term;
 pub(crate) mod watchdog;

@@ -11,9 +11,10 @@
 use crate::config::options::millis;
 use crate::connection::{Answer, Connection, Failure, Limit};
 use crate::error::{Error, LossReason, Phase};
-use crate::lease::hold::{Hold, HoldState, Standing};
+use crate::lease::hold::Hold;
 use crate::lease::losses::Losses;
 use crate::lease::schedule::Schedule;
+use crate::lease::status::{HoldState, Standing};
 use crate::protocol::script::{self, Renewal, Renewed};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};

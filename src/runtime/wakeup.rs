@@ -4,6 +4,7 @@
 //! an earlier reply may be out of date.
 
 use crate::runtime::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
 
 /// The signal of a key queue. At most one actor waits for it.
@@ -48,5 +49,31 @@ impl Signal {
     /// Completes after any of these wake-ups, including one that came before the call.
     pub(crate) async fn woken(&self) {
         self.notify.notified().await;
+    }
+}
+
+/// A signal that is created on first use, because a lock that is only held needs none. Until then its counters are 0.
+#[derive(Debug, Default)]
+pub(crate) struct LazySignal(OnceLock<Arc<Signal>>);
+
+impl LazySignal {
+    /// The signal. The actor calls this before it looks at its work, so later nudges reach it.
+    pub(crate) fn get(&self) -> &Arc<Signal> {
+        self.0.get_or_init(Arc::default)
+    }
+
+    pub(crate) fn reading(&self) -> Reading {
+        self.0.get().map_or(Reading { epoch: 0, messages: 0 }, |signal| signal.reading())
+    }
+
+    pub(crate) fn look_again(&self) {
+        self.get().look_again();
+    }
+
+    /// See [`Signal::nudge`]. Without a signal there is no actor that waits.
+    pub(crate) fn nudge(&self) {
+        if let Some(signal) = self.0.get() {
+            signal.nudge();
+        }
     }
 }

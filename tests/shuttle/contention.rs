@@ -13,7 +13,7 @@ use crate::engine;
 use crate::engine::session::{QueueId, Session};
 use crate::guard::LockGuard;
 use crate::kinds::Reentrant;
-use crate::lease::hold::HoldState;
+use crate::lease::status::HoldState;
 use crate::owner::Owner;
 use crate::protocol::keys::LockKeys;
 use crate::status::HoldStatus;

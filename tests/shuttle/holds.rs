@@ -4,7 +4,8 @@ use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
 use crate::error::LossReason;
 use crate::kinds::Reentrant;
-use crate::lease::hold::{Begun, Hold, HoldState, Observer};
+use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::status::HoldState;
 use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
 use crate::runtime::clock::Moment;
@@ -24,7 +25,7 @@ impl Observer for Counts {
         self.losing.fetch_add(1, atomic::Ordering::SeqCst);
     }
 
-    fn doubted(&self, hold: &Arc<Hold>) {
+    fn doubted(self: Arc<Self>, hold: &Arc<Hold>) {
         self.doubted.fetch_add(1, atomic::Ordering::SeqCst);
         if matches!(hold.state(), HoldState::Lost(_)) {
             self.lost.fetch_add(1, atomic::Ordering::SeqCst);

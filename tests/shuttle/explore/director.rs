@@ -11,7 +11,7 @@ use crate::connection::Topology;
 use crate::engine;
 use crate::engine::session::{QueueId, Session};
 use crate::kinds::Reentrant;
-use crate::lease::hold::HoldState;
+use crate::lease::status::HoldState;
 use crate::protocol::keys::LockKeys;
 use crate::shuttled::sync::task;
 use crate::shuttled::time;

@@ -1,0 +1,160 @@
+//! The state of a hold, and everything else of it that changes. Plain data: `hold.rs` keeps it behind a mutex.
+
+use crate::error::LossReason;
+use crate::lease::term::LevelTerm;
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::watch;
+use crate::stats::{Counters, End};
+use smallvec::SmallVec;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The state of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HoldState {
+    /// The server confirmed the hold, and the lease has not ended.
+    Held,
+    /// The lease has not ended, but the connection dropped or a renewal failed since the last confirmation.
+    ///
+    /// Another owner holds the lock only if the record was lost or deleted. Continue work that can be repeated or that a fencing token
+    /// protects. Begin no other write until the state is [`Held`](Self::Held) again. Stop when it is [`Lost`](Self::Lost).
+    Suspect,
+    /// The hold ended, or may have ended. This state is final.
+    Lost(LossReason),
+    /// The lock was released. This state is final.
+    Released,
+}
+
+impl HoldState {
+    /// Returns `true` for [`HoldState::Held`] and [`HoldState::Suspect`].
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::Held | Self::Suspect)
+    }
+}
+
+/// The part of a live hold's status that the watchdog uses.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing {
+    pub suspect: bool,
+    pub deadline: Moment,
+    /// When the last confirmed request was sent.
+    pub confirmed: Moment,
+    /// A request after the hold's first one was confirmed.
+    pub again: bool,
+    /// The watchdog has to renew the hold.
+    pub renewed: bool,
+    /// The record is confirmed to name the hold's owner.
+    pub settled: bool,
+    /// The shortest lease with which other clients renew the record.
+    pub shortest: Option<Duration>,
+}
+
+/// The state of a hold. A program may hold many locks, so what few holds have is boxed.
+pub(super) struct Status {
+    pub state: HoldState,
+    pub deadline: Moment,
+    /// When the last confirmed request was sent.
+    pub confirmed: Moment,
+    /// A request after the hold's first one was confirmed.
+    pub again: bool,
+    /// The terms of the levels that their owners have taken.
+    pub terms: SmallVec<[LevelTerm; 1]>,
+    /// The number of renewals without an answer. A dead connection may still deliver each of them.
+    pub unanswered: u32,
+    /// The record is confirmed to name the hold's owner.
+    pub settled: bool,
+    /// The data epoch of the last confirmation.
+    pub data_epoch: u64,
+    /// The reason of the loss, if the deadline passes without another confirmation.
+    pub unrenewed: LossReason,
+    /// The hold came from the previous holder within this client.
+    pub handed_over: bool,
+    /// Where the end of the hold is counted. `None` until an owner has taken a level, and once the end is counted.
+    pub counters: Option<Arc<Counters>>,
+    pub rare: Option<Box<Rare>>,
+}
+
+/// How an owner came to a level of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    Acquired,
+    HandedOver,
+    ReEntered,
+}
+
+/// What few holds have.
+#[derive(Default)]
+pub(super) struct Rare {
+    /// The token of a fenced lock's hold.
+    pub token: Option<u64>,
+    /// Until when the record is kept, even if the hold is released earlier.
+    pub kept: Option<Moment>,
+    /// The time from the deadline to the end of the lease.
+    pub margin: Duration,
+    /// The shortest lease with which other clients renewed the record, and when one was last found.
+    pub shortest: Option<(Duration, Moment)>,
+    /// Created by the first caller that follows the state.
+    pub followers: Option<Arc<watch::Sender<HoldState>>>,
+}
+
+impl Deref for Status {
+    type Target = Rare;
+    fn deref(&self) -> &Rare {
+        const NONE: &Rare =
+            &Rare { token: None, kept: None, margin: Duration::ZERO, shortest: None, followers: None };
+        self.rare.as_deref().unwrap_or(NONE)
+    }
+}
+
+impl DerefMut for Status {
+    fn deref_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+}
+
+impl Status {
+    /// Counts the end of a hold that is over.
+    pub(super) fn count_end(&mut self) {
+        let end = match self.state {
+            HoldState::Lost(reason) => End::Lost(reason),
+            _ => End::Released,
+        };
+        if let Some(counters) = self.counters.take() {
+            counters.ended(end);
+        }
+    }
+
+    pub(super) fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {
+        self.data_epoch = data_epoch;
+        self.state = HoldState::Held;
+        self.settled = true;
+        self.unrenewed = LossReason::Expired;
+        (self.confirmed, self.again) = (self.confirmed.max(sent), true);
+        self.deadline = self.deadline.max(until - self.margin);
+    }
+
+    /// When the last level ends, if a level is taken.
+    pub(super) fn end(&self) -> Option<Moment> {
+        self.terms.iter().map(|term| term.end()).max()
+    }
+
+    /// When the last renewed level ends, if there is one.
+    pub(super) fn renewed_until(&self) -> Option<Moment> {
+        self.terms.iter().filter_map(|term| term.renewed_until()).max()
+    }
+
+    /// Whether a renewal would extend the hold.
+    pub(super) fn is_renewed(&self) -> bool {
+        self.renewed_until().is_some_and(|end| end - self.margin > self.deadline)
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        if let Some(counters) = self.counters.take() {
+            counters.ended(End::Unseen);
+        }
+    }
+}
