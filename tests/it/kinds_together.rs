@@ -25,8 +25,8 @@ async fn kinds_with_the_same_record_exclude_each_other() {
             let guard = holder.lock(&one, NAME).lock().await.unwrap();
             let lock = waiter.lock(client, NAME).with_owner(&Owner::unique());
             assert!(lock.try_lock().await.unwrap().is_none(), "{holder}, {waiter}");
-            let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
             let before = server.scripts();
+            let waiting = tokio::spawn(async move { lock.lock().await.unwrap() });
             if !std::ptr::eq(client, &one) {
                 eventually(|| server.scripts() > before).await;
             }
