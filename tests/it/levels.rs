@@ -44,7 +44,7 @@ async fn the_deadline_of_a_fixed_lease_returns_when_the_inner_level_ends() {
 
 #[tokio::test]
 async fn an_outer_hold_whose_time_passed_meanwhile_is_lost() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let raw = RawRedis::of(&server);
     let lock = connect(&server, lease).await.lock(NAME);
     let outer = lock.with_lease(lease / 2).lock().await.unwrap();
