@@ -316,18 +316,20 @@ async fn a_new_subscription_does_not_end_the_yield_window() {
     let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move {
-            let guard = lock.lock().await.unwrap();
-            (Instant::now(), guard)
-        }
-    });
     // This subscriber hears of the release and does not want the lock.
     let mut other = server.cli();
     let mut listening = other.as_pubsub();
     listening.subscribe("redisson_lock__channel:{n}").unwrap();
-    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") >= 1).await;
+    let (queued, is_queued) = tokio::sync::oneshot::channel();
+    let waiting = tokio::spawn(async move {
+        let mut waiting = std::pin::pin!(lock.lock());
+        // The first poll enters the queue.
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        queued.send(()).unwrap();
+        let guard = waiting.await.unwrap();
+        (Instant::now(), guard)
+    });
+    is_queued.await.unwrap();
     let released = Instant::now();
     guard.unlock().await.unwrap();
     let (at, guard) = waiting.await.unwrap();
