@@ -75,7 +75,8 @@ async fn waiters_pass_at_zero_and_not_before() {
         assert_eq!((bench.raw.value(), bench.latch.count().await.unwrap()), (Some(left), left as u64));
     }
     // This wait gives a wrong wake-up the time to show.
-    assert!(!bench.latch.wait_for(Duration::from_millis(50)).await.unwrap());
+    let waited = bench.latch.wait_for(Duration::from_millis(50)).await;
+    assert!(matches!(waited, Ok(false) | Err(Error::TimedOut { .. })), "{waited:?}");
     waiters.assert_none_passed();
     assert_eq!(bench.raw.messages(), vec![]);
     let opened = Stopwatch::start();
@@ -396,7 +397,10 @@ async fn a_reply_from_before_a_close_does_not_count_for_a_later_wait() {
     raw.run::<()>(&["SET", NAME, "1"]);
     let mut late = std::pin::pin!(latch.wait_for(Duration::from_millis(100)));
     assert!(poll!(late.as_mut()).is_pending(), "it joins the queue before the reply is read");
-    assert!(!late.await.unwrap(), "a wait passed the latch that was closed before it");
+    let late = late.await;
+    // A slow server may not answer within so short a wait.
+    let closed = matches!(late, Ok(false) | Err(Error::TimedOut { .. }));
+    assert!(closed, "a wait passed the latch that was closed before it: {late:?}");
     // The latch was open when this wait asked.
     early.await.unwrap();
 }

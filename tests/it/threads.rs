@@ -199,7 +199,9 @@ fn each_kind_works_for_threads() {
             scope.spawn(|| {
                 let tried = tried;
                 assert!(lock.try_lock().unwrap().is_none(), "{lock:?}");
-                assert!(lock.try_lock_for(Duration::from_millis(20)).unwrap().is_none(), "{lock:?}");
+                // A slow server may not answer within so short a wait.
+                let waited = lock.try_lock_for(Duration::from_millis(20));
+                assert!(matches!(waited, Ok(None) | Err(Error::TimedOut { .. })), "{lock:?}: {waited:?}");
                 tried.send(()).unwrap();
                 lock.lock().unwrap().unlock().unwrap();
             });
@@ -261,7 +263,9 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
 
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(2).unwrap());
-    assert!(!latch.wait_for(Duration::from_millis(20)).unwrap());
+    // A slow server may not answer within so short a wait.
+    let waited = latch.wait_for(Duration::from_millis(20));
+    assert!(matches!(waited, Ok(false) | Err(Error::TimedOut { .. })), "{waited:?}");
     let other = latch.clone();
     let waiting = std::thread::spawn(move || other.wait_for(Duration::from_secs(10)).unwrap());
     latch.count_down().unwrap();
