@@ -303,8 +303,10 @@ async fn two_tasks_that_take_turns_do_not_keep_the_lock_from_others() {
     }
     let lock = theirs.lock("n");
     for n in 0..20 {
-        let guard = lock.try_lock_for(Duration::from_secs(1)).await.unwrap();
+        let asked = Stopwatch::start();
+        let guard = lock.try_lock_for(Duration::from_secs(20)).await.unwrap();
         let guard = guard.unwrap_or_else(|| panic!("not let in for the {n}th time"));
+        assert!(asked.elapsed() < Duration::from_secs(1), "{n}: {:?}", asked.elapsed());
         guard.unlock().await.unwrap();
     }
     tasks.shutdown().await;
