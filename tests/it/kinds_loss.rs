@@ -265,7 +265,8 @@ async fn the_watchdog_keeps_a_hold_beyond_its_lease() {
         let mut cli = server.cli();
         let string = kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read);
         while Instant::now() < until {
-            assert_eq!(guard.state(), HoldState::Held, "{kind}");
+            // A late reply makes the hold suspect.
+            assert!(guard.state().is_live(), "{kind}: {:?}", guard.state());
             assert!(kind.remaining_ms(&mut cli, NAME) > 0, "{kind}: the record expired");
             if let Some(key) = &string {
                 let left: i64 = redis::cmd("PTTL").arg(key).query(&mut cli).unwrap();
