@@ -101,7 +101,8 @@ async fn a_readers_unlock_does_not_cut_anothers_lease() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watchdog_stops_however_a_hold_ends() {
     let server = Server::start();
-    let lease = Duration::from_millis(300);
+    // The first renewal is due while the later record lives, and would extend it.
+    let lease = Duration::from_millis(1200);
     let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
     for end in ["unlocked", "dropped", "forgotten by its task", "lost"] {
         let lock = client.lock("n").with_owner(&Owner::new("same").unwrap());
