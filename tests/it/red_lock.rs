@@ -249,7 +249,7 @@ async fn a_frozen_server_costs_no_more_than_the_node_timeout() {
 #[tokio::test]
 async fn a_lost_majority_stays_lost_and_the_rest_is_released() {
     let (servers, clients) = three().await;
-    let red = red(&clients);
+    let red = patient(&clients);
     // One member is lost, and a majority is left.
     let guard = red.lock().await.unwrap();
     clients[0].lock(NAME).force_unlock().await.unwrap();
@@ -299,7 +299,7 @@ async fn a_lost_majority_stays_lost_and_the_rest_is_released() {
 async fn a_grant_by_a_recently_started_server_does_not_count() {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
     let connected = Instant::now();
-    let young = red(&clients(&servers).await);
+    let young = patient(&clients(&servers).await);
     is_refused_as_young(&young).await;
     eventually(|| records(&servers) == 0).await;
     let guard = young.lock().await.unwrap();
@@ -314,23 +314,23 @@ async fn a_grant_by_a_recently_started_server_does_not_count() {
     };
     eventually(|| servers.iter().all(|server| uptime(server) >= LEASE.as_secs() + 2)).await;
     let old = clients(&servers).await;
-    let guard = red(&old).try_lock().await.unwrap().expect("the servers have been up for long enough");
+    let guard = patient(&old).try_lock().await.unwrap().expect("the servers have been up for long enough");
     guard.unlock().await.unwrap();
     eventually(|| records(&servers) == 0).await;
     // A longer lease may still be running.
-    is_refused_as_young(&red(&old).with_lease(Duration::from_secs(60))).await;
+    is_refused_as_young(&patient(&old).with_lease(Duration::from_secs(60))).await;
     // So may the watchdog's lease, for a lock with a short one.
     let mut cautious = Vec::new();
     for server in &servers {
         cautious.push(Client::connect(server.url()).await.unwrap());
     }
-    is_refused_as_young(&red(&cautious).with_lease(LEASE)).await;
+    is_refused_as_young(&patient(&cautious).with_lease(LEASE)).await;
 
     // A client that may not query the uptime takes the servers for new.
     for server in &servers {
         redis::cmd("ACL").arg(&["SETUSER", "default", "-info"]).exec(&mut server.cli()).unwrap();
     }
-    let blind = red(&clients(&servers).await);
+    let blind = patient(&clients(&servers).await);
     is_refused_as_young(&blind).await;
     drop(blind.lock().await.unwrap());
     for server in &servers {
@@ -496,6 +496,7 @@ fn threads_exclude_each_other_with_a_red_lock() {
     };
     let clients: Vec<_> = servers.iter().map(connect).collect();
     let red = blocking::RedLock::new(clients.iter().map(|client| client.lock(NAME))).unwrap();
+    let red = red.with_node_timeout(Duration::from_secs(2));
     let guard = red.lock().unwrap();
     assert!(guard.state() == HoldState::Held && guard.validity() > LEASE / 2);
     let other = red.clone();
@@ -520,7 +521,7 @@ async fn java_and_rust_exclude_each_other() {
         other.combine("red", "r", &members).await.unwrap();
         let clients = clients(&servers).await;
         tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
-        let red = red(&clients);
+        let red = patient(&clients);
 
         thread.lock("red", "r").await.unwrap();
         assert_eq!(records(&servers), 3, "{version}");
