@@ -232,7 +232,7 @@ async fn channel_names_and_messages_match_redisson() {
 #[tokio::test]
 async fn a_lost_reply_counts_once_and_a_late_request_never() {
     for cut in [true, false] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(3).await.unwrap();
         bench.lose_reply(cut);
@@ -245,7 +245,7 @@ async fn a_lost_reply_counts_once_and_a_late_request_never() {
         assert_eq!(bench.raw.value(), Some(1), "cut {cut}");
 
         // The same for the count that opens the latch.
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(1).await.unwrap();
         bench.raw.messages();
@@ -260,7 +260,7 @@ async fn a_lost_reply_counts_once_and_a_late_request_never() {
     }
     // A late count for an earlier latch must not count on the latch that was set after it.
     for count in [2, 1] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::patient().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(count).await.unwrap();
         bench.link.hold_and_cut(changes, async { latch.count_down().await.unwrap() }).await;
@@ -310,7 +310,7 @@ async fn a_server_that_restarts_empty_opens_the_latch() {
 /// A dropped wait leaves no subscription, and takes nothing from the other waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_dropped_anywhere_leaves_nothing() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::patient().await;
     let FaultyClient { raw, proxy, client, server, .. } = &bench;
     let (latch, other) = (client.count_down_latch(NAME), latch_of_new_client(server).await);
     let tally = Tally::default();

@@ -41,7 +41,7 @@ impl Loss {
 #[tokio::test]
 async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         loss.strike(&bench.link);
         let started = Instant::now();
         let guard = bench.lock.lock().await.unwrap();
@@ -65,7 +65,7 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
 /// A single attempt ends with the response timeout, and its possible effect is undone.
 #[tokio::test]
 async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     Loss::Cut.strike(&bench.link);
     // The client reconnects well within that time, and repeating the request is harmless.
     let guard = bench.lock.try_lock().await.unwrap().expect("nobody else holds it");
@@ -88,7 +88,7 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
 
 #[tokio::test]
 async fn a_lost_reply_to_an_unlock_still_releases() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.lock.lock().await.unwrap();
     Loss::Cut.strike(&bench.link);
     guard.unlock().await.unwrap();
@@ -115,7 +115,7 @@ async fn a_lost_reply_to_an_unlock_still_releases() {
 #[tokio::test]
 async fn a_lost_reply_to_a_re_entry_counts_once() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let outer = bench.lock.lock().await.unwrap();
         loss.strike(&bench.link);
         let inner = bench.lock.lock().await.unwrap();
@@ -133,7 +133,7 @@ async fn a_lost_reply_to_a_re_entry_counts_once() {
 #[tokio::test]
 async fn a_lost_reply_to_a_partial_release_counts_once() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let guards = [
             bench.lock.lock().await.unwrap(),
             bench.lock.lock().await.unwrap(),
@@ -163,7 +163,7 @@ async fn a_lost_reply_to_a_partial_release_counts_once() {
 
 #[tokio::test]
 async fn a_connection_cut_in_the_middle_of_an_acquire_is_replaced() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     bench.link.hold(Direction::ToServer);
     let lock = bench.lock.clone();
     let locking = tokio::spawn(async move { lock.lock().await });
@@ -264,7 +264,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
 /// link. With one owner id for both holds it could not tell them apart.
 #[tokio::test]
 async fn a_late_release_leaves_the_next_hold_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.lock.lock().await.unwrap();
     let text = guard.owner().to_owned();
     bench.link.hold_and_cut(changes_record, async { guard.unlock().await.unwrap() }).await;
@@ -287,7 +287,7 @@ async fn a_late_release_leaves_the_next_hold_alone() {
 #[tokio::test]
 async fn a_late_undo_leaves_the_next_hold_alone() {
     let within = Duration::from_millis(1500);
-    let bench = Bench::with(Client::builder().replication(Replication::at_least(1).within(within))).await;
+    let bench = Bench::patient(Client::builder().replication(Replication::at_least(1).within(within))).await;
     let lock = bench.lock.with_owner(&Owner::unique());
     let taking = tokio::spawn({
         let lock = lock.clone();
@@ -316,7 +316,7 @@ async fn a_late_undo_leaves_the_next_hold_alone() {
 
 #[tokio::test]
 async fn a_late_acquire_leaves_the_current_hold_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let before = bench.record();
     assert_eq!(before, one(&guard, 1));
@@ -329,7 +329,7 @@ async fn a_late_acquire_leaves_the_current_hold_alone() {
 /// The late acquire finds the lock free, and takes it for an owner id that no hold has.
 #[tokio::test]
 async fn a_late_acquire_of_a_free_lock_is_undone_for_waiters() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let orphan = guard.owner().to_owned();
     guard.unlock().await.unwrap();
@@ -390,7 +390,7 @@ async fn a_late_reply_to_a_renewal_does_not_revive_the_hold() {
 /// The hold and its owner id are the same. So a late request applies if the record has reached the count that it expects again.
 #[tokio::test]
 async fn a_late_partial_release_does_not_spoil_the_count() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.lock.lock().await.unwrap();
     bench.link.hold_and_cut(changes_record, async { inner.unlock().await.unwrap() }).await;
@@ -410,7 +410,7 @@ async fn a_late_partial_release_does_not_spoil_the_count() {
 
 #[tokio::test]
 async fn a_late_re_entry_does_not_spoil_the_count() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     assert_eq!(bench.record(), one(&outer, 2));
@@ -427,7 +427,7 @@ async fn a_late_re_entry_does_not_spoil_the_count() {
 /// The record passes from one task to the next, and the request for that arrives twice.
 #[tokio::test]
 async fn a_late_hand_off_leaves_later_holds_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
     let guard = a.lock().await.unwrap();
     let waiting = tokio::spawn({
@@ -484,7 +484,7 @@ async fn a_hand_off_without_a_reply_until_the_deadline_leaves_no_record() {
 #[tokio::test]
 async fn a_wait_on_a_silent_link_does_not_end_as_busy_by_an_old_reply() {
     // The heartbeat must not end the connection before the wait ends.
-    let bench = Bench::with_response(Client::builder(), Duration::from_secs(10)).await;
+    let bench = Bench::patient(Client::builder()).await;
     let other = Client::connect(bench.server.url()).await.unwrap();
     let guard = other.mutex(NAME).lock().await.unwrap();
     let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
@@ -503,7 +503,7 @@ async fn a_wait_on_a_silent_link_does_not_end_as_busy_by_an_old_reply() {
 #[tokio::test]
 async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let other = Client::connect(bench.server.url()).await.unwrap().lock(NAME);
         let freed = other.lock().await.unwrap();
         loss.strike(&bench.link);
@@ -550,6 +550,18 @@ impl Bench {
 
     async fn with(builder: ClientBuilder) -> Self {
         Self::with_response(builder, RESPONSE).await
+    }
+
+    /// Where every connection either replies or ends. The machine may stall for as long as the response timeout.
+    async fn patient(builder: ClientBuilder) -> Self {
+        Self::with_response(builder, Duration::from_secs(10)).await
+    }
+
+    async fn losing(loss: Loss) -> Self {
+        match loss {
+            Loss::Cut => Self::patient(Client::builder()).await,
+            Loss::Silence => Self::start().await,
+        }
     }
 
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
