@@ -349,17 +349,17 @@ async fn a_late_acquire_of_a_free_lock_is_undone_for_waiters() {
 /// A late renewal would lengthen a lease that its owner wanted short.
 #[tokio::test]
 async fn a_late_renewal_does_not_touch_the_next_hold() {
-    let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_millis(900))).await;
+    let bench = Bench::patient(Client::builder().watchdog_timeout(Duration::from_secs(3))).await;
     let guard = bench.lock.lock().await.unwrap();
     let deadline = guard.deadline();
     bench.link.hold_and_cut(changes_record, async {}).await;
     crate::support::eventually(|| guard.deadline() > deadline).await;
     guard.unlock().await.unwrap();
-    let lock = bench.lock.with_lease(Duration::from_millis(400));
+    let lock = bench.lock.with_lease(Duration::from_secs(2));
     let guard = lock.lock().await.unwrap();
     bench.link.deliver(changes_record).await;
     let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
-    assert!(left <= 400, "{left} ms");
+    assert!(left <= 2000, "{left} ms");
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
 }
