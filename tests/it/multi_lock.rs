@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
-const LEASE: Duration = Duration::from_millis(600);
+const LEASE: Duration = Duration::from_millis(1500);
 /// The response time of a distant server.
 const FAR: Duration = Duration::from_millis(100);
 
