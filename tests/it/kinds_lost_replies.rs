@@ -132,9 +132,10 @@ async fn a_retried_release_leaves_the_next_hold_of_each_kind_alone() {
             kind.of(&far, NAME).lock().await.unwrap()
         });
         assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{kind}: {outcome:?}");
+        // The retry, on the next link for commands.
+        bench.proxy.link(2).await.answered(1, changes_record).await;
         let lock = bench.lock.with_owner(&Owner::unique());
         if kind.is_exclusive() {
-            // Sent after the retries.
             assert!(lock.try_lock().await.unwrap().is_none(), "{kind}");
         } else {
             lock.lock().await.unwrap().unlock().await.unwrap();
