@@ -77,7 +77,8 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
     Loss::Silence.strike(&bench.link);
     let started = Stopwatch::start();
     let error = bench.lock.try_lock().await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    // The heartbeat may find the silence first.
+    assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(started.elapsed() < RESPONSE * 2, "{:?}", started.elapsed());
     // This message comes from the release that undoes the hold.
     bench.next_message().await;
