@@ -63,7 +63,7 @@ async fn an_outer_hold_whose_time_passed_meanwhile_is_lost() {
 
 #[tokio::test]
 async fn a_remaining_fixed_level_is_not_renewed() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let lock = connect(&server, lease).await.lock(NAME);
     let outer = lock.lock().await.unwrap();
     let inner = lock.with_lease(lease / 2).lock().await.unwrap();
@@ -130,7 +130,7 @@ async fn the_record_ends_at_the_limit_of_its_hold() {
 /// Without a limit there is no warning, and a limit does not concern a hold that is released before.
 #[tokio::test]
 async fn the_warning_ends_with_the_hold() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let lock = connect(&server, lease).await.mutex(NAME);
     for lock in [lock.clone(), lock.with_max_hold(lease * 1000)] {
         let guard = lock.lock().await.unwrap();
