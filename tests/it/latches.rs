@@ -236,13 +236,13 @@ async fn a_lost_reply_counts_once_and_a_late_request_never() {
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(3).await.unwrap();
         bench.lose_reply(cut);
-        let outcome = latch.count_down().await;
-        let fine = outcome.is_ok() || !cut && matches!(outcome, Err(Error::Ambiguous { .. }));
-        assert!(fine, "cut {cut}: {outcome:?}");
-        bench.link.lost_reply().await;
         // This count runs after the repeats of the first one.
-        latch.count_down().await.unwrap();
-        assert_eq!(bench.raw.value(), Some(1), "cut {cut}");
+        for outcome in [latch.count_down().await, latch.count_down().await] {
+            let unconfirmed = matches!(outcome, Err(Error::Ambiguous { .. } | Error::Unavailable { .. }));
+            assert!(outcome.is_ok() || !cut && unconfirmed, "cut {cut}: {outcome:?}");
+        }
+        bench.link.lost_reply().await;
+        eventually(|| bench.raw.value() == Some(1)).await;
 
         // The same for the count that opens the latch.
         let bench = FaultyClient::losing(cut).await;
