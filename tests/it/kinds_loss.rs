@@ -161,6 +161,7 @@ async fn force_unlock_wakes_a_waiter_and_is_reported_to_the_holder() {
         let forced = Stopwatch::start();
         assert!(holder.lock(&two, NAME).force_unlock().await.unwrap(), "{holder}");
         let next = waiting.await.unwrap();
+        let (granted, took) = (Instant::now(), forced.elapsed());
         let published: Vec<_> = messages.heard().into_iter().map(|(_, message)| message).collect();
         assert_eq!(
             published,
@@ -168,9 +169,11 @@ async fn force_unlock_wakes_a_waiter_and_is_reported_to_the_holder() {
             "{holder} to {waiter}"
         );
         // The lease could not have expired by now, so the message woke the waiter.
-        assert!(forced.elapsed() < LEASE / 2, "{holder} to {waiter}: {:?}", forced.elapsed());
+        assert!(took < LEASE / 2, "{holder} to {waiter}: {took:?}");
         let state = guard.lost().await;
-        assert!(matches!(state, HoldState::Lost(LossReason::Taken)), "{holder} to {waiter}: {state:?}");
+        // A renewal between the release and the grant finds no record.
+        let gone = due < granted && state == HoldState::Lost(LossReason::Gone);
+        assert!(gone || state == HoldState::Lost(LossReason::Taken), "{holder} to {waiter}: {state:?}");
         let late = watch.since(due);
         assert!(late < REPORT_LIMIT, "{holder}: reported {late:?} after the renewal was due");
         match guard.unlock().await {
@@ -262,7 +265,8 @@ async fn the_watchdog_keeps_a_hold_beyond_its_lease() {
         let mut cli = server.cli();
         let string = kind.keys_of_a_hold(NAME, guard.owner()).filter(|_| kind == Kind::Read);
         while Instant::now() < until {
-            assert_eq!(guard.state(), HoldState::Held, "{kind}");
+            // A late reply makes the hold suspect.
+            assert!(guard.state().is_live(), "{kind}: {:?}", guard.state());
             assert!(kind.remaining_ms(&mut cli, NAME) > 0, "{kind}: the record expired");
             if let Some(key) = &string {
                 let left: i64 = redis::cmd("PTTL").arg(key).query(&mut cli).unwrap();

@@ -75,7 +75,8 @@ async fn waiters_pass_at_zero_and_not_before() {
         assert_eq!((bench.raw.value(), bench.latch.count().await.unwrap()), (Some(left), left as u64));
     }
     // This wait gives a wrong wake-up the time to show.
-    assert!(!bench.latch.wait_for(Duration::from_millis(50)).await.unwrap());
+    let waited = bench.latch.wait_for(Duration::from_millis(50)).await;
+    assert!(matches!(waited, Ok(false) | Err(Error::TimedOut { .. })), "{waited:?}");
     waiters.assert_none_passed();
     assert_eq!(bench.raw.messages(), vec![]);
     let opened = Stopwatch::start();
@@ -231,20 +232,20 @@ async fn channel_names_and_messages_match_redisson() {
 #[tokio::test]
 async fn a_lost_reply_counts_once_and_a_late_request_never() {
     for cut in [true, false] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(3).await.unwrap();
         bench.lose_reply(cut);
-        let outcome = latch.count_down().await;
-        let fine = outcome.is_ok() || !cut && matches!(outcome, Err(Error::Ambiguous { .. }));
-        assert!(fine, "cut {cut}: {outcome:?}");
-        bench.link.lost_reply().await;
         // This count runs after the repeats of the first one.
-        latch.count_down().await.unwrap();
-        assert_eq!(bench.raw.value(), Some(1), "cut {cut}");
+        for outcome in [latch.count_down().await, latch.count_down().await] {
+            let unconfirmed = matches!(outcome, Err(Error::Ambiguous { .. } | Error::Unavailable { .. }));
+            assert!(outcome.is_ok() || !cut && unconfirmed, "cut {cut}: {outcome:?}");
+        }
+        bench.link.lost_reply().await;
+        eventually(|| bench.raw.value() == Some(1)).await;
 
         // The same for the count that opens the latch.
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(1).await.unwrap();
         bench.raw.messages();
@@ -259,7 +260,7 @@ async fn a_lost_reply_counts_once_and_a_late_request_never() {
     }
     // A late count for an earlier latch must not count on the latch that was set after it.
     for count in [2, 1] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::patient().await;
         let latch = bench.client.count_down_latch(NAME);
         latch.try_set_count(count).await.unwrap();
         bench.link.hold_and_cut(changes, async { latch.count_down().await.unwrap() }).await;
@@ -309,7 +310,7 @@ async fn a_server_that_restarts_empty_opens_the_latch() {
 /// A dropped wait leaves no subscription, and takes nothing from the other waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_dropped_anywhere_leaves_nothing() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::patient().await;
     let FaultyClient { raw, proxy, client, server, .. } = &bench;
     let (latch, other) = (client.count_down_latch(NAME), latch_of_new_client(server).await);
     let tally = Tally::default();
@@ -396,7 +397,10 @@ async fn a_reply_from_before_a_close_does_not_count_for_a_later_wait() {
     raw.run::<()>(&["SET", NAME, "1"]);
     let mut late = std::pin::pin!(latch.wait_for(Duration::from_millis(100)));
     assert!(poll!(late.as_mut()).is_pending(), "it joins the queue before the reply is read");
-    assert!(!late.await.unwrap(), "a wait passed the latch that was closed before it");
+    let late = late.await;
+    // A slow server may not answer within so short a wait.
+    let closed = matches!(late, Ok(false) | Err(Error::TimedOut { .. }));
+    assert!(closed, "a wait passed the latch that was closed before it: {late:?}");
     // The latch was open when this wait asked.
     early.await.unwrap();
 }

@@ -44,7 +44,7 @@ async fn the_deadline_of_a_fixed_lease_returns_when_the_inner_level_ends() {
 
 #[tokio::test]
 async fn an_outer_hold_whose_time_passed_meanwhile_is_lost() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let raw = RawRedis::of(&server);
     let lock = connect(&server, lease).await.lock(NAME);
     let outer = lock.with_lease(lease / 2).lock().await.unwrap();
@@ -63,7 +63,7 @@ async fn an_outer_hold_whose_time_passed_meanwhile_is_lost() {
 
 #[tokio::test]
 async fn a_remaining_fixed_level_is_not_renewed() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let lock = connect(&server, lease).await.lock(NAME);
     let outer = lock.lock().await.unwrap();
     let inner = lock.with_lease(lease / 2).lock().await.unwrap();
@@ -118,17 +118,19 @@ async fn the_record_ends_at_the_limit_of_its_hold() {
     let guard = client.mutex(NAME).with_max_hold(max).lock().await.unwrap();
     let latest = Instant::now() + max;
     eventually(|| guard.deadline() >= asked + max).await;
-    let now = Instant::now();
+    // The record ends between these two.
+    let before = Instant::now();
     let left = Duration::from_millis(raw.run(&["PTTL", NAME]));
-    assert!(now + left >= guard.deadline() - Duration::from_millis(1), "the record ends too early");
-    assert!(now + left < latest + lease / 8, "the record outlasts the limit by {:?}", now + left - latest);
+    let (earliest, last) = (before + left, Instant::now() + left + Duration::from_millis(1));
+    assert!(last >= guard.deadline(), "the record ends too early");
+    assert!(earliest < latest + lease / 8, "the record outlasts the limit by {:?}", earliest - latest);
     guard.unlock().await.unwrap();
 }
 
 /// Without a limit there is no warning, and a limit does not concern a hold that is released before.
 #[tokio::test]
 async fn the_warning_ends_with_the_hold() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1800));
     let lock = connect(&server, lease).await.mutex(NAME);
     for lock in [lock.clone(), lock.with_max_hold(lease * 1000)] {
         let guard = lock.lock().await.unwrap();

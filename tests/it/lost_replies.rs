@@ -41,7 +41,7 @@ impl Loss {
 #[tokio::test]
 async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         loss.strike(&bench.link);
         let started = Instant::now();
         let guard = bench.lock.lock().await.unwrap();
@@ -65,7 +65,7 @@ async fn a_lost_reply_to_an_acquire_leaves_one_hold() {
 /// A single attempt ends with the response timeout, and its possible effect is undone.
 #[tokio::test]
 async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     Loss::Cut.strike(&bench.link);
     // The client reconnects well within that time, and repeating the request is harmless.
     let guard = bench.lock.try_lock().await.unwrap().expect("nobody else holds it");
@@ -77,7 +77,8 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
     Loss::Silence.strike(&bench.link);
     let started = Stopwatch::start();
     let error = bench.lock.try_lock().await.unwrap_err();
-    assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");
+    // The heartbeat may find the silence first.
+    assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(started.elapsed() < RESPONSE * 2, "{:?}", started.elapsed());
     // This message comes from the release that undoes the hold.
     bench.next_message().await;
@@ -88,7 +89,7 @@ async fn a_lost_reply_to_a_try_lock_leaves_its_hold_or_none() {
 
 #[tokio::test]
 async fn a_lost_reply_to_an_unlock_still_releases() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.lock.lock().await.unwrap();
     Loss::Cut.strike(&bench.link);
     guard.unlock().await.unwrap();
@@ -115,7 +116,7 @@ async fn a_lost_reply_to_an_unlock_still_releases() {
 #[tokio::test]
 async fn a_lost_reply_to_a_re_entry_counts_once() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let outer = bench.lock.lock().await.unwrap();
         loss.strike(&bench.link);
         let inner = bench.lock.lock().await.unwrap();
@@ -133,7 +134,7 @@ async fn a_lost_reply_to_a_re_entry_counts_once() {
 #[tokio::test]
 async fn a_lost_reply_to_a_partial_release_counts_once() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let guards = [
             bench.lock.lock().await.unwrap(),
             bench.lock.lock().await.unwrap(),
@@ -163,7 +164,7 @@ async fn a_lost_reply_to_a_partial_release_counts_once() {
 
 #[tokio::test]
 async fn a_connection_cut_in_the_middle_of_an_acquire_is_replaced() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     bench.link.hold(Direction::ToServer);
     let lock = bench.lock.clone();
     let locking = tokio::spawn(async move { lock.lock().await });
@@ -264,7 +265,7 @@ async fn a_watched_hold_behind_a_dead_network_is_lost_by_its_deadline() {
 /// link. With one owner id for both holds it could not tell them apart.
 #[tokio::test]
 async fn a_late_release_leaves_the_next_hold_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.lock.lock().await.unwrap();
     let text = guard.owner().to_owned();
     bench.link.hold_and_cut(changes_record, async { guard.unlock().await.unwrap() }).await;
@@ -287,7 +288,7 @@ async fn a_late_release_leaves_the_next_hold_alone() {
 #[tokio::test]
 async fn a_late_undo_leaves_the_next_hold_alone() {
     let within = Duration::from_millis(1500);
-    let bench = Bench::with(Client::builder().replication(Replication::at_least(1).within(within))).await;
+    let bench = Bench::patient(Client::builder().replication(Replication::at_least(1).within(within))).await;
     let lock = bench.lock.with_owner(&Owner::unique());
     let taking = tokio::spawn({
         let lock = lock.clone();
@@ -316,7 +317,7 @@ async fn a_late_undo_leaves_the_next_hold_alone() {
 
 #[tokio::test]
 async fn a_late_acquire_leaves_the_current_hold_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let before = bench.record();
     assert_eq!(before, one(&guard, 1));
@@ -329,7 +330,7 @@ async fn a_late_acquire_leaves_the_current_hold_alone() {
 /// The late acquire finds the lock free, and takes it for an owner id that no hold has.
 #[tokio::test]
 async fn a_late_acquire_of_a_free_lock_is_undone_for_waiters() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let guard = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     let orphan = guard.owner().to_owned();
     guard.unlock().await.unwrap();
@@ -349,17 +350,17 @@ async fn a_late_acquire_of_a_free_lock_is_undone_for_waiters() {
 /// A late renewal would lengthen a lease that its owner wanted short.
 #[tokio::test]
 async fn a_late_renewal_does_not_touch_the_next_hold() {
-    let bench = Bench::with(Client::builder().watchdog_timeout(Duration::from_millis(900))).await;
+    let bench = Bench::patient(Client::builder().watchdog_timeout(Duration::from_secs(3))).await;
     let guard = bench.lock.lock().await.unwrap();
     let deadline = guard.deadline();
     bench.link.hold_and_cut(changes_record, async {}).await;
     crate::support::eventually(|| guard.deadline() > deadline).await;
     guard.unlock().await.unwrap();
-    let lock = bench.lock.with_lease(Duration::from_millis(400));
+    let lock = bench.lock.with_lease(Duration::from_secs(2));
     let guard = lock.lock().await.unwrap();
     bench.link.deliver(changes_record).await;
     let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut bench.server.cli()).unwrap();
-    assert!(left <= 400, "{left} ms");
+    assert!(left <= 2000, "{left} ms");
     assert_eq!(bench.record(), one(&guard, 1));
     guard.unlock().await.unwrap();
 }
@@ -390,7 +391,7 @@ async fn a_late_reply_to_a_renewal_does_not_revive_the_hold() {
 /// The hold and its owner id are the same. So a late request applies if the record has reached the count that it expects again.
 #[tokio::test]
 async fn a_late_partial_release_does_not_spoil_the_count() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.lock.lock().await.unwrap();
     bench.link.hold_and_cut(changes_record, async { inner.unlock().await.unwrap() }).await;
@@ -410,7 +411,7 @@ async fn a_late_partial_release_does_not_spoil_the_count() {
 
 #[tokio::test]
 async fn a_late_re_entry_does_not_spoil_the_count() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let outer = bench.lock.lock().await.unwrap();
     let inner = bench.link.hold_and_cut(changes_record, async { bench.lock.lock().await.unwrap() }).await;
     assert_eq!(bench.record(), one(&outer, 2));
@@ -427,7 +428,7 @@ async fn a_late_re_entry_does_not_spoil_the_count() {
 /// The record passes from one task to the next, and the request for that arrives twice.
 #[tokio::test]
 async fn a_late_hand_off_leaves_later_holds_alone() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
     let guard = a.lock().await.unwrap();
     let waiting = tokio::spawn({
@@ -484,7 +485,7 @@ async fn a_hand_off_without_a_reply_until_the_deadline_leaves_no_record() {
 #[tokio::test]
 async fn a_wait_on_a_silent_link_does_not_end_as_busy_by_an_old_reply() {
     // The heartbeat must not end the connection before the wait ends.
-    let bench = Bench::with_response(Client::builder(), Duration::from_secs(10)).await;
+    let bench = Bench::patient(Client::builder()).await;
     let other = Client::connect(bench.server.url()).await.unwrap();
     let guard = other.mutex(NAME).lock().await.unwrap();
     let [a, b] = ["a", "b"].map(|owner| bench.lock.with_owner(&Owner::new(owner).unwrap()));
@@ -503,7 +504,7 @@ async fn a_wait_on_a_silent_link_does_not_end_as_busy_by_an_old_reply() {
 #[tokio::test]
 async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
     for loss in LOSSES {
-        let bench = Bench::start().await;
+        let bench = Bench::losing(loss).await;
         let other = Client::connect(bench.server.url()).await.unwrap().lock(NAME);
         let freed = other.lock().await.unwrap();
         loss.strike(&bench.link);
@@ -522,14 +523,13 @@ async fn a_force_unlock_whose_reply_is_lost_is_not_repeated() {
 /// The time on the network counts against the lease.
 #[tokio::test]
 async fn a_lease_counts_from_the_send() {
-    let bench = Bench::start().await;
+    let bench = Bench::patient(Client::builder()).await;
     let (lease, delay) = (Duration::from_secs(2), RESPONSE / 2);
     bench.link.delay(Direction::ToClient, delay);
-    let sent = Instant::now();
     let guard = bench.lock.with_lease(lease).lock().await.unwrap();
-    assert!(sent.elapsed() >= delay);
-    let late = guard.deadline().saturating_duration_since(sent + lease);
-    assert!(late < delay / 2, "{late:?}");
+    // The reply came at least this long after the request was sent.
+    let latest = Instant::now() + lease - delay;
+    assert!(guard.deadline() <= latest, "{:?} too late", guard.deadline() - latest);
     guard.unlock().await.unwrap();
 }
 
@@ -550,6 +550,18 @@ impl Bench {
 
     async fn with(builder: ClientBuilder) -> Self {
         Self::with_response(builder, RESPONSE).await
+    }
+
+    /// Where every connection either replies or ends. The machine may stall for as long as the response timeout.
+    async fn patient(builder: ClientBuilder) -> Self {
+        Self::with_response(builder, Duration::from_secs(10)).await
+    }
+
+    async fn losing(loss: Loss) -> Self {
+        match loss {
+            Loss::Cut => Self::patient(Client::builder()).await,
+            Loss::Silence => Self::start().await,
+        }
     }
 
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {

@@ -91,7 +91,7 @@ async fn inner_levels_share_the_minimum_time() {
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_keeps_the_record_once() {
     for cut in [true, false] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let lock = bench.client.mutex(NAME);
         let guard = lock.with_min_hold(MIN).lock().await.unwrap();
         bench.lose_reply(cut);

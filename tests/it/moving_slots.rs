@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use crate::support::any_lock::{ClientSet, Held};
 use crate::support::cluster::{Cluster, slot};
 use crate::support::kind::{Kind, is_idle};
-use crate::support::{Server, eventually};
+use crate::support::{Server, Stopwatch, eventually, scripts};
 
 /// The number of slots that move, which is also the number of locks that are passed on.
 const SLOTS: usize = 100;
@@ -98,10 +98,12 @@ async fn moved_under_load(cluster: &Cluster, sharded: bool) {
         kept.push(Kind::Reentrant.of(&keeper, &format!("{{{tag}}}kept")).lock().await.unwrap());
     }
 
-    let mut bystanders = Vec::new();
+    let (mut bystanders, began) = (Vec::new(), Instant::now());
     for tag in self::tags(cluster, 2, BYSTANDERS) {
         bystanders.push(Kind::Reentrant.of(&parties[0], &tag).lock().await.unwrap());
     }
+    // The first renewal is one query, too.
+    scripts::load(&cluster.masters[2]);
     cluster.masters[2].commandstats_reset();
 
     let (phase, followed) = watch::channel(Phase::Stay);
@@ -156,9 +158,11 @@ async fn moved_under_load(cluster: &Cluster, sharded: bool) {
         doubted.iter().max(),
     );
     assert!(longest < MISSED, "a wake-up was missed: {longest:?}");
-    // A slot that moves elsewhere causes no query here. A slow run has at most the first renewal of each hold.
+    // A slot that moves elsewhere causes no query here. Each hold is renewed after a third of the lease, for the first
+    // time up to half of that earlier.
     let asked = cluster.masters[2].scripts();
-    assert!(asked <= BYSTANDERS as u64, "{asked} queries about holds that did not move");
+    let renewals = ((began.elapsed().as_secs() + 1) * 6 / LEASE.as_secs()).div_ceil(2).max(1);
+    assert!(asked <= BYSTANDERS as u64 * renewals, "{asked} queries about holds that did not move");
 
     for held in kept.into_iter().chain(bystanders) {
         held.unlock().await.unwrap();
@@ -193,7 +197,7 @@ async fn a_master_that_loses_slots_is_subscribed_to_again_at_once() {
     let mut took = Vec::new();
     for tag in tags.iter().skip(1) {
         cluster.migrate_between(tag, 0, 1).finish();
-        let moved = Instant::now();
+        let moved = Stopwatch::start();
         all_are_heard().await;
         took.push(moved.elapsed());
     }

@@ -12,8 +12,8 @@ use crate::support::kind::each;
 use crate::support::{Proxy, Server, eventually};
 
 const NAME: &str = "n";
-/// The response timeout. Short, because the tests wait for it.
-const RESPONSE: Duration = Duration::from_millis(200);
+/// The response timeout. Short, because the tests wait for it, and long enough for a busy machine.
+const RESPONSE: Duration = Duration::from_millis(500);
 
 /// The kinds that undo an acquire by its number or by its permit id.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,8 @@ async fn counts_on_a_frozen_server_take_effect_once() {
     server.stop_signal();
     for _ in 0..2 {
         let error = latch.count_down().await.unwrap_err();
-        assert!(matches!(error, Error::Ambiguous { .. }), "{error}");
+        // The heartbeat may have ended the connection before the second one is sent.
+        assert!(matches!(error, Error::Ambiguous { .. } | Error::Unavailable { .. }), "{error}");
     }
     server.cont();
     let mut cli = server.cli();

@@ -18,10 +18,16 @@ struct Bench {
 }
 
 impl Bench {
+    /// No series of hand-offs ends because it has lasted long. A release would then wait for a reply.
     async fn start() -> Self {
+        const LONG: Duration = Duration::from_secs(20);
+        Self::with(HandOff::new().max_time(LONG).max_time_alone(LONG)).await
+    }
+
+    async fn with(hand_off: HandOff) -> Self {
         let server = Server::start();
-        let hand_off = HandOff::new().pipelined(true);
-        let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
+        let builder = Client::builder().hand_off(hand_off.pipelined(true));
+        let client = builder.connect(server.url()).await.unwrap();
         // Load the scripts, so that each later request is one send.
         let bench = Self { server, client };
         let [a, b] = bench.owners();
@@ -315,7 +321,7 @@ async fn a_java_waiter_gets_its_turn_despite_local_hand_offs() {
     // The defaults of `HandOff`.
     let (max_time, max_time_alone) = (Duration::from_millis(20), Duration::from_millis(200));
     for version in versions() {
-        let bench = Bench::start().await;
+        let bench = Bench::with(HandOff::new()).await;
         let java = Java::get(&version).client(&bench.server, 0).await.thread("t");
         java.is_locked("plain", "n").await.unwrap();
         let mut tasks = JoinSet::new();

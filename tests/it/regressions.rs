@@ -28,7 +28,8 @@ async fn the_release_of_a_lost_hold_does_not_free_the_next_hold() {
                 let guard = lock.lock().await.unwrap();
                 redis::cmd("DEL").arg(guard.name()).exec(&mut cli).unwrap();
                 assert!(matches!(guard.lost().await, HoldState::Lost(_)));
-                let next = lock.lock().await.unwrap();
+                // Long, because only the lost hold is to end.
+                let next = lock.with_lease(Duration::from_secs(60)).lock().await.unwrap();
                 assert_ne!(next.owner(), guard.owner(), "the owner id of a lost hold is used again");
                 // This acquire is queued behind the release of the lost hold.
                 lock.lock().await.unwrap().unlock().await.unwrap();
@@ -56,7 +57,9 @@ async fn leaving_the_queue_removes_no_other_waiter() {
                     0 => lock.try_lock().await,
                     _ => lock.try_lock_for(Duration::from_millis(60)).await,
                 };
-                assert!(matches!(outcome, Ok(None)), "{outcome:?}");
+                // A slow server may not answer within so short a wait.
+                let late = task % 2 == 1 && matches!(outcome, Err(Error::TimedOut { .. }));
+                assert!(late || matches!(outcome, Ok(None)), "{outcome:?}");
                 if task % 2 == 1 && lock.holder().await.unwrap().is_none() {
                     break;
                 }
@@ -94,7 +97,8 @@ async fn a_temporary_refusal_of_writes_costs_no_hold() {
         async move { lock.lock().await }
     });
     let error = client.lock("m").try_lock().await.unwrap_err();
-    assert!(matches!(error, Error::Refused { .. } | Error::TimedOut { .. }), "{error:?}");
+    let refused = matches!(error, Error::Refused { .. } | Error::TimedOut { .. } | Error::Unavailable { .. });
+    assert!(refused, "{error:?}");
     tokio::time::sleep(Duration::from_millis(600).saturating_sub(started.elapsed())).await;
     server.configure("min-replicas-to-write", "0");
     waiting.await.unwrap().unwrap().unlock().await.unwrap();
@@ -301,8 +305,10 @@ async fn two_tasks_that_take_turns_do_not_keep_the_lock_from_others() {
     }
     let lock = theirs.lock("n");
     for n in 0..20 {
-        let guard = lock.try_lock_for(Duration::from_secs(1)).await.unwrap();
+        let asked = Stopwatch::start();
+        let guard = lock.try_lock_for(Duration::from_secs(20)).await.unwrap();
         let guard = guard.unwrap_or_else(|| panic!("not let in for the {n}th time"));
+        assert!(asked.elapsed() < Duration::from_secs(1), "{n}: {:?}", asked.elapsed());
         guard.unlock().await.unwrap();
     }
     tasks.shutdown().await;
@@ -316,18 +322,20 @@ async fn a_new_subscription_does_not_end_the_yield_window() {
     let client = Client::builder().hand_off(bounds).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();
-    let waiting = tokio::spawn({
-        let lock = lock.clone();
-        async move {
-            let guard = lock.lock().await.unwrap();
-            (Instant::now(), guard)
-        }
-    });
     // This subscriber hears of the release and does not want the lock.
     let mut other = server.cli();
     let mut listening = other.as_pubsub();
     listening.subscribe("redisson_lock__channel:{n}").unwrap();
-    eventually(|| subscribers(&server, "redisson_lock__channel:{n}") >= 1).await;
+    let (queued, is_queued) = tokio::sync::oneshot::channel();
+    let waiting = tokio::spawn(async move {
+        let mut waiting = std::pin::pin!(lock.lock());
+        // The first poll enters the queue.
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        queued.send(()).unwrap();
+        let guard = waiting.await.unwrap();
+        (Instant::now(), guard)
+    });
+    is_queued.await.unwrap();
     let released = Instant::now();
     guard.unlock().await.unwrap();
     let (at, guard) = waiting.await.unwrap();
@@ -397,7 +405,8 @@ async fn a_delivered_but_unpolled_grant_ends_with_its_lease() {
     })
     .await;
     let next = tokio::spawn({
-        let lock = client.lock("n").with_owner(&Owner::new("next").unwrap());
+        // Only the forgotten hold has so short a lease.
+        let lock = client.lock("n").with_owner(&Owner::new("next").unwrap()).with_lease(lease * 60);
         async move { lock.try_lock_for(lease * 6).await }
     });
     held.unlock().await.unwrap();

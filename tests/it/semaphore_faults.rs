@@ -12,8 +12,7 @@ use crate::support::{FaultyClient, RawRedis, Server, Stopwatch, eventually, subs
 const CHANNEL: &str = "redisson_sc:{n}";
 
 /// A semaphore of that many permits, behind a proxy.
-async fn faulty(permits: u32) -> (FaultyClient, Semaphore) {
-    let bench = FaultyClient::start().await;
+async fn faulty(permits: u32, bench: FaultyClient) -> (FaultyClient, Semaphore) {
     let semaphore = bench.client.semaphore(NAME);
     assert!(semaphore.try_set_permits(permits).await.unwrap());
     bench.raw.messages();
@@ -29,7 +28,7 @@ fn confirmed_or_not(outcome: &Result<(), Error>, cut: bool) {
 #[tokio::test]
 async fn a_lost_reply_adds_permits_once() {
     for cut in [true, false] {
-        let (bench, semaphore) = faulty(7).await;
+        let (bench, semaphore) = faulty(7, FaultyClient::losing(cut).await).await;
         bench.lose_reply(cut);
         confirmed_or_not(&semaphore.release(2).await, cut);
         bench.link.lost_reply().await;
@@ -44,7 +43,7 @@ async fn a_lost_reply_adds_permits_once() {
 async fn a_lost_reply_to_an_adjustment_is_ambiguous() {
     for cut in [true, false] {
         for adjust in ["set", "add", "drain"] {
-            let (bench, semaphore) = faulty(3).await;
+            let (bench, semaphore) = faulty(3, FaultyClient::losing(cut).await).await;
             if adjust == "set" {
                 bench.raw.run::<()>(&["DEL", NAME]);
             }
@@ -66,7 +65,7 @@ async fn a_lost_reply_to_an_adjustment_is_ambiguous() {
 /// The repeat of the attempt finds too few permits. Its first send arrives when there are enough, and must take none.
 #[tokio::test]
 async fn a_failed_attempt_takes_nothing_when_it_arrives_late() {
-    let (bench, semaphore) = faulty(1).await;
+    let (bench, semaphore) = faulty(1, FaultyClient::patient().await).await;
     let other = Client::connect(bench.server.url()).await.unwrap().semaphore(NAME);
     bench.raw.messages();
     let permit = other.acquire().await.unwrap();
@@ -83,7 +82,7 @@ async fn a_failed_attempt_takes_nothing_when_it_arrives_late() {
 /// The attempt was given up and undone before the server read it.
 #[tokio::test]
 async fn an_abandoned_attempt_takes_nothing_when_it_arrives_late() {
-    let (bench, semaphore) = faulty(1).await;
+    let (bench, semaphore) = faulty(1, FaultyClient::start().await).await;
     bench.link.hold(Direction::ToServer);
     let error = semaphore.try_acquire().await.unwrap_err();
     assert!(matches!(error, Error::TimedOut { .. }), "{error:?}");

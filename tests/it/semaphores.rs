@@ -107,7 +107,9 @@ async fn a_waiter_for_many_permits_is_not_overtaken() {
     assert_eq!(bench.semaphore.available_permits().await.unwrap(), 1);
     assert!(bench.semaphore.try_acquire().await.unwrap().is_none());
     assert!(bench.semaphore.try_acquire_for(Duration::ZERO).await.unwrap().is_none());
-    assert!(bench.semaphore.try_acquire_for(Duration::from_millis(30)).await.unwrap().is_none());
+    // A slow server may not answer within so short a wait.
+    let waited = bench.semaphore.try_acquire_for(Duration::from_millis(30)).await;
+    assert!(matches!(waited, Ok(None) | Err(Error::TimedOut { .. })), "{waited:?}");
     assert_eq!(*order.lock().unwrap(), []);
     // Another client has a queue of its own.
     bench.another().await.try_acquire().await.unwrap().expect("one is free").release().await.unwrap();
@@ -173,7 +175,9 @@ async fn permits_go_to_other_clients_despite_tasks_that_pass_them_on() {
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
     let other = bench.another().await;
     for _ in 0..10 {
-        let permit = other.try_acquire_for(PROMPT).await.unwrap().expect("a permit in time");
+        let asked = Stopwatch::start();
+        let permit = other.try_acquire_for(PROMPT * 40).await.unwrap().expect("a permit");
+        assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
         permit.release().await.unwrap();
     }
 }

@@ -4,7 +4,7 @@ use crate::support::{Server, Stopwatch};
 use redisson_lock::blocking::{Client, Lock, MultiLock};
 use redisson_lock::{BackOff, Error, HoldState, LossReason};
 use std::sync::{Arc, Barrier};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_thread_re_enters_and_excludes_other_threads() {
@@ -59,9 +59,11 @@ fn waiting_threads_exclude_each_other() {
 #[test]
 fn the_last_handle_may_be_dropped_anywhere_and_frees_its_hold() {
     let server = Server::start();
-    let freed = |dropped: Stopwatch| {
+    let freed = || {
+        let dropped = Instant::now();
         while redis::cmd("EXISTS").arg("n").query(&mut server.cli()).unwrap() {
-            assert!(dropped.elapsed() < Duration::from_millis(100), "the lock was not released");
+            // The lease would free the lock after 30 s.
+            assert!(dropped.elapsed() < Duration::from_secs(20), "the lock was not released");
         }
     };
     // The guard outlives every handle, and its release outlives the guard.
@@ -70,7 +72,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_frees_its_hold() {
     drop(client);
     assert_eq!(guard.state(), HoldState::Held);
     drop(guard);
-    freed(Stopwatch::start());
+    freed();
 
     // Also in async code, where nothing may wait for a runtime.
     let client = Client::connect(server.url()).unwrap();
@@ -80,7 +82,7 @@ fn the_last_handle_may_be_dropped_anywhere_and_frees_its_hold() {
         drop(client);
         drop(guard);
     });
-    freed(Stopwatch::start());
+    freed();
 }
 
 #[test]
@@ -199,7 +201,9 @@ fn each_kind_works_for_threads() {
             scope.spawn(|| {
                 let tried = tried;
                 assert!(lock.try_lock().unwrap().is_none(), "{lock:?}");
-                assert!(lock.try_lock_for(Duration::from_millis(20)).unwrap().is_none(), "{lock:?}");
+                // A slow server may not answer within so short a wait.
+                let waited = lock.try_lock_for(Duration::from_millis(20));
+                assert!(matches!(waited, Ok(None) | Err(Error::TimedOut { .. })), "{lock:?}: {waited:?}");
                 tried.send(()).unwrap();
                 lock.lock().unwrap().unlock().unwrap();
             });
@@ -261,7 +265,9 @@ fn semaphores_latches_and_value_locks_work_for_threads() {
 
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(2).unwrap());
-    assert!(!latch.wait_for(Duration::from_millis(20)).unwrap());
+    // A slow server may not answer within so short a wait.
+    let waited = latch.wait_for(Duration::from_millis(20));
+    assert!(matches!(waited, Ok(false) | Err(Error::TimedOut { .. })), "{waited:?}");
     let other = latch.clone();
     let waiting = std::thread::spawn(move || other.wait_for(Duration::from_secs(10)).unwrap());
     latch.count_down().unwrap();

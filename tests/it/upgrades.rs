@@ -70,7 +70,7 @@ async fn two_readers_that_upgrade_do_not_block_each_other() {
 #[tokio::test]
 async fn an_upgrade_whose_reply_is_lost_takes_effect_once() {
     for cut in [true, false] {
-        let bench = FaultyClient::start().await;
+        let bench = FaultyClient::losing(cut).await;
         let sides = bench.client.read_write_lock(NAME);
         let reading = sides.read().lock().await.unwrap();
         bench.lose_reply(cut);

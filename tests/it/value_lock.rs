@@ -70,7 +70,7 @@ async fn the_record_is_a_token_with_the_lease() {
 /// No hold has this token, and its text shows that.
 #[tokio::test]
 async fn a_late_token_is_deleted_for_waiters() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::patient().await;
     let lock = bench.client.value_lock(NAME);
     let others = lock_of_new_client(&bench.server).await.lock().await.unwrap();
     let outcome = bench.link.hold_and_cut(changes, lock.try_lock()).await;

@@ -1,10 +1,11 @@
 //! The value lock together with locks of the same kind in other languages: redis-py's own, and node-redlock's.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
 use tokio::task::JoinSet;
 
+use crate::support::kind::in_time;
 use crate::support::peer::Peer;
 use crate::support::raw::NAME;
 use crate::support::{RawRedis, Server, Stopwatch};
@@ -125,10 +126,13 @@ async fn a_peers_lease_ends_for_us_on_time() {
 
         // A lease that is extended lasts longer.
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
+        let asked = Instant::now();
         assert!(bench.peer.does(&format!("extend n {}", lease.as_millis())).await, "{language}");
         let extended = Stopwatch::start();
         let guard = bench.lock.lock().await.unwrap();
-        assert!(extended.is_within(lease - SOON / 5..lease + SOON), "{language}: {extended:?}");
+        // Two processes measure the time, in whole milliseconds.
+        let lasted = asked.elapsed() + Duration::from_millis(2);
+        assert!(lasted >= lease && extended.elapsed() < lease + SOON, "{language}: {lasted:?}, {extended:?}");
         guard.unlock().await.unwrap();
     }
 }
@@ -175,11 +179,15 @@ async fn a_peers_token_is_never_deleted() {
 
         // .. or through the watchdog, after another client of ours forced the lock.
         let guard = bench.lock.lock().await.unwrap();
+        let due = guard.deadline() - LEASE + LEASE / 3;
         let other = Client::connect(bench.server.url()).await.unwrap().value_lock(NAME);
         assert!(other.force_unlock().await.unwrap());
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
-        let reported = tokio::time::timeout(LEASE, guard.lost()).await.expect("the loss is reported");
-        assert_eq!(reported, HoldState::Lost(LossReason::Taken), "{language}");
+        let taken = Instant::now();
+        let reported = in_time("the loss is reported", guard.lost()).await;
+        // A renewal before the peer took the lock finds no record.
+        let gone = due < taken && reported == HoldState::Lost(LossReason::Gone);
+        assert!(gone || reported == HoldState::Lost(LossReason::Taken), "{language}: {reported:?}");
         drop(guard);
         // This attempt is queued behind the cleanup that is still to come.
         assert!(bench.lock.try_lock().await.unwrap().is_none());

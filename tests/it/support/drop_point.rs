@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::any_lock::{AnyLock, ClientSet, Held};
 use super::kind::{Kind, is_idle, keys};
 use super::proxy::Words;
-use super::{Proxy, Server, scripts};
+use super::{Proxy, Server, Stopwatch, scripts};
 
 pub const NAME: &str = "n";
 /// How the channels of all kinds begin, including those of queued waiters and of multi locks.
@@ -329,12 +329,13 @@ impl DropBench {
 
     /// Asserts that the next waiters are served at once.
     pub async fn served(&self, drop_point: &DropPoint, next: impl IntoIterator<Item = JoinHandle<()>>) {
-        let started = Instant::now();
+        let started = Stopwatch::start();
         for next in next {
-            let served = tokio::time::timeout(PROMPT.saturating_sub(started.elapsed()), next).await;
+            let served = tokio::time::timeout(PATIENCE, next).await;
             served
                 .unwrap_or_else(|_| panic!("{drop_point}: the next waiter is not served: {self:?}"))
                 .expect("served");
+            assert!(started.elapsed() < PROMPT, "{drop_point}: the next waiter is served late: {started:?}");
         }
     }
 
@@ -419,7 +420,7 @@ fn next(lock: &AnyLock) -> JoinHandle<()> {
 
 /// Waits until `condition` holds, for [`PROMPT`] at most.
 pub async fn soon(what: &str, mut condition: impl FnMut() -> bool) {
-    let started = Instant::now();
+    let started = Stopwatch::start();
     while !condition() {
         assert!(started.elapsed() < PROMPT, "not in time: {what}");
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -144,16 +144,33 @@ impl FaultyClient {
     /// The response timeout. Short, because the tests wait for it.
     pub const RESPONSE: Duration = Duration::from_millis(300);
 
+    /// The response timeout of a client that meets no silent connection: the machine may stall for that long.
+    pub const PATIENCE: Duration = Duration::from_secs(10);
+
     pub async fn start() -> Self {
         Self::with(Client::builder()).await
     }
 
+    /// For [`lose_reply`](Self::lose_reply) with the same `cut`.
+    pub async fn losing(cut: bool) -> Self {
+        if cut { Self::patient().await } else { Self::start().await }
+    }
+
+    /// For a test in which every connection either replies or ends.
+    pub async fn patient() -> Self {
+        Self::with_response(Client::builder(), Self::PATIENCE).await
+    }
+
     pub async fn with(builder: ClientBuilder) -> Self {
+        Self::with_response(builder, Self::RESPONSE).await
+    }
+
+    async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
         let server = Server::start();
         let raw = RawRedis::of(&server);
         scripts::load(&server);
         let proxy = Proxy::start(server.port()).await;
-        let builder = builder.response_timeout(Self::RESPONSE);
+        let builder = builder.response_timeout(response);
         let client = builder.connect(proxy.url()).await.expect("the server is up");
         // The second link carries the subscriptions, so the third is the second one for commands.
         let link = proxy.link(0).await;
