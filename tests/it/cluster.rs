@@ -352,6 +352,8 @@ async fn waiters_probe_again_when_their_node_or_the_locks_master_changes() {
         assert!(!waiting.is_finished());
         let lost = if subscribed_node_dies { subscribed_at } else { cluster.master_of(&name) };
         cluster.masters[lost].kill();
+        // A failed election takes longer than the waiter may.
+        cluster.wait_for_promotion(lost).await;
         in_time("the waiter's hold", waiting).await.unwrap().unwrap();
     }
 }
