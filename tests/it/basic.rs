@@ -1,6 +1,6 @@
 //! The lock among Rust tasks, without Java: owners, crowds, time limits, cancellation.
 
-use crate::support::proxy::{Direction, Proxy, ProxyLink};
+use crate::support::proxy::{Direction, Proxy, ProxyLink, Words};
 use crate::support::raw::NAME;
 use crate::support::{FaultyClient, Java, Server, Stopwatch, eventually, subscribers, versions};
 use futures_util::poll;
@@ -756,7 +756,7 @@ fn exists(server: &Server, key: &str) -> bool {
 /// Closing a client waits for the reply to an unlock. It does not wait for an acquire.
 #[tokio::test]
 async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let guard = bench.client.mutex(NAME).lock().await.unwrap();
     bench.link.hold(Direction::ToServer);
     let mut releasing = pin!(guard.unlock());
@@ -768,7 +768,7 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     closing.await;
     bench.raw.assert_nothing_else_left(&[]).await;
 
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let mutex = bench.client.mutex(NAME);
     bench.link.hold(Direction::ToServer);
     let mut acquiring = pin!(mutex.lock());
@@ -778,10 +778,14 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
 }
 
+fn names_the_lock(words: &Words) -> bool {
+    words.iter().any(|word| word == NAME.as_bytes())
+}
+
 /// The client asks about a busy lock less and less often, but it asks soon for a caller that has just come.
 #[tokio::test]
 async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let other = Client::connect(bench.server.url()).await.unwrap();
     let guard = other.mutex(NAME).lock().await.unwrap();
     let mutex = bench.client.mutex(NAME);
@@ -791,11 +795,17 @@ async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
         async move { mutex.lock().await }
     });
     // After that many requests, the client waits for more than 200 ms before the next one.
-    bench.link.answered(10, |words| words.iter().any(|word| word == NAME.as_bytes())).await;
+    bench.link.answered(10, names_the_lock).await;
     assert!(started.elapsed() > Duration::from_millis(500), "asked ten times in {:?}", started.elapsed());
     // A reply of the last 15 ms would count for the next caller.
     tokio::time::sleep(Duration::from_millis(30)).await;
-    assert!(mutex.try_lock_for(Duration::from_millis(100)).await.unwrap().is_none());
+    let asked = bench.link.count(names_the_lock);
+    let started = Stopwatch::start();
+    // Long enough for the reply to arrive, even if this machine stalls for a moment.
+    let next = tokio::spawn(async move { mutex.try_lock_for(Duration::from_secs(1)).await });
+    bench.link.answered(asked + 1, names_the_lock).await;
+    assert!(started.elapsed() < Duration::from_millis(100), "asked for the next caller after {started:?}");
+    assert!(next.await.unwrap().unwrap().is_none());
     waiting.abort();
     guard.unlock().await.unwrap();
 }
@@ -803,7 +813,7 @@ async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
 /// A hand-off gives the record the lease of the next owner, which must not end before the lease that it has.
 #[tokio::test]
 async fn a_lock_with_a_longer_lease_is_freed_and_not_handed_on() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let mutex = bench.client.mutex(NAME);
     for (lease, freed) in [(5, 0), (60, 1)] {
         let guard = mutex.with_lease(Duration::from_secs(lease)).lock().await.unwrap();

@@ -149,11 +149,15 @@ impl FaultyClient {
     }
 
     pub async fn with(builder: ClientBuilder) -> Self {
+        Self::of(builder.response_timeout(Self::RESPONSE)).await
+    }
+
+    /// Keeps the response timeout of `builder`. For tests that wait for no timeout, so that no reply comes too late.
+    pub async fn of(builder: ClientBuilder) -> Self {
         let server = Server::start();
         let raw = RawRedis::of(&server);
         scripts::load(&server);
         let proxy = Proxy::start(server.port()).await;
-        let builder = builder.response_timeout(Self::RESPONSE);
         let client = builder.connect(proxy.url()).await.expect("the server is up");
         // The second link carries the subscriptions, so the third is the second one for commands.
         let link = proxy.link(0).await;
