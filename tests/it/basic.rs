@@ -13,6 +13,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
+/// The lease of holds that the tests see renewed or lost. Two thirds of it are left when a renewal is due.
+const WATCHDOG: Duration = Duration::from_millis(900);
 
 async fn outer(lock: &Lock) -> u64 {
     let guard = lock.lock().await.unwrap();
@@ -582,12 +584,12 @@ async fn a_short_lease_inside_a_watchdog_hold_does_not_shorten_it() {
     guard.unlock().await.unwrap();
 
     // With the levels reversed, the watchdog renews only while its own level is held.
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let lock = client.lock("m");
-    let fixed = lock.with_lease(Duration::from_millis(400)).lock().await.unwrap();
+    let fixed = lock.with_lease(WATCHDOG * 4 / 3).lock().await.unwrap();
+    let ends = fixed.deadline();
     let watched = lock.lock().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep_until(ends.into()).await;
     assert_eq!(fixed.state(), HoldState::Held, "the watchdog did not renew the hold for its level");
     watched.unlock().await.unwrap();
     let left = fixed.deadline().saturating_duration_since(Instant::now());
@@ -623,8 +625,7 @@ async fn the_second_of_two_branches_of_one_task_is_refused_behind_java() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_returns_its_bodys_result_and_cancels_the_body_on_loss() {
     let server = Server::start();
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let inside = lock.run(|status| async move { (status.state(), 42) }).await.unwrap();
     assert_eq!(inside, (HoldState::Held, 42));
@@ -668,8 +669,7 @@ async fn try_run_for_runs_only_with_the_lock_and_limits_only_the_wait() {
     assert!(!mutex.is_locked().await.unwrap());
     assert!(matches!(mutex.try_run_for(Duration::MAX, |_| async {}).await, Err(Error::Misuse { .. })));
     // The loss cancels the body.
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let (mutex, forcing) = (client.mutex("n"), client.mutex("n"));
     let outcome = mutex.try_run_for(wait, |_| async move {
         forcing.force_unlock().await.unwrap();
