@@ -102,18 +102,21 @@ async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     let server = Server::start();
-    let client = builder().connect(server.url()).await.unwrap();
+    // A renewal goes unanswered before the deadline, even if this machine stalls for a moment.
+    let lease = LEASE * 2;
+    let client = builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let guard = lock.lock().await.unwrap();
-    run(&server, "CLIENT PAUSE 1500 WRITE");
+    run(&server, "CLIENT PAUSE 60000 WRITE");
     let paused = Instant::now();
     let deadline = assert_lost_by_deadline(&guard).await;
-    assert!(deadline <= paused + LEASE, "the server ended the hold before the client did");
+    assert!(deadline <= paused + lease, "the server ended the hold before the client did");
     let started = Stopwatch::start();
     let error = client.lock("m").try_lock().await.unwrap_err();
     // The heartbeat may have ended the connection by then.
     assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
     assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
+    run(&server, "CLIENT UNPAUSE");
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
 }
