@@ -193,7 +193,8 @@ async fn calls_wait_for_a_server_that_is_not_ready() {
 async fn a_refusal_outlasts_an_unanswered_last_send() {
     let server = Server::with_args(&["--lua-time-limit", "50"]);
     let proxy = Proxy::start(server.port()).await;
-    let client = builder().connect(proxy.url()).await.unwrap();
+    // The first reply arrives in time, even if this machine stalls for a moment.
+    let client = builder().response_timeout(Duration::from_secs(1)).connect(proxy.url()).await.unwrap();
     let script = EndlessScript::start(&server).await;
     // The first request and its reply pass.
     proxy.shut_gate_after(2, |words| words.iter().any(|word| word == b"n"));
@@ -213,7 +214,7 @@ async fn a_subscription_refused_by_a_busy_server_is_retried() {
     let server = Server::with_args(&["--lua-time-limit", "50"]);
     let guard = Client::connect(server.url()).await.unwrap().lock("n").lock().await.unwrap();
     let proxy = Proxy::start(server.port()).await;
-    let client = builder().connect(proxy.url()).await.unwrap();
+    let client = Client::connect(proxy.url()).await.unwrap();
     let link = proxy.link(1).await;
     let subscribes =
         |words: &Words| words.first().is_some_and(|word| word.eq_ignore_ascii_case(b"subscribe"));
@@ -261,7 +262,8 @@ async fn a_server_out_of_memory_refuses_new_holds_and_keeps_and_frees_old_ones()
 #[tokio::test(flavor = "multi_thread")]
 async fn one_bad_record_among_many_does_not_end_the_renewal_of_the_others() {
     let server = Server::start();
-    let client = builder().connect(server.url()).await.unwrap();
+    // No hold ends between two renewals, even if this machine stalls for a moment.
+    let client = Client::builder().watchdog_timeout(LEASE * 3).connect(server.url()).await.unwrap();
     let mut guards = Vec::new();
     for n in 0..150 {
         guards.push(client.lock(format!("n{n}")).lock().await.unwrap());
