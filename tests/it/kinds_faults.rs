@@ -140,10 +140,11 @@ async fn a_fair_waiter_behind_a_dead_head_does_not_spin() {
         let mut cli = server.cli();
         let [list, timeouts] = queue();
         redis::cmd("RPUSH").arg(&list).arg("dead:1").exec(&mut cli).unwrap();
+        let started = Stopwatch::start();
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut cli).unwrap();
         let gone_at = seconds * 1000 + micros / 1000 + DEAD_FOR.as_millis() as u64;
         redis::cmd("ZADD").arg(&timeouts).arg(gone_at).arg("dead:1").exec(&mut cli).unwrap();
-        let (started, before) = (Stopwatch::start(), server.scripts());
+        let before = server.scripts();
         let waiting = [&one, &two].map(|client| {
             let lock = kind.lock(client, NAME);
             tokio::spawn(async move { lock.lock().await.unwrap().unlock().await.unwrap() })
