@@ -16,7 +16,8 @@ const QUEUE: &str = "redisson_lock_queue:{n}";
 const TIMEOUTS: &str = "redisson_lock_timeout:{n}";
 const MINE: &str = "mine:1";
 const OTHER: &str = "other:1";
-const SHORT: Duration = Duration::from_millis(500);
+/// A wait timeout. The waiters renew their places after a third of it, so the machine may stall for the rest.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A server and a direct connection to it.
 struct Queue {
@@ -155,7 +156,7 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     let second = spawn_waiter(&lock);
     eventually(|| queue.owners().len() == 2).await;
     let ours = queue.owners();
-    let until = Instant::now() + SHORT * 5;
+    let until = Instant::now() + SHORT * 5 / 2;
     while Instant::now() < until {
         // Each attempt of another client removes expired waiters.
         assert!(!passing.try_lock("fair", NAME).await.unwrap());
