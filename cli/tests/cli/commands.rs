@@ -32,7 +32,7 @@ fn hold_ends_with_its_input_or_a_signal() {
 #[test]
 fn hold_reports_a_loss() {
     let server = Server::start();
-    let mut holder = hold(&server, &["--lease", "0.6"]);
+    let mut holder = hold(&server, &["--lease", "1.5"]);
     holder.line();
     server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
     assert_eq!(holder.line(), r#"{"event":"lost","name":"n","reason":"the record is gone"}"#);
