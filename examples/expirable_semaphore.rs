@@ -13,7 +13,7 @@ async fn main() -> Result<()> {
     seats.try_set_permits(1).await?;
 
     // Simulates a dead process: the permit is neither renewed nor released.
-    seats.with_lease(Duration::from_millis(100)).acquire().await?.forget();
+    seats.with_lease(Duration::from_secs(1)).acquire().await?.forget();
     println!("free seats: {}", seats.available_permits().await?);
     let seat = seats.acquire().await?;
     println!("acquired the seat again: {:?}, an id of {} digits", seat.state(), seat.ids().concat().len());

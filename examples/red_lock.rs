@@ -11,10 +11,10 @@ async fn main() -> Result<()> {
     let mut clients = Vec::new();
     for url in urls.split(',') {
         // A short lease keeps the example short: the grants of a new server count only after one lease.
-        let client = Client::builder().watchdog_timeout(Duration::from_millis(600)).connect(url).await?;
+        let client = Client::builder().watchdog_timeout(Duration::from_millis(1200)).connect(url).await?;
         clients.push(client);
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
     // By default the lock does not wait longer than 50 ms for a server. This example needs all three.
     let lock = RedLock::new(clients.iter().map(|client| client.lock("report")))?
         .with_node_timeout(Duration::from_secs(2));

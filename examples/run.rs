@@ -8,7 +8,7 @@ use std::time::Duration;
 #[tokio::main]
 async fn main() -> Result<()> {
     let url = std::env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1/".into());
-    let client = Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(url).await?;
+    let client = Client::builder().watchdog_timeout(Duration::from_millis(900)).connect(url).await?;
     let lock = client.lock("import");
 
     let rows = lock.run(|_| async { 42 }).await?;

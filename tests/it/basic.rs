@@ -1,10 +1,10 @@
 //! The lock among Rust tasks, without Java: owners, crowds, time limits, cancellation.
 
-use crate::support::proxy::{Direction, Proxy, ProxyLink};
+use crate::support::proxy::{Direction, Proxy, ProxyLink, Words};
 use crate::support::raw::NAME;
 use crate::support::{FaultyClient, Java, Server, Stopwatch, eventually, subscribers, versions};
 use futures_util::poll;
-use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, LossReason, Owner};
+use redisson_lock::{Client, Error, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -13,6 +13,8 @@ use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
+/// The lease of holds that the tests see renewed or lost. Two thirds of it are left when a renewal is due.
+const WATCHDOG: Duration = Duration::from_millis(900);
 
 async fn outer(lock: &Lock) -> u64 {
     let guard = lock.lock().await.unwrap();
@@ -198,7 +200,7 @@ fn ending_a_runtime_with_many_holds_is_fast() {
     // The server no longer answers.
     server.stop_signal();
     drop(guards);
-    let ending = Instant::now();
+    let ending = Stopwatch::start();
     drop(runtime);
     let took = ending.elapsed();
     server.cont();
@@ -335,6 +337,12 @@ async fn a_waiter_acquires_the_lock_when_the_holders_lease_expires() {
     second.unlock().await.unwrap();
 }
 
+/// A watch that leaves out the stalls of this runtime, too.
+fn watch_in(runtime: &tokio::runtime::Runtime) -> Stopwatch {
+    let _entered = runtime.enter();
+    Stopwatch::start()
+}
+
 #[test]
 fn a_dropped_guard_releases_inside_and_outside_a_runtime_and_in_a_panic() {
     let server = Server::start();
@@ -356,7 +364,7 @@ fn a_dropped_guard_releases_inside_and_outside_a_runtime_and_in_a_panic() {
     ];
     for (n, drop_it) in drops.into_iter().enumerate() {
         let guard = runtime.block_on(lock.lock()).unwrap();
-        let dropped = Stopwatch::start();
+        let dropped = watch_in(&runtime);
         drop_it(guard, &runtime);
         while exists(&server, "n") {
             assert!(dropped.elapsed() < Duration::from_millis(100), "drop {n} did not release the lock");
@@ -387,7 +395,7 @@ fn the_end_of_a_runtime_closes_its_client_and_no_other() {
     assert!(matches!(outcome.unwrap(), Err(Error::Closed { .. })));
     assert!(matches!(ours.block_on(client.lock("x").lock()), Err(Error::Closed { .. })));
     assert_ne!(held.state(), HoldState::Held);
-    let started = Stopwatch::start();
+    let started = watch_in(&ours);
     assert_eq!(ours.block_on(held.lost()), HoldState::Lost(LossReason::Expired));
     // The state itself is exact. A timer wakes `lost()`, so it may return slightly later.
     assert!(started.elapsed() <= lease + Duration::from_millis(50), "{:?}", started.elapsed());
@@ -582,12 +590,12 @@ async fn a_short_lease_inside_a_watchdog_hold_does_not_shorten_it() {
     guard.unlock().await.unwrap();
 
     // With the levels reversed, the watchdog renews only while its own level is held.
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let lock = client.lock("m");
-    let fixed = lock.with_lease(Duration::from_millis(400)).lock().await.unwrap();
+    let fixed = lock.with_lease(WATCHDOG * 4 / 3).lock().await.unwrap();
+    let ends = fixed.deadline();
     let watched = lock.lock().await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1000)).await;
+    tokio::time::sleep_until(ends.into()).await;
     assert_eq!(fixed.state(), HoldState::Held, "the watchdog did not renew the hold for its level");
     watched.unlock().await.unwrap();
     let left = fixed.deadline().saturating_duration_since(Instant::now());
@@ -623,8 +631,7 @@ async fn the_second_of_two_branches_of_one_task_is_refused_behind_java() {
 #[tokio::test(flavor = "multi_thread")]
 async fn run_returns_its_bodys_result_and_cancels_the_body_on_loss() {
     let server = Server::start();
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let lock = client.lock("n");
     let inside = lock.run(|status| async move { (status.state(), 42) }).await.unwrap();
     assert_eq!(inside, (HoldState::Held, 42));
@@ -668,8 +675,7 @@ async fn try_run_for_runs_only_with_the_lock_and_limits_only_the_wait() {
     assert!(!mutex.is_locked().await.unwrap());
     assert!(matches!(mutex.try_run_for(Duration::MAX, |_| async {}).await, Err(Error::Misuse { .. })));
     // The loss cancels the body.
-    let client =
-        Client::builder().watchdog_timeout(Duration::from_millis(300)).connect(server.url()).await.unwrap();
+    let client = Client::builder().watchdog_timeout(WATCHDOG).connect(server.url()).await.unwrap();
     let (mutex, forcing) = (client.mutex("n"), client.mutex("n"));
     let outcome = mutex.try_run_for(wait, |_| async move {
         forcing.force_unlock().await.unwrap();
@@ -756,7 +762,7 @@ fn exists(server: &Server, key: &str) -> bool {
 /// Closing a client waits for the reply to an unlock. It does not wait for an acquire.
 #[tokio::test]
 async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let guard = bench.client.mutex(NAME).lock().await.unwrap();
     bench.link.hold(Direction::ToServer);
     let mut releasing = pin!(guard.unlock());
@@ -768,7 +774,7 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     closing.await;
     bench.raw.assert_nothing_else_left(&[]).await;
 
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let mutex = bench.client.mutex(NAME);
     bench.link.hold(Direction::ToServer);
     let mut acquiring = pin!(mutex.lock());
@@ -778,10 +784,14 @@ async fn closing_waits_for_a_release_in_flight_and_not_for_an_acquire() {
     assert!(matches!(error, Error::Closed { .. }), "{error:?}");
 }
 
+fn names_the_lock(words: &Words) -> bool {
+    words.iter().any(|word| word == NAME.as_bytes())
+}
+
 /// The client asks about a busy lock less and less often, but it asks soon for a caller that has just come.
 #[tokio::test]
 async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let other = Client::connect(bench.server.url()).await.unwrap();
     let guard = other.mutex(NAME).lock().await.unwrap();
     let mutex = bench.client.mutex(NAME);
@@ -791,11 +801,17 @@ async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
         async move { mutex.lock().await }
     });
     // After that many requests, the client waits for more than 200 ms before the next one.
-    bench.link.answered(10, |words| words.iter().any(|word| word == NAME.as_bytes())).await;
+    bench.link.answered(10, names_the_lock).await;
     assert!(started.elapsed() > Duration::from_millis(500), "asked ten times in {:?}", started.elapsed());
     // A reply of the last 15 ms would count for the next caller.
     tokio::time::sleep(Duration::from_millis(30)).await;
-    assert!(mutex.try_lock_for(Duration::from_millis(100)).await.unwrap().is_none());
+    let asked = bench.link.count(names_the_lock);
+    let started = Stopwatch::start();
+    // Long enough for the reply to arrive, even if this machine stalls for a moment.
+    let next = tokio::spawn(async move { mutex.try_lock_for(Duration::from_secs(1)).await });
+    bench.link.answered(asked + 1, names_the_lock).await;
+    assert!(started.elapsed() < Duration::from_millis(100), "asked for the next caller after {started:?}");
+    assert!(next.await.unwrap().unwrap().is_none());
     waiting.abort();
     guard.unlock().await.unwrap();
 }
@@ -803,7 +819,9 @@ async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
 /// A hand-off gives the record the lease of the next owner, which must not end before the lease that it has.
 #[tokio::test]
 async fn a_lock_with_a_longer_lease_is_freed_and_not_handed_on() {
-    let bench = FaultyClient::start().await;
+    // The time that the client has had the lock does not count.
+    let bounds = HandOff::new().max_time_alone(Duration::from_secs(60));
+    let bench = FaultyClient::of(Client::builder().hand_off(bounds)).await;
     let mutex = bench.client.mutex(NAME);
     for (lease, freed) in [(5, 0), (60, 1)] {
         let guard = mutex.with_lease(Duration::from_secs(lease)).lock().await.unwrap();

@@ -7,10 +7,10 @@ use std::time::Duration;
 use redisson_lock::{Client, Error, HoldState, Lock, LossReason};
 
 use crate::support::drop_point::{
-    ClientRuntime, CutAt, DropBench, DropPoint, NAME, PROMPT, Tally, drop_at, for_each_cut, has_fixed_order,
-    not_a_heartbeat, on, shut_gate, soon,
+    ClientRuntime, CutAt, DropBench, DropPoint, NAME, Tally, drop_at, for_each_cut, has_fixed_order,
+    not_a_heartbeat, on, prompt, shut_gate, soon,
 };
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, Stopwatch};
 
 /// Longer than any of these tests, so that an expiring lease cannot stand in for a missing release.
 const FIXED: Duration = Duration::from_secs(60);
@@ -155,7 +155,7 @@ async fn lost() {
                 end();
             }
             bench.proxy.open_gate();
-            let reported = tokio::time::timeout(PROMPT, also).await.expect("`lost` was late").unwrap();
+            let reported = prompt(&Stopwatch::start(), also).await.expect("`lost` was late").unwrap();
             assert_eq!((reported, status.state()), (last, last), "{drop_point}");
             drop(guard);
             bench.served(&drop_point, [bench.next_here(), bench.next_there(1).await]).await;

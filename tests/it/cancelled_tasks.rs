@@ -9,11 +9,11 @@ use redisson_lock::{Client, Error, HoldState, Lock};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::Proxy;
 use crate::support::drop_point::{
-    ClientRuntime, CutAt, DropBench, DropPoint, NAME, PATIENCE, PROMPT, Tally, at_frame, has_fixed_order,
+    ClientRuntime, CutAt, DropBench, DropPoint, NAME, PATIENCE, Tally, at_frame, has_fixed_order, prompt,
     shut_gate, soon,
 };
+use crate::support::{Proxy, Stopwatch};
 
 /// Ticks every few hundred microseconds; the timers of a runtime are coarser.
 #[derive(Clone)]
@@ -214,9 +214,9 @@ async fn the_end_of_the_clients_runtime_leaves_nothing_behind() {
                     }
                     None => {
                         client_runtime.end().await;
-                        let outcome = tokio::time::timeout(PROMPT, call).await;
+                        let outcome = prompt(&Stopwatch::start(), call).await;
                         let outcome =
-                            outcome.unwrap_or_else(|_| panic!("{drop_point}: the call does not return"));
+                            outcome.unwrap_or_else(|| panic!("{drop_point}: the call does not return"));
                         // A lock acquired just before may still be returned, but its state is no longer `Held`.
                         let doubted = outcome.as_ref().is_ok_and(|guard| guard.state() != HoldState::Held);
                         assert!(

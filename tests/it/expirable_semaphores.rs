@@ -130,7 +130,8 @@ async fn permit_ids_are_the_recorded_ids_in_hexadecimal() {
 #[tokio::test]
 async fn attempts_for_several_permits_take_all_or_none() {
     let bench = Bench::of(2).await;
-    let (semaphore, wait) = (&bench.semaphore, Duration::from_millis(30));
+    // Long enough for the server to answer, even if this machine stalls for a moment.
+    let (semaphore, wait) = (&bench.semaphore, Duration::from_secs(1));
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_none());
     assert!(semaphore.try_acquire_many_for(3, wait).await.unwrap().is_none());
     let both = semaphore.try_acquire_many(2).await.unwrap().expect("both are free");
@@ -230,7 +231,7 @@ async fn a_permit_without_a_lease_never_expires() {
     assert_eq!(bench.taken().into_values().collect::<Vec<_>>(), [NEVER]);
     assert_eq!(bench.server.scripts(), 0, "a permit was renewed");
     let other = connect_semaphore(&bench.server).await;
-    assert!(other.try_acquire_for(Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(other.try_acquire().await.unwrap().is_none());
     let waiting =
         tokio::spawn(async move { other.try_acquire_for(LEASE * 5).await.unwrap().expect("it is free") });
     eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;

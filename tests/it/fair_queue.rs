@@ -16,7 +16,8 @@ const QUEUE: &str = "redisson_lock_queue:{n}";
 const TIMEOUTS: &str = "redisson_lock_timeout:{n}";
 const MINE: &str = "mine:1";
 const OTHER: &str = "other:1";
-const SHORT: Duration = Duration::from_millis(500);
+/// A wait timeout. The waiters renew their places after a third of it, so the machine may stall for the rest.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// A server and a direct connection to it.
 struct Queue {
@@ -155,7 +156,7 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     let second = spawn_waiter(&lock);
     eventually(|| queue.owners().len() == 2).await;
     let ours = queue.owners();
-    let until = Instant::now() + SHORT * 5;
+    let until = Instant::now() + SHORT * 5 / 2;
     while Instant::now() < until {
         // Each attempt of another client removes expired waiters.
         assert!(!passing.try_lock("fair", NAME).await.unwrap());
@@ -207,7 +208,8 @@ fn attempt_of(owner: &str) -> impl Fn(&Words) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_waiter_leaves_its_turn_to_another_of_its_owner() {
     let mut queue = Queue::start();
-    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    // No reply is late.
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 10).await;
     let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
     let leaves = spawn_waiter(&shared);
     queue.wait_for_waiters(1).await;
@@ -265,8 +267,8 @@ async fn a_waiter_cancelled_without_a_connection_is_removed_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     let mut queue = Queue::start();
-    // The clearing request has a quarter of the timeout before the heartbeat ends the connection.
-    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
+    // The clearing request has a quarter of the timeout before the heartbeat ends the connection. This machine may stall meanwhile.
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 10).await;
     let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
     let waiting = spawn_waiter(&lock);
     let link = proxy.link(0).await;

@@ -213,10 +213,13 @@ async fn a_busy_key_does_not_disable_the_fast_path() {
         let client = Client::connect(server.url("redis")).await.unwrap();
         let other = Client::connect(server.url("redis")).await.unwrap();
         let guard = other.lock("n").lock().await.unwrap();
-        let before = server.asked("restore");
-        let wait = Duration::from_millis(30);
-        assert!(client.lock("n").try_lock_for(wait).await.unwrap().is_none());
-        assert_eq!(server.asked("restore"), before + 1, "{}", server.product.name);
+        let (restores, subscriptions) = (server.asked("restore"), server.asked("subscribe"));
+        let lock = client.lock("n");
+        let waiting = tokio::spawn(async move { lock.lock().await.map(drop) });
+        eventually(|| server.asked("subscribe") > subscriptions).await;
+        assert_eq!(server.asked("restore"), restores + 1, "{}", server.product.name);
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
         guard.unlock().await.unwrap();
         // Until the task of the wait that has ended is gone, it takes the lock for busy, and sends the script.
         eventually(|| is_idle(&client)).await;

@@ -357,7 +357,7 @@ async fn a_lost_hold_leaves_nothing_in_the_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_expired_acquire_leaves_nothing_in_the_record() {
     const LEASE: Duration = Duration::from_millis(100);
-    let bench = FaultyClient::start().await;
+    let bench = FaultyClient::of(Client::builder()).await;
     let others = Client::connect(bench.server.url()).await.unwrap();
     let _other = others.group_lock(NAME, [Kryo5.encode("y")]).lock().await.unwrap();
     let lock = bench.client.group_lock(NAME, [Kryo5.encode("x")]).with_lease(LEASE);

@@ -1,6 +1,6 @@
 //! The commands other than `run`, and connecting.
 
-use crate::support::{Process, Server, eventually};
+use crate::support::{BRIEF, Process, Server, eventually};
 use rustix::process::Signal;
 use std::process::Stdio;
 
@@ -32,7 +32,7 @@ fn hold_ends_with_its_input_or_a_signal() {
 #[test]
 fn hold_reports_a_loss() {
     let server = Server::start();
-    let mut holder = hold(&server, &["--lease", "0.6"]);
+    let mut holder = hold(&server, &["--lease", "1.5"]);
     holder.line();
     server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
     assert_eq!(holder.line(), r#"{"event":"lost","name":"n","reason":"the record is gone"}"#);
@@ -97,7 +97,7 @@ fn the_permits_of_a_semaphore() {
     let count = server.output(&["semaphore", "count", "s", "--json"]);
     assert_eq!(count.out, "{\"free\":0,\"name\":\"s\",\"permits\":1,\"taken\":1}\n");
     server.output(&["semaphore", "acquire", "s", "--lease", "60", "-n"]).assert_code(75);
-    server.output(&["semaphore", "acquire", "s", "--lease", "60", "-w", "0.05"]).assert_code(75);
+    server.output(&["semaphore", "acquire", "s", "--lease", "60", "-w", BRIEF]).assert_code(75);
     server.output(&["semaphore", "release", "s", acquired.out.trim()]).assert_code(0);
     server.output(&["semaphore", "release", "s", acquired.out.trim()]).assert_code(70);
     server.output(&["semaphore", "release", "s", "x"]).assert_code(64);
@@ -109,7 +109,7 @@ fn a_latch_opens_for_its_waiters() {
     let server = Server::start();
     server.output(&["latch", "create", "l", "2"]).assert_code(0);
     server.output(&["latch", "create", "l", "1"]).assert_code(75);
-    server.output(&["latch", "wait", "l", "-w", "0.05"]).assert_code(75);
+    server.output(&["latch", "wait", "l", "-w", BRIEF]).assert_code(75);
     let waiter = server.spawn(&["latch", "wait", "l"]);
     server.output(&["latch", "count-down", "l"]).assert_code(0);
     assert_eq!(server.output(&["latch", "count", "l"]).out, "1\n");

@@ -8,8 +8,11 @@ const SLEEP: &str = "sleep 1000 & echo $$; echo $!; wait";
 /// Ignores SIGTERM, and reports it.
 const STUBBORN: &str = "trap 'echo told' TERM; echo $$; while :; do sleep 0.01; done";
 
+/// A lease in seconds. Two thirds of it are left when a renewal is due, so that a stall ends no hold.
+const LEASE: &str = "1.5";
+
 fn start(server: &Server, options: &[&str], line: &str) -> Process {
-    server.spawn(&[["run", "n", "--lease", "0.6"].as_slice(), options, &["-c", line]].concat())
+    server.spawn(&[["run", "n", "--lease", LEASE].as_slice(), options, &["-c", line]].concat())
 }
 
 #[test]

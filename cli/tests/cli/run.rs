@@ -1,6 +1,6 @@
 //! The options and exit codes of `run`.
 
-use crate::support::{PROGRAM, Process, Server};
+use crate::support::{BRIEF, PROGRAM, Process, Server};
 use std::io::Write;
 use std::process::{Command, Stdio};
 
@@ -48,7 +48,7 @@ fn a_busy_lock_is_75_or_the_code_of_the_option() {
     let busy = server.output(&["run", "n", "-n", "--", "true"]);
     busy.assert_code(75);
     assert!(busy.err.contains("`n` is busy") && busy.err.contains("owner-nightly"), "{busy:?}");
-    server.output(&["run", "n", "-w", "0.05", "-E", "9", "--", "true"]).assert_code(9);
+    server.output(&["run", "n", "-w", BRIEF, "-E", "9", "--", "true"]).assert_code(9);
     server.output(&["run", "n", "-n", "--conflict-exit-code", "0", "--", "false"]).assert_code(0);
 }
 

@@ -150,6 +150,9 @@ pub fn with_default_signals(program: &str) -> Command {
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_redisson-lock");
 
+/// A wait in seconds that ends as busy. The server answers within it, even if this machine stalls for a moment.
+pub const BRIEF: &str = "1";
+
 /// A program that has ended.
 #[derive(Debug)]
 pub struct Done {

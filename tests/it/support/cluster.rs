@@ -84,6 +84,20 @@ impl Cluster {
         &self.masters[self.master_of(key)]
     }
 
+    /// Takes the slot of `key` from its master at first. No master serves it then.
+    pub fn unassign(&self, key: &str) {
+        let (slot, master) = (slot(key).to_string(), self.at(key));
+        // Messages among the nodes name the slots of their sender. An earlier message of the master would assign the slot again
+        // at another node. By the reply to a later command, a node has sent its own earlier messages, and read those that had
+        // arrived.
+        say(master, &["DELSLOTS", &slot]);
+        info(master);
+        for other in self.masters.iter().filter(|other| other.port() != master.port()) {
+            info(other);
+            say(other, &["DELSLOTS", &slot]);
+        }
+    }
+
     /// Begins to move the slot of `key` to another master, and moves `keys`. From now on, the old master redirects
     /// requests for keys that it does not have.
     pub fn migrate(&self, key: &str, keys: &[&str]) -> Migration<'_> {

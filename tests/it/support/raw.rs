@@ -166,11 +166,15 @@ impl FaultyClient {
     }
 
     async fn with_response(builder: ClientBuilder, response: Duration) -> Self {
+        Self::of(builder.response_timeout(response)).await
+    }
+
+    /// Keeps the response timeout of `builder`. For tests that wait for no timeout, so that no reply comes too late.
+    pub async fn of(builder: ClientBuilder) -> Self {
         let server = Server::start();
         let raw = RawRedis::of(&server);
         scripts::load(&server);
         let proxy = Proxy::start(server.port()).await;
-        let builder = builder.response_timeout(response);
         let client = builder.connect(proxy.url()).await.expect("the server is up");
         // The second link carries the subscriptions, so the third is the second one for commands.
         let link = proxy.link(0).await;
