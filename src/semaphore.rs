@@ -282,8 +282,8 @@ impl SemaphorePermit {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the release was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to release them
-    ///   in the background.
+    ///   fails; [`Error::Unavailable`] if there was no connection during that time and nothing was sent. The client continues to release
+    ///   them in the background.
     /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused for good. The permits stay
     ///   taken.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process.
