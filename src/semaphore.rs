@@ -295,7 +295,7 @@ impl SemaphorePermit {
         release(&mut self.level).await
     }
 
-    /// Drops the guard without a release. The permits stay taken: only [`Semaphore::release`] can release them.
+    /// Drops the guard without a release. The permits stay taken until [`Semaphore::release`] releases them.
     pub fn forget(self) {
         self.level.forget();
     }
