@@ -27,7 +27,7 @@ use uuid::Uuid;
 /// While the server is unreachable, three requests have no such limit and are retried: the release of a permit of a [`Semaphore`], a
 /// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. [`close`](Self::close) ends them, too.
 ///
-/// If that runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
+/// If the runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
 /// A client refuses to work in a forked child process.
 ///
 /// ```no_run
@@ -83,7 +83,7 @@ impl Client {
 
     /// Returns the reentrant lock `name`, owned by the current task.
     ///
-    /// Code that joins futures or serves HTTP requests usually wants [`mutex`](Self::mutex) instead: see the documentation of [`Lock`].
+    /// Code that joins futures or serves HTTP requests usually needs [`mutex`](Self::mutex) instead: see the documentation of [`Lock`].
     /// This method does no I/O. An invalid name fails with [`Error::Misuse`](crate::Error::Misuse) in the first call that needs the name.
     ///
     /// Mirrors `RedissonClient.getLock`.
@@ -263,7 +263,7 @@ impl Client {
 
     /// Returns whether the client is connected to its server, or to every known master of its cluster. Does no I/O.
     ///
-    /// A connection that drops is noticed at once, a silent server at the next heartbeat: after at most a second and the response timeout.
+    /// The client notices a dropped connection at once. It notices a silent server after at most one second plus the response timeout.
     pub fn is_connected(&self) -> bool {
         !self.session.is_closed() && self.session.connection.is_connected()
     }
@@ -300,7 +300,7 @@ impl Client {
 
     /// Waits for pending releases, and then closes the client.
     ///
-    /// `close` takes at most the response timeout, or two of them if waiters of a fair lock must leave their queue. Outside a tokio runtime
+    /// `close` takes at most the response timeout, or twice that if waiters of a fair lock must leave their queue. Outside a tokio runtime
     /// the client closes without waiting. Waiters get [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
     /// renewed and end with their leases.
     ///

@@ -26,7 +26,7 @@ pub enum Phase {
     Inspect,
     /// Releasing a lock regardless of its holder.
     ForceUnlock,
-    /// Creating a semaphore or a latch, deleting a latch, or changing the number of permits.
+    /// Creating a semaphore or a latch, deleting a latch, or changing the number of permits or a permit's lease.
     Adjust,
 }
 
@@ -137,7 +137,7 @@ impl fmt::Display for Holder {
 
 /// The error type of this crate.
 ///
-/// A service usually needs four answers. The methods below give them, so no variant has to be listed.
+/// A service usually distinguishes these cases. It does not have to list variants:
 ///
 /// | what happened | how it is reported | what a service does |
 /// | --- | --- | --- |
@@ -195,8 +195,9 @@ pub enum Error {
     },
     /// The server is unreachable.
     ///
-    /// An acquire that the server may have executed is undone in the background, or ends with its lease. After a release, the hold ends
-    /// with its lease; the permits of a [`Semaphore`](crate::Semaphore), which have no lease, stay taken.
+    /// An acquire that the server may have executed is undone in the background, or ends with its lease. A guard's release continues in
+    /// the background until it is confirmed or the lease has ended. The release of a [`SemaphorePermit`](crate::SemaphorePermit), which has
+    /// no lease, continues until the client is closed.
     #[non_exhaustive]
     Unavailable {
         /// The operation that failed.
@@ -263,7 +264,7 @@ pub enum Error {
         /// The current holder, if the server answered in time.
         holder: Option<Holder>,
     },
-    /// An unlock of a hold that was already known to be lost.
+    /// The hold was already known to be lost before the unlock.
     #[non_exhaustive]
     NotHeld {
         /// The name of the lock.
@@ -276,8 +277,10 @@ pub enum Error {
     /// The request was sent but not answered in time, so it may or may not have taken effect.
     ///
     /// A release is repeated in the background until it is confirmed or the lease has ended. A count-down and the release of a permit
-    /// without a lease are repeated until the client is closed. A force-unlock is not repeated, because a repeat could release the lock of
-    /// a later holder.
+    /// without a lease are repeated until the client is closed. These requests are not repeated, because a repeat could affect a
+    /// later holder, take effect twice, or return another answer: those of the phases `ForceUnlock` and `Adjust`,
+    /// [`Semaphore::release_if_exists`](crate::Semaphore::release_if_exists), and
+    /// [`ExpirableSemaphore::release`](crate::ExpirableSemaphore::release).
     #[non_exhaustive]
     Ambiguous {
         /// The operation that failed.

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// its [`Client`](crate::Client) runs. Dropping never blocks and never panics, inside a runtime or outside. A guard may move to
 /// another task or thread; it keeps its owner.
 ///
-/// A guard answers the questions about its hold, and cannot be cloned. [`status`](Self::status) returns a [`HoldStatus`] for other tasks.
+/// A guard reports the state of its hold, and cannot be cloned. [`status`](Self::status) returns a [`HoldStatus`] for other tasks.
 ///
 /// ```no_run
 /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -69,8 +69,8 @@ impl LockGuard {
     /// # Errors
     /// - [`Error::NotHeld`] if the hold was already known to be lost, [`Error::Lost`] if the release found it lost. Both contain the reason,
     ///   and the current holder if the server answers in time. Treat the work as unprotected.
-    /// - [`Error::Ambiguous`] if no answer came within the response timeout, [`Error::Unavailable`] if there was no connection for so long
-    ///   and nothing was sent. The client continues to release in the background until the release is confirmed or the lease has ended.
+    /// - [`Error::Ambiguous`] if no answer came within the response timeout, [`Error::Unavailable`] if there was no connection during that
+    ///   time and nothing was sent. The client continues to release in the background until the release is confirmed or the lease has ended.
     /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused. The hold ends with its lease.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process, where
     ///   nothing is released, because the hold belongs to the parent.

@@ -69,8 +69,8 @@ impl CountDownLatch {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the count-down was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to try in the
-    ///   background.
+    ///   fails; [`Error::Unavailable`] if there was no connection during that time and nothing was sent. The client continues to try in
+    ///   the background.
     /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refuses.
     ///
     /// # Cancel safety

@@ -52,6 +52,7 @@
 //! - [Interop with Java](https://docs.rs/crate/redisson-lock/latest/source/docs/interop.md)
 //! - [Migrating from Redisson](https://docs.rs/crate/redisson-lock/latest/source/docs/migrating-from-redisson.md)
 //! - [Deployment](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md)
+//! - [Command line](https://docs.rs/crate/redisson-lock/latest/source/docs/command-line.md)
 //! - [Troubleshooting](https://docs.rs/crate/redisson-lock/latest/source/docs/troubleshooting.md)
 //! - [Reliability](https://docs.rs/crate/redisson-lock/latest/source/docs/reliability.md)
 //! - [Performance](https://docs.rs/crate/redisson-lock/latest/source/docs/performance.md)

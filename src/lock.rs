@@ -27,9 +27,9 @@ use std::time::Duration;
 ///
 /// # The owner is the task
 ///
-/// In Java a thread owns a lock. Here the owner is the current tokio task. Code that runs directly under `block_on`, outside every spawned
-/// task, is owned by the thread. An owner that holds the lock may acquire it again, any number of times. The lock is free when every guard
-/// has been released or dropped. Code that runs in one task is therefore one owner, and does not exclude itself:
+/// In Java a thread owns a lock. Here the owner is the current tokio task. For code that runs directly under `block_on`, outside every
+/// spawned task, the owner is the thread. An owner that holds the lock may acquire it again, any number of times. The lock is free when
+/// every guard has been released or dropped. Code that runs in one task is therefore one owner, and does not exclude itself:
 ///
 /// - **Branches of one task.** The futures of `join!` and `select!`, of `join_all`, `FuturesUnordered` and `buffer_unordered`
 ///   run in the task that polls them. A branch that asks for the lock while another branch is acquiring it gets
@@ -130,9 +130,10 @@ impl Lock {
     /// Returns this lock with a minimum time for each hold: if it is released earlier, the record stays for the rest of `min`.
     ///
     /// Use it for a job that must run once although several processes start it at about the same time. Nobody holds the lock after the
-    /// release, but it stays busy, even if the process ends. The record names an owner id that ends in `:kept`. The rest is measured from
-    /// the acquire. While the lock is held, the watchdog renews it, and it survives the process for at least `min`. No message announces
-    /// the end of the rest, so other waiters notice it when they check, and those of Java when the lease that they saw has passed.
+    /// release, but it stays busy, even if the process ends. The record then names an owner id that ends in `:kept`. `min` is measured
+    /// from the acquire. While the lock is held, the watchdog renews it, and its lease is never shorter than `min`. No message announces
+    /// the end of `min`. Waiters of this library notice the end when they check the lock, and those of Java when the lease that they saw
+    /// has passed.
     ///
     /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
     /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.

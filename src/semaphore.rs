@@ -24,7 +24,7 @@ use std::time::Duration;
 ///
 /// A handle is cheap to clone and does no I/O.
 ///
-/// A permit has no owner and no lease. If a process dies, its permits are lost until a client adds new ones. Use an
+/// A permit has no owner and no lease. If a process dies, its permits stay taken until a client [releases](Self::release) them. Use an
 /// [`ExpirableSemaphore`] to avoid this.
 ///
 /// Waiters of one client are served in order of arrival, whatever number of permits they request: a waiter that requests many is not
@@ -282,10 +282,10 @@ impl SemaphorePermit {
     ///
     /// # Errors
     /// - [`Error::Ambiguous`] if the release was not confirmed within the response timeout, because no answer came or the server's disk
-    ///   fails; [`Error::Unavailable`] if there was no connection for so long and nothing was sent. The client continues to release them
-    ///   in the background.
-    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused for good. The semaphore loses the
-    ///   permits.
+    ///   fails; [`Error::Unavailable`] if there was no connection during that time and nothing was sent. The client continues to release
+    ///   them in the background.
+    /// - [`Error::Closed`] if the client is closed, [`Error::Refused`] if the server refused for good. The permits stay
+    ///   taken.
     /// - [`Error::Misuse`] outside a tokio runtime, where the release continues in the background; and in a forked child process.
     ///
     /// # Cancel safety
@@ -295,7 +295,7 @@ impl SemaphorePermit {
         release(&mut self.level).await
     }
 
-    /// Drops the guard without a release. The permits stay taken: only [`Semaphore::release`] can release them.
+    /// Drops the guard without a release. The permits stay taken until [`Semaphore::release`] releases them.
     pub fn forget(self) {
         self.level.forget();
     }

@@ -23,8 +23,8 @@ use tokio_stream::wrappers::WatchStream;
 
 /// The state of a hold: of a lock, of permits with a lease, or of a multi lock or red lock.
 ///
-/// A status is cheap to clone and keeps nothing alive: the hold ends with its guards. `status()` of a guard returns it, and so a task other
-/// than the holder can watch the hold.
+/// A status is cheap to clone and keeps nothing alive: the hold ends with its guards. A guard's `status()` returns its status, with which
+/// other tasks can watch the hold.
 ///
 /// Every query first compares the lease's deadline with the clock. A process that was paused past its lease therefore sees
 /// [`HoldState::Lost`]. On Linux the clock is the boot-time clock, which continues while the host sleeps. A paused virtual machine whose
@@ -105,9 +105,9 @@ impl HoldStatus {
 
     /// Waits until the hold is about to end although it is not released, and returns how long it still lasts at most.
     ///
-    /// This is one lease before the limit that [`Lock::with_max_hold`](crate::Lock::with_max_hold) sets. It is at once for a fixed lease,
-    /// and for a limit that is shorter than a lease. Without a limit, the future returns zero when the hold has ended, as it does for every
-    /// hold that ends before. The future borrows nothing.
+    /// The future completes one lease before the limit that [`Lock::with_max_hold`](crate::Lock::with_max_hold) sets. It completes at once
+    /// for a fixed lease, and for a limit that is shorter than a lease. If there is no limit, or the hold ends earlier, it returns zero when
+    /// the hold has ended. The future borrows nothing.
     ///
     /// # Cancel safety
     /// Cancel safe: the call only observes.

@@ -11,8 +11,8 @@ macro_rules! lost_for {
         impl $guard {
             /// Waits at most `wait` for the loss of the hold, and returns its reason. Returns `None` if the hold is not lost by then.
             ///
-            /// A thread that works in steps calls it with a wait of zero between them. A thread that watches the work of others passes
-            /// the time after which it looks at something else.
+            /// A thread that works in steps calls this with a wait of zero between them. A thread that watches the work of others passes
+            /// the time after which it checks something else.
             ///
             /// # Panics
             /// If called from inside async code.

@@ -291,8 +291,8 @@ impl Lock {
 
     /// Acquires the lock, runs `body` in this thread, and releases the lock.
     ///
-    /// Nothing can cancel a running thread: between its steps, `body` should compare [`HoldStatus::state`] with what it is about to do. If the
-    /// hold was lost before the lock was released, the value of `body` is discarded and the call fails.
+    /// Nothing can cancel a running thread, so `body` should check [`HoldStatus::state`] between its steps. If the hold was lost before the
+    /// lock was released, the value of `body` is discarded and the call fails.
     ///
     /// # Errors
     /// As for [`crate::Lock::run`].

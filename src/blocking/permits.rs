@@ -176,7 +176,7 @@ impl SemaphorePermit {
         self.runtime.get().block_on(self.permit.release())
     }
 
-    /// Drops the guard without a release. The permits stay taken: only [`Semaphore::release`] can release them. See
+    /// Drops the guard without a release. The permits stay taken until [`Semaphore::release`] releases them. See
     /// [`crate::SemaphorePermit::forget`].
     pub fn forget(self) {
         self.permit.forget();
@@ -199,7 +199,7 @@ impl ExpirableSemaphore {
         Self { semaphore: self.semaphore.with_lease(lease), runtime: self.runtime.clone() }
     }
 
-    /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost. See
+    /// Returns this semaphore with permits that do not expire. The permits of a dead holder stay taken. See
     /// [`crate::ExpirableSemaphore::without_lease`].
     pub fn without_lease(&self) -> Self {
         Self { semaphore: self.semaphore.without_lease(), runtime: self.runtime.clone() }

@@ -190,8 +190,8 @@ impl ClientBuilder {
     /// a cluster must use the same mode, or they miss each other's releases. Mirrors Redisson's `shardedSubscriptionMode`.
     ///
     /// Default: sharded if the cluster supports it (Redis or Valkey 7.0 and later). Redisson has chosen automatically since 3.22, and has
-    /// had the setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster does not support it,
-    /// connecting fails with [`Error::Refused`](crate::Error::Refused) and the code `VERSION`.
+    /// had the setting since 3.29. The setting has no effect outside a cluster. If `true` is set and the cluster cannot shard
+    /// messages, connecting fails with [`Error::Refused`](crate::Error::Refused) and the code `VERSION`.
     pub fn sharded_messages(mut self, on: bool) -> Self {
         self.options.sharded = Some(on);
         self
@@ -230,7 +230,7 @@ impl ClientBuilder {
     ///
     /// Until the client is connected, calls behave as during an outage: `try_lock` fails at once with
     /// [`Error::Unavailable`](crate::Error::Unavailable), whose reason says why the last attempt failed, and `lock` waits. Errors of
-    /// [`connect`](Self::connect), such as a wrong password, appear there, too. The permissions of the user are not checked.
+    /// [`connect`](Self::connect), such as a wrong password, appear in this reason, too. The permissions of the user are not checked.
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) for an invalid URL, settings out of range, outside a tokio runtime, and for a cluster without

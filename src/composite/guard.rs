@@ -16,7 +16,7 @@ use std::time::Duration;
 ///
 /// Call [`unlock`](Self::unlock) to confirm the release. A dropped guard releases its locks in the background.
 ///
-/// A guard answers the questions about its locks in common, and [`status`](Self::status) returns a [`HoldStatus`] for other tasks. Once the
+/// A guard reports the common state of its locks, and [`status`](Self::status) returns a [`HoldStatus`] for other tasks. Once the
 /// state is [`HoldState::Lost`], the remaining locks are released in the background, because the multi lock or red lock cannot recover.
 ///
 /// ```no_run

@@ -67,8 +67,7 @@ impl MultiLock {
     ///
     /// # Errors
     /// [`Error::Misuse`] if there is no lock, if two locks belong to the same client and have the same record (such as the read and the
-    /// write side of one lock), if the locks have different owners, if one has a minimum
-    /// time, or if a name is invalid.
+    /// write side of one lock), if the locks have different owners, if one has a minimum time, or if a name is invalid.
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Result<Self> {
         let same = |one: &Lock, other: &Lock| {
             let record = |lock: &Lock| lock.kind().ok().map(|kind| kind.record().clone());

@@ -52,8 +52,8 @@ fn drift(lease: Duration) -> Duration {
 /// lock or the client's [watchdog timeout](crate::ClientBuilder::watchdog_timeout) (30 s by default), whichever is longer.
 ///
 /// At the first connection, the uptime shows how long ago the server started. Later, a changed run id shows a restart. If the user lacks
-/// the permission to run `INFO`, every new connection counts as a restart. For all users of a red lock, the longer one of the two (lease,
-/// watchdog timeout) must be the same.
+/// the permission to run `INFO`, every new connection counts as a restart. All users of a red lock must have the same value for the
+/// longer of the two, lease and watchdog timeout.
 ///
 /// # Limitations
 /// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect

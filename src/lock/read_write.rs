@@ -14,9 +14,8 @@ use super::Lock;
 /// - A process that is paused, or has no connection, for longer than the shorter lease does not renew in time.
 ///
 /// In both cases the record can expire before [`HoldStatus::deadline`](crate::HoldStatus::deadline), and a writer can enter. The next
-/// renewal reports the loss.
-/// Set the same watchdog timeout on both sides to close the gaps, or use [`Client::fenced_lock`](crate::Client::fenced_lock)
-/// and have the resource check the token.
+/// renewal reports the loss. Set the same watchdog timeout on both sides to close the gaps, or use
+/// [`Client::fenced_lock`](crate::Client::fenced_lock) and let the resource check the token.
 ///
 /// ```no_run
 /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -59,8 +58,7 @@ impl ReadWriteLock {
     /// Returns the write side, which excludes every other owner.
     ///
     /// An owner that holds the read side cannot wait for the write side: the acquire fails with
-    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock).
-    /// [`try_upgrade`](Lock::try_upgrade) acquires it if nobody else reads.
+    /// [`Error::WouldDeadlock`](crate::Error::WouldDeadlock). [`try_upgrade`](Lock::try_upgrade) acquires it if nobody else reads.
     pub fn write(&self) -> &Lock {
         &self.write
     }

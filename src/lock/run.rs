@@ -38,8 +38,8 @@ impl Lock {
 
     /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. A lost hold cancels `body`.
     ///
-    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would. The limit is for the wait alone: `body` may
-    /// run for as long as it likes.
+    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would. The limit applies to the wait only, and
+    /// not to `body`.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<&'static str> {

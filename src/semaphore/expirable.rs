@@ -56,7 +56,7 @@ impl ExpirableSemaphore {
         Self { lease: Lease::Fixed(lease), ..self.clone() }
     }
 
-    /// Returns this semaphore with permits that do not expire. The permits of a dead holder are lost.
+    /// Returns this semaphore with permits that do not expire. The permits of a dead holder stay taken.
     pub fn without_lease(&self) -> Self {
         Self { lease: Lease::Endless, ..self.clone() }
     }
