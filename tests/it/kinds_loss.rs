@@ -171,8 +171,8 @@ async fn force_unlock_wakes_a_waiter_and_is_reported_to_the_holder() {
         // The lease could not have expired by now, so the message woke the waiter.
         assert!(took < LEASE / 2, "{holder} to {waiter}: {took:?}");
         let state = guard.lost().await;
-        // A renewal between the release and the grant finds no record.
-        let gone = due < granted && state == HoldState::Lost(LossReason::Gone);
+        // A renewal between the release and the grant finds no record. The first one may come half of its time early.
+        let gone = due - LEASE / 4 < granted && state == HoldState::Lost(LossReason::Gone);
         assert!(gone || state == HoldState::Lost(LossReason::Taken), "{holder} to {waiter}: {state:?}");
         let late = watch.since(due);
         assert!(late < REPORT_LIMIT, "{holder}: reported {late:?} after the renewal was due");

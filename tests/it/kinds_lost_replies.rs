@@ -274,8 +274,10 @@ async fn local_waiters_keep_a_hold_from_before_an_unanswered_request() {
         assert!(!guard.owner().contains('~'), "{holder}");
         let lock = waiter.lock(&bench.client, NAME).with_owner(&Owner::unique());
         // Long enough for some holder probes.
-        let waited = lock.try_lock_for(Duration::from_millis(300)).await.unwrap();
-        assert!(waited.is_none(), "{waiter} acquired behind {holder}: {waited:?}");
+        let waited = lock.try_lock_for(Duration::from_millis(300)).await;
+        // A slow server may not answer within so short a wait.
+        let refused = matches!(waited, Ok(None) | Err(Error::TimedOut { .. }));
+        assert!(refused, "{waiter} acquired behind {holder}: {waited:?}");
         assert_eq!(bench.record(), record, "{waiter} behind {holder}");
         assert_still_held(&guard).await;
         guard.unlock().await.unwrap();

@@ -185,8 +185,8 @@ async fn a_peers_token_is_never_deleted() {
         assert!(bench.peer.does("lock n 30000 0").await, "{language}");
         let taken = Instant::now();
         let reported = in_time("the loss is reported", guard.lost()).await;
-        // A renewal before the peer took the lock finds no record.
-        let gone = due < taken && reported == HoldState::Lost(LossReason::Gone);
+        // A renewal before the peer took the lock finds no record. The first one may come half of its time early.
+        let gone = due - LEASE / 4 < taken && reported == HoldState::Lost(LossReason::Gone);
         assert!(gone || reported == HoldState::Lost(LossReason::Taken), "{language}: {reported:?}");
         drop(guard);
         // This attempt is queued behind the cleanup that is still to come.
