@@ -118,10 +118,11 @@ async fn the_record_ends_at_the_limit_of_its_hold() {
     let guard = client.mutex(NAME).with_max_hold(max).lock().await.unwrap();
     let latest = Instant::now() + max;
     eventually(|| guard.deadline() >= asked + max).await;
-    let now = Instant::now();
+    let before = Instant::now();
     let left = Duration::from_millis(raw.run(&["PTTL", NAME]));
-    assert!(now + left >= guard.deadline() - Duration::from_millis(1), "the record ends too early");
-    assert!(now + left < latest + lease / 8, "the record outlasts the limit by {:?}", now + left - latest);
+    let (from, to) = (before + left, Instant::now() + left);
+    assert!(to >= guard.deadline() - Duration::from_millis(1), "the record ends too early");
+    assert!(from < latest + lease / 8, "the record outlasts the limit by {:?}", from - latest);
     guard.unlock().await.unwrap();
 }
 
