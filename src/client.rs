@@ -50,13 +50,14 @@ impl RefUnwindSafe for Client {}
 impl Client {
     /// Connects to Redis with the default settings.
     ///
-    /// | servers | URL |
-    /// | --- | --- |
-    /// | one server | `redis://[user:password@]host[:port][/database]` |
-    /// | one server at a Unix socket | `redis+unix:///path[?db=n&user=u&pass=p]` |
-    /// | the master that sentinels monitor under a name | `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master` |
-    /// | a cluster, through some of its nodes | `redis-cluster://[user:password@]host[:port][,host[:port]..]` |
-    /// | the current master among several servers without sentinels (Redisson's replicated servers, such as ElastiCache) | `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]` |
+    /// The URL names the servers:
+    /// - one server: `redis://[user:password@]host[:port][/database]`
+    /// - one server at a Unix socket: `redis+unix:///path[?db=n&user=u&pass=p]`
+    /// - the master that sentinels monitor under a name:
+    ///   `redis-sentinel://[user:password@]host[:port][,host[:port]..][/database]#master`
+    /// - a cluster, through some of its nodes: `redis-cluster://[user:password@]host[:port][,host[:port]..]`
+    /// - the current master among several servers without sentinels (Redisson's replicated servers, such as ElastiCache):
+    ///   `redis-replicated://[user:password@]host[:port][,host[:port]..][/database]`
     ///
     /// With `rediss` in place of `redis`, the connection uses TLS. In a sentinel URL, user and password are those of the master.
     ///

@@ -6,16 +6,43 @@ use crate::protocol::keys;
 /// Encodes a string into the bytes that Redisson hashes.
 ///
 /// Use the codec with which the Java side is configured. For other values or codecs, pass the encoded bytes to the method yourself.
+///
+/// ```
+/// use redisson_lock::Codec;
+///
+/// /// Java's `LongCodec` writes numbers as text.
+/// struct Long;
+///
+/// impl Codec for Long {
+///     fn encode(&self, value: &str) -> Vec<u8> {
+///         value.trim_start_matches('+').into()
+///     }
+/// }
+/// assert_eq!(Long.encode("+42"), b"42");
+/// ```
 pub trait Codec {
     /// Returns the bytes of `value`.
     fn encode(&self, value: &str) -> Vec<u8>;
 }
 
 /// Encodes strings as `Kryo5Codec` does, Redisson's default codec since 3.19.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// use redisson_lock::{Codec, Kryo5};
+/// let account = client.map_entry("accounts", Kryo5.encode("alice"));
+/// account.lock().lock().await?.unlock().await?; // Redisson's `map.getLock("alice")`
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kryo5;
 
 /// Encodes strings as `StringCodec` does, Redisson's codec for plain UTF-8.
+///
+/// ```
+/// use redisson_lock::{Codec, Utf8};
+/// assert_eq!(Utf8.encode("alice"), b"alice");
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Utf8;
 

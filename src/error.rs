@@ -8,9 +8,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A result with this crate's [`Error`].
+///
+/// ```
+/// use redisson_lock::{Client, Result};
+///
+/// async fn is_free(client: &Client, name: &str) -> Result<bool> {
+///     Ok(!client.lock(name).is_locked().await?)
+/// }
+/// ```
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The operation during which a call failed.
+///
+/// ```no_run
+/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+/// use redisson_lock::{Error, Phase};
+/// let guard = client.mutex("orders:42").lock().await?;
+/// match guard.unlock().await {
+///     Err(Error::Ambiguous { phase: Phase::Release, node, .. }) => println!("{node} may have released it"),
+///     outcome => outcome?,
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {

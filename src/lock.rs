@@ -1,7 +1,7 @@
 //! The handles of all locks with an owner: [`Lock`] and [`ReadWriteLock`].
 
 mod read_write;
-mod run;
+pub(crate) mod run;
 
 pub use read_write::ReadWriteLock;
 
@@ -134,6 +134,11 @@ impl Lock {
     /// from the acquire. While the lock is held, the watchdog renews it, and its lease is never shorter than `min`. No message announces
     /// the end of `min`. Waiters of this library notice the end when they check the lock, and those of Java when the lease that they saw
     /// has passed.
+    ///
+    /// A release that goes unanswered is repeated for as long as the hold would have lasted. It takes effect once, and does not prolong
+    /// `min`. If it never reaches the server, or if the server refuses it, the record ends with the lease instead: `min` after the acquire,
+    /// or [a lease](crate::ClientBuilder::watchdog_timeout) after the last renewal, whichever is later. The same holds for a hold that is
+    /// lost. The lock is never free before `min` has passed, unless somebody force-unlocks it or the server loses its data.
     ///
     /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
     /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.

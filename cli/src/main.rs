@@ -5,6 +5,8 @@
 //! errors to exit codes, `page` writes completions and man pages.
 
 #![forbid(unsafe_code)]
+// A program exports nothing: `pub` means that other modules use the item.
+#![allow(unreachable_pub)]
 
 mod args;
 mod child;

@@ -1,11 +1,23 @@
 //! Count-down latches for threads.
 
-use super::Background;
+use super::background::Background;
 use crate::error::Result;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A latch that opens when it has been counted down to zero, for threads. See [`crate::CountDownLatch`].
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// let ready = client.count_down_latch("ready");
+/// ready.try_set_count(3)?;
+/// std::thread::spawn({
+///     let ready = ready.clone();
+///     move || ready.count_down()
+/// });
+/// ready.wait()?; // until three others have counted down
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct CountDownLatch {
     pub(super) latch: crate::CountDownLatch,
@@ -69,6 +81,6 @@ impl CountDownLatch {
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(future)
+        self.runtime.block_on(future)
     }
 }

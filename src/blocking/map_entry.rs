@@ -3,6 +3,14 @@
 use super::{Client, CountDownLatch, ExpirableSemaphore, Lock, ReadWriteLock, Semaphore};
 
 /// The locks, semaphores and latches of one key of a map, for threads. See [`crate::MapEntry`].
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// use redisson_lock::{Codec, Kryo5};
+/// let article = client.map_entry("stock", Kryo5.encode("article-7"));
+/// article.lock().run(|_| println!("Redisson's `map.getLock(\"article-7\")` is held"))?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct MapEntry {
     pub(super) entry: crate::MapEntry,

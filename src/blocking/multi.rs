@@ -1,9 +1,9 @@
 //! Composite locks for threads: [`MultiLock`] and [`RedLock`].
 
-use super::loss::lost_for;
-use super::{Background, Lock};
+use super::background::Background;
+use super::guard::{lost_for, run_held, run_methods};
+use super::lock::Lock;
 use crate::error::Result;
-use crate::guard::end_run;
 use crate::owner::Owner;
 use crate::status::{HoldStatus, status_methods};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Runtimes {
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         // A composite lock has at least one member.
-        self.0[0].get().block_on(future)
+        self.0[0].block_on(future)
     }
 
     fn guard(&self, guard: crate::MultiLockGuard) -> MultiLockGuard {
@@ -34,6 +34,14 @@ impl Runtimes {
 /// Several locks that are acquired and released as one, for threads. See [`crate::MultiLock`].
 ///
 /// The owner is the calling thread.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// use redisson_lock::blocking::MultiLock;
+/// let both = MultiLock::new([client.lock("from"), client.lock("to")])?;
+/// both.run(|_| println!("both are held"))?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its methods is called"]
 pub struct MultiLock {
@@ -90,27 +98,23 @@ impl MultiLock {
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
-
-    /// Acquires all locks, runs `body` in this thread, and releases the locks. See [`Lock::run`].
-    ///
-    /// # Errors
-    /// As for [`crate::MultiLock::run`].
-    pub fn run<T>(&self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
-        self.lock()?.run(body)
-    }
-
-    /// Acquires all locks, waiting for at most `wait`, runs `body` in this thread, and releases the locks. See [`Lock::try_run_for`].
-    ///
-    /// # Errors
-    /// As for [`crate::MultiLock::try_run_for`].
-    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(HoldStatus) -> T) -> Result<Option<T>> {
-        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
-    }
 }
+
+run_methods!(MultiLock,);
 
 /// A lock on several independent servers, for threads. See [`crate::RedLock`].
 ///
 /// The owner is the calling thread.
+///
+/// ```no_run
+/// # fn f() -> redisson_lock::Result<()> {
+/// use redisson_lock::blocking::{Client, RedLock};
+/// let urls = ["redis://10.0.0.1/", "redis://10.0.0.2/", "redis://10.0.0.3/"];
+/// let clients = urls.map(Client::connect).into_iter().collect::<Result<Vec<_>, _>>()?;
+/// let lock = RedLock::new(clients.iter().map(|client| client.lock("orders:42")))?;
+/// lock.lock()?.unlock()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its methods is called"]
 pub struct RedLock {
@@ -180,27 +184,24 @@ impl RedLock {
     pub fn try_lock_for(&self, wait: Duration) -> Result<Option<MultiLockGuard>> {
         Ok(self.runtimes.block_on(self.lock.try_lock_for(wait))?.map(|guard| self.runtimes.guard(guard)))
     }
-
-    /// Acquires the lock, runs `body` in this thread, and releases the lock. See [`Lock::run`].
-    ///
-    /// # Errors
-    /// As for [`crate::RedLock::run`].
-    pub fn run<T>(&self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
-        self.lock()?.run(body)
-    }
-
-    /// Acquires the lock, waiting for at most `wait`, runs `body` in this thread, and releases the lock. See [`Lock::try_run_for`].
-    ///
-    /// # Errors
-    /// As for [`crate::RedLock::try_run_for`].
-    pub fn try_run_for<T>(&self, wait: Duration, body: impl FnOnce(HoldStatus) -> T) -> Result<Option<T>> {
-        self.try_lock_for(wait)?.map(|guard| guard.run(body)).transpose()
-    }
 }
+
+run_methods!(RedLock,);
 
 /// The locks that a [`MultiLock`] or a [`RedLock`] has acquired, for threads. See [`crate::MultiLockGuard`].
 ///
 /// A dropped guard releases its locks in the background.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// use redisson_lock::blocking::MultiLock;
+/// let guard = MultiLock::new([client.mutex("from"), client.mutex("to")])?.lock()?;
+/// for member in guard.members() {
+///     println!("{} is {:?}", member.name(), member.state());
+/// }
+/// guard.unlock()?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct MultiLockGuard {
@@ -227,9 +228,7 @@ impl MultiLockGuard {
     }
 
     fn run<T>(self, body: impl FnOnce(HoldStatus) -> T) -> Result<T> {
-        let status = self.guard.status();
-        let value = body(status.clone());
-        self.runtimes.block_on(end_run(&status, Some(value), self.guard.unlock()))
+        self.runtimes.block_on(run_held(self.guard.status(), body, self.guard.unlock()))
     }
 }
 

@@ -1,13 +1,21 @@
 //! Semaphores for threads.
 
-use super::Background;
-use super::loss::lost_for;
+use super::background::Background;
+use super::guard::lost_for;
 use crate::error::Result;
 use crate::status::status_methods;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A number of permits that all clients share, for threads. See [`crate::Semaphore`].
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// let connections = client.semaphore("connections");
+/// connections.try_set_permits(10)?; // has an effect only once
+/// connections.acquire()?.release()?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     pub(super) semaphore: crate::Semaphore,
@@ -140,7 +148,7 @@ impl Semaphore {
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(future)
+        self.runtime.block_on(future)
     }
 
     fn permit(&self, permit: crate::SemaphorePermit) -> SemaphorePermit {
@@ -151,6 +159,15 @@ impl Semaphore {
 /// Permits of a [`Semaphore`], for threads. See [`crate::SemaphorePermit`].
 ///
 /// Dropped permits are released in the background.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// if let Some(permit) = client.semaphore("connections").try_acquire_many(3)? {
+///     println!("{} permits", permit.permits());
+///     permit.release()?;
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct SemaphorePermit {
@@ -173,7 +190,7 @@ impl SemaphorePermit {
     /// # Panics
     /// If called from inside async code.
     pub fn release(self) -> Result<()> {
-        self.runtime.get().block_on(self.permit.release())
+        self.runtime.block_on(self.permit.release())
     }
 
     /// Drops the guard without a release. The permits stay taken until [`Semaphore::release`] releases them. See
@@ -184,6 +201,15 @@ impl SemaphorePermit {
 }
 
 /// Permits with ids and leases, for threads. See [`crate::ExpirableSemaphore`].
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// use std::time::Duration;
+/// let downloads = client.expirable_semaphore("downloads").with_lease(Duration::from_secs(60));
+/// downloads.try_set_permits(4)?; // has an effect only once
+/// downloads.acquire()?.release()?; // a permit of a dead process is free after 60 s
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a handle does nothing until one of its methods is called"]
 pub struct ExpirableSemaphore {
@@ -342,7 +368,7 @@ impl ExpirableSemaphore {
     }
 
     fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.get().block_on(future)
+        self.runtime.block_on(future)
     }
 
     fn permit(&self, permit: crate::ExpirablePermit) -> ExpirablePermit {
@@ -353,6 +379,14 @@ impl ExpirableSemaphore {
 /// Permits of an [`ExpirableSemaphore`], for threads. See [`crate::ExpirablePermit`].
 ///
 /// Dropped permits are released in the background.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::blocking::Client) -> redisson_lock::Result<()> {
+/// let permit = client.expirable_semaphore("downloads").acquire()?;
+/// println!("permit {:?} lasts for {:?}", permit.ids(), permit.validity());
+/// permit.release()?;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "the permits are released as soon as this is dropped"]
 pub struct ExpirablePermit {
@@ -376,7 +410,7 @@ impl ExpirablePermit {
     /// # Panics
     /// If called from inside async code.
     pub fn release(self) -> Result<()> {
-        self.runtime.get().block_on(self.permit.release())
+        self.runtime.block_on(self.permit.release())
     }
 
     /// Drops the guard without a release. The permits stay taken until their lease ends, if they have one. See

@@ -10,11 +10,11 @@ use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::{LockGuard, run_held};
+use crate::guard::LockGuard;
+use crate::lock::run::run_methods;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
-use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,47 +131,13 @@ impl MultiLock {
         acquire_within(self.round()?, wait, self.members.response_timeout()).await
     }
 
-    /// Acquires all locks, runs `body`, and releases the locks. The loss of a lock cancels `body`.
-    ///
-    /// # Errors
-    /// As for [`Lock::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `body` and releases the locks in the background.
-    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(HoldStatus) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let guard = self.lock().await?;
-        run_held(guard.status(), body, guard.unlock()).await
-    }
-
-    /// Acquires all locks, waiting for at most `wait`, runs `body`, and releases the locks. The loss of a lock cancels `body`.
-    ///
-    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
-    ///
-    /// # Errors
-    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`Lock::run`].
-    ///
-    /// # Cancel safety
-    /// As for [`run`](Self::run).
-    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
-    where
-        F: FnOnce(HoldStatus) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        match self.try_lock_for(wait).await? {
-            Some(guard) => run_held(guard.status(), body, guard.unlock()).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
     fn round(&self) -> Result<InOrder> {
         let (members, claims) = (self.members.clone(), self.members.claims()?);
         Ok(InOrder { members, claims, first: 0, began: Moment::now() })
     }
 }
+
+run_methods!(MultiLock,);
 
 /// Acquires the locks one after the other.
 struct InOrder {

@@ -14,11 +14,11 @@ use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
 use crate::error::{Error, Phase, Result};
-use crate::guard::{LockGuard, run_held};
+use crate::guard::LockGuard;
+use crate::lock::run::run_methods;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
-use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -174,42 +174,6 @@ impl RedLock {
         acquire_within(self.round()?, wait, self.node_timeout).await
     }
 
-    /// Acquires the lock, runs `body`, and releases the lock. The loss of the majority or of the validity cancels `body`.
-    ///
-    /// # Errors
-    /// As for [`lock`](Self::lock) and for [`Lock::run`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `body` and releases the locks in the background.
-    pub async fn run<F, Fut, T>(&self, body: F) -> Result<T>
-    where
-        F: FnOnce(HoldStatus) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        let guard = self.lock().await?;
-        run_held(guard.status(), body, guard.unlock()).await
-    }
-
-    /// Acquires the lock, waiting for at most `wait`, runs `body`, and releases the lock. The loss of the lock cancels `body`.
-    ///
-    /// Returns `None`, without a call of `body`, if [`try_lock_for`](Self::try_lock_for) would.
-    ///
-    /// # Errors
-    /// As for [`try_lock_for`](Self::try_lock_for) while waiting. After that, as for [`Lock::run`].
-    ///
-    /// # Cancel safety
-    /// As for [`run`](Self::run).
-    pub async fn try_run_for<F, Fut, T>(&self, wait: Duration, body: F) -> Result<Option<T>>
-    where
-        F: FnOnce(HoldStatus) -> Fut,
-        Fut: Future<Output = T>,
-    {
-        match self.try_lock_for(wait).await? {
-            Some(guard) => run_held(guard.status(), body, guard.unlock()).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
     fn round(&self) -> Result<AllAtOnce> {
         if self.node_timeout.is_zero() {
             return Err(Error::misuse("a red lock's node timeout must be greater than 0"));
@@ -223,6 +187,8 @@ impl RedLock {
         Ok(AllAtOnce { lock: self.clone(), claims: self.members.claims()? })
     }
 }
+
+run_methods!(RedLock,);
 
 /// Asks all servers at once.
 struct AllAtOnce {

@@ -3,7 +3,7 @@
 use super::fast_path::FastPaths;
 use super::server::{self, Server};
 use super::{Address, into_server_error};
-use crate::config::options::Options;
+use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
 use crate::protocol::script::{Arg, Reply, Request, Verb};
@@ -119,6 +119,7 @@ fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
             Arg::Text(text) => command.arg(text.as_bytes()),
             Arg::Bytes(bytes) => command.arg(bytes),
             Arg::Number(number) => command.arg(*number),
+            Arg::Until(end) => command.arg(millis(end.remaining()).max(1)),
             Arg::Literal(text) => command.arg(*text),
         };
     }

@@ -28,6 +28,14 @@ const CHECK: Duration = Duration::from_secs(1);
 /// of redis-rs clients.
 ///
 /// Servers are checked when a client connects to them: an invalid URL is [`Error::Misuse`] then.
+///
+/// ```no_run
+/// # async fn f() -> redisson_lock::Result<()> {
+/// use redisson_lock::{Client, Servers};
+/// let servers = Servers::from("redis-sentinel://10.0.0.1:26379,10.0.0.2:26379#orders");
+/// let client = Client::builder().connect_with(servers).await?;
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Servers(Arc<Resolve>);
 

@@ -219,7 +219,7 @@ impl KeyActor {
 /// a request that a dead connection delivered late. Nobody else would remove it before it expires. The key queue in which the id
 /// would be held knows whether it is a hold or a waiter.
 pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owner_id: &str) {
-    if !owner::is_retired(owner_id, &session.id, session.generation()) {
+    if !owner::is_retired(owner_id, &session.id, session.generation()) || session.spared.contains(owner_id) {
         return;
     }
     let until = Moment::now() + session.options.lease;

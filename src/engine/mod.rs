@@ -19,6 +19,7 @@ pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod single;
+pub(crate) mod spared;
 pub(crate) mod step;
 pub(crate) mod unfinished;
 pub(crate) mod waiters;

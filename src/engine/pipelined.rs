@@ -29,7 +29,7 @@ use crate::engine::work::{Current, LaggingRecord, ReleasedLevel};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
-use crate::protocol::script::{self, HandedOff};
+use crate::protocol::script::{self, Arg, HandedOff};
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,7 +99,8 @@ impl KeyActor {
             Some((current.hold.clone(), lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
-        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, millis(hold.lease)) else {
+        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, Arg::Number(millis(hold.lease)))
+        else {
             return;
         };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;

@@ -22,7 +22,7 @@ use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
 use crate::lease::term::LevelTerm;
 use crate::owner::{self, LocalOwner};
-use crate::protocol::script::{self, HandedOff, Released};
+use crate::protocol::script::{self, Arg, HandedOff, Released};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
 use std::sync::Arc;
@@ -160,7 +160,7 @@ impl KeyActor {
             return Err(hold.not_held());
         };
         if let Some(end) = hold.kept_after(now) {
-            return self.keep(hold, &owner_id, deadline, end.since(now)).await.map(|()| None);
+            return self.keep(hold, &owner_id, deadline, end).await.map(|()| None);
         }
         self.detect_silent_release(&mut run);
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
@@ -175,21 +175,23 @@ impl KeyActor {
         self.free(&freeing, false).await.map(|()| None)
     }
 
-    /// Moves the record from the owner id `named` to nobody, so that it ends after `rest`. Until then nobody holds the lock. No message is
-    /// sent, because no waiter may have the lock yet.
+    /// Moves the record from the owner id `named` to nobody, so that it ends at `end`. Until then nobody holds the lock. No message is
+    /// sent, because no waiter may have the lock yet. If the record cannot be moved, it ends with the lease of the hold, which is no
+    /// earlier than `end`.
     async fn keep(
         &mut self,
         hold: &Arc<Hold>,
         named: &Arc<str>,
         deadline: Moment,
-        rest: Duration,
+        end: Moment,
     ) -> Result<()> {
         let nobody = owner::nobody();
-        // A rest of 0 ms would delete the record without a message.
-        let rest = millis(rest).max(1);
-        let Some(mut request) = hold.kind.hand_off(named, &nobody, rest) else { return Ok(()) };
+        let Some(mut request) = hold.kind.hand_off(named, &nobody, Arg::Until(end)) else { return Ok(()) };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(deadline)).await;
-        let answer = answer.map_err(|failure| self.release_error(failure))?;
+        let answer = answer.map_err(|failure| {
+            self.session.spared.add(named, end);
+            self.release_error(failure)
+        })?;
         self.rotate_if_repeated(&request);
         let lost = |reason| vanished(&self.session, &self.queue, request.repeated, HoldState::Held, reason);
         match script::handed_off(&answer.reply) {
@@ -197,6 +199,7 @@ impl KeyActor {
             Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
             Ok(HandedOff::Other) => lost(LossReason::Taken),
             Ok(HandedOff::Mismatch) | Err(script::Undecodable) => {
+                self.session.spared.add(named, end);
                 Err(self.session.connection.protocol_error(Phase::Release))
             }
         }
@@ -214,7 +217,7 @@ impl KeyActor {
         let Successor { ticket, owner, lease } = successor;
         let owner_id = from.kind.owner_id(self.session.owner_id(&owner));
         let length = self.session.lease_duration(lease);
-        let mut request = from.kind.hand_off(named, &owner_id, millis(length))?;
+        let mut request = from.kind.hand_off(named, &owner_id, Arg::Number(millis(length)))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {

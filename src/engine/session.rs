@@ -11,6 +11,7 @@ use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Topology};
 use crate::engine::pending::PendingAcquires;
+use crate::engine::spared::Spared;
 use crate::engine::unfinished::{DirectRequest, Undo};
 use crate::engine::work::{Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
@@ -46,6 +47,7 @@ pub(crate) struct Session {
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
     pub pending: PendingAcquires,
+    pub spared: Spared,
     queues: DashMap<QueueId, Arc<KeyQueue>>,
     /// The queues of readers among these, by their record.
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
@@ -80,6 +82,7 @@ impl Session {
             watchdog: Watchdog::new(options.lease, connection.counters()),
             counters: connection.counters().clone(),
             pending: PendingAcquires::default(),
+            spared: Spared::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),
             generation: AtomicU32::new(0),
@@ -477,6 +480,10 @@ impl Observer for KeyQueue {
         let Some(session) = self.session.upgrade() else { return };
         if !hold.state().is_live() {
             session.watchdog.note_loss(hold);
+            if let Some(end) = hold.kept_after(Moment::now()) {
+                session.spared.add(&hold.owner_id, end);
+                return self.signal.look_again();
+            }
             let until = Moment::now() + session.options.lease;
             let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
             let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });

@@ -6,7 +6,7 @@
 use crate::config::options::millis;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
-use crate::protocol::script::{self, Request};
+use crate::protocol::script::{self, Arg, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,9 +52,9 @@ impl LockKind for Fenced {
         script::release(self.record(), owner, self.keys.channel())
     }
 
-    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
         let keys = [self.record(), &self.token];
-        let terms = [lease_ms, self.retention_ms];
+        let terms = [lease, Arg::Number(self.retention_ms)];
         Some(script::hand_off_fenced(keys, from, to, terms, self.keys.channel()))
     }
 

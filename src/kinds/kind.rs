@@ -4,7 +4,7 @@
 
 use crate::config::options::BackOff;
 use crate::error::{Error, Holder};
-use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};
+use crate::protocol::script::{self, Arg, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     /// of the owner, or those of other readers.
     fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
     /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`].
-    fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease_ms: u64) -> Option<Request> {
+    fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease: Arg) -> Option<Request> {
         None
     }
     /// The number of permits of a hold, for a kind whose record names no holder, not even by an id. Such permits may pass to a waiter of

@@ -2,7 +2,7 @@
 
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
-use crate::protocol::script::{self, Request};
+use crate::protocol::script::{self, Arg, Request};
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use std::sync::Arc;
 
@@ -98,8 +98,8 @@ impl LockKind for Reentrant {
         script::release(self.record(), owner, self.keys.channel())
     }
 
-    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
-        Some(script::hand_off(self.record(), from, to, lease_ms, self.keys.channel()))
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
+        Some(script::hand_off(self.record(), from, to, lease, self.keys.channel()))
     }
 
     fn owned(&self) -> Option<&dyn OwnedKind> {

@@ -3,7 +3,7 @@
 use crate::config::options::BackOff;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
-use crate::protocol::script::{self, Request};
+use crate::protocol::script::{self, Arg, Request};
 use std::sync::Arc;
 
 static SPIN: KindTraits = KindTraits { name: "spin lock", pipelined: false, ..KindTraits::REENTRANT };
@@ -50,8 +50,8 @@ impl LockKind for Spin {
         script::release_silently(self.record(), owner, &self.nowhere)
     }
 
-    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease_ms: u64) -> Option<Request> {
-        Some(script::hand_off(self.record(), from, to, lease_ms, self.keys.channel()))
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
+        Some(script::hand_off(self.record(), from, to, lease, self.keys.channel()))
     }
 
     fn owned(&self) -> Option<&dyn OwnedKind> {

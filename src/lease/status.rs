@@ -11,6 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of a hold.
+///
+/// ```
+/// use redisson_lock::HoldState;
+/// assert!(HoldState::Suspect.is_live() && HoldState::Suspect != HoldState::Held); // live, but not confirmed
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldState {

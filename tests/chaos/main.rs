@@ -1,6 +1,9 @@
 //! The processes of `cargo xtask chaos` that need this library or a runtime: the Rust clients and the fault proxy. They take
 //! commands on stdin, and exit when it closes.
 
+// A program exports nothing: `pub` means that other modules use the item.
+#![allow(unreachable_pub)]
+
 mod call_delay;
 mod client;
 mod fault_proxy;

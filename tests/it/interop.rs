@@ -393,7 +393,7 @@ impl TraceRecorder {
             // Redisson decrements to zero before it deletes.
             let to_zero = verb == "hincrby" && words[3] == "-1";
             if !words[1].contains("redisson_unlock_latch") && !to_zero {
-                written.insert([&[verb.to_owned()], &words[1..]].concat());
+                written.insert([std::slice::from_ref(&verb), &words[1..]].concat());
             }
         }
         let mut messages = Vec::new();

@@ -1,5 +1,8 @@
 //! Every test that needs a real server, in one binary. Run them with `cargo xtask test`.
 
+// A program exports nothing: `pub` means that other modules use the item.
+#![allow(unreachable_pub)]
+
 mod bad_input;
 mod basic;
 mod cancellation;

@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, Lock, MultiLock};
+use redisson_lock::{Client, Error, HoldState, Lock, LossReason, MultiLock};
 
 use crate::support::kind::{Kind, each};
+use crate::support::proxy::ProxyLink;
 use crate::support::raw::NAME;
-use crate::support::{FaultyClient, Java, RawRedis, Server, Stopwatch, eventually, versions};
+use crate::support::{FaultyClient, Java, RawRedis, Server, Stopwatch, versions};
 
 const MIN: Duration = Duration::from_secs(60);
 
@@ -88,20 +89,96 @@ async fn inner_levels_share_the_minimum_time() {
     assert_kept(&lock).await;
 }
 
+/// How long a release is delayed.
+const OUTAGE: Duration = Duration::from_secs(2);
+
+/// The record names nobody, and ends `MIN` after the acquire, which took place between `asked` and `taken`.
+fn assert_ends_on_time(raw: &RawRedis, asked: Instant, taken: Instant) {
+    let kept = raw.run::<Vec<String>>(&["HKEYS", NAME]);
+    assert!(kept.len() == 1 && kept[0].ends_with(":kept"), "{kept:?}");
+    let before = Instant::now();
+    let left = Duration::from_millis(raw.ttl(NAME).try_into().unwrap());
+    let (from, to) = (before + left, Instant::now() + left);
+    // A request takes some time to the server, but less than the outage did.
+    assert!(from < taken + MIN + OUTAGE / 2, "the record ends {:?} too late", from - taken - MIN);
+    assert!(to > asked + MIN - Duration::from_millis(5), "the record ends {:?} too early", asked + MIN - to);
+}
+
 #[tokio::test]
 async fn a_release_whose_reply_is_lost_keeps_the_record_once() {
     for cut in [true, false] {
         let bench = FaultyClient::losing(cut).await;
         let lock = bench.client.mutex(NAME);
+        let asked = Instant::now();
         let guard = lock.with_min_hold(MIN).lock().await.unwrap();
+        let taken = Instant::now();
         bench.lose_reply(cut);
-        let outcome = guard.unlock().await;
-        assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}");
+        let releasing = tokio::spawn(guard.unlock());
         bench.link.lost_reply().await;
-        let kept = || bench.raw.run::<Vec<String>>(&["HKEYS", NAME]);
-        eventually(|| kept().len() == 1 && kept()[0].ends_with(":kept")).await;
-        assert!((1..=MIN.as_millis() as i64).contains(&bench.raw.ttl(NAME)), "{}", bench.raw.ttl(NAME));
+        bench.proxy.partition();
+        tokio::time::sleep(OUTAGE).await;
+        bench.proxy.heal();
+        bench.proxy.open_links().iter().for_each(ProxyLink::cut);
+        let outcome = releasing.await.unwrap();
+        assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}");
+        // The next request for the lock follows the repeat of the release.
+        assert!(lock.try_lock_for(Duration::from_secs(10)).await.unwrap().is_none());
+        assert_ends_on_time(&bench.raw, asked, taken);
     }
+}
+
+#[tokio::test]
+async fn a_release_without_a_connection_keeps_the_record_no_longer() {
+    let bench = FaultyClient::start().await;
+    let lock = bench.client.mutex(NAME);
+    let asked = Instant::now();
+    let guard = lock.with_min_hold(MIN).lock().await.unwrap();
+    let taken = Instant::now();
+    bench.proxy.partition();
+    bench.link.cut();
+    let outcome = guard.unlock().await;
+    assert!(matches!(outcome, Err(Error::Unavailable { .. } | Error::Ambiguous { .. })), "{outcome:?}");
+    tokio::time::sleep(OUTAGE).await;
+    bench.proxy.heal();
+    bench.proxy.open_links().iter().for_each(ProxyLink::cut);
+    // The next request for the lock follows the release.
+    assert!(lock.try_lock_for(Duration::from_secs(10)).await.unwrap().is_none());
+    assert_ends_on_time(&bench.raw, asked, taken);
+}
+
+#[tokio::test]
+async fn a_refused_release_does_not_free_the_lock_early() {
+    let bench = FaultyClient::start().await;
+    let lock = bench.client.mutex(NAME);
+    let guard = lock.with_min_hold(MIN).lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    bench.raw.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    let outcome = guard.unlock().await;
+    assert!(matches!(outcome, Err(Error::Refused { .. })), "{outcome:?}");
+    bench.raw.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    // An unanswered request retires the client's owner ids, so the record looks like one that a late request has left.
+    bench.lose_reply(true);
+    for _ in 0..2 {
+        assert!(lock.try_lock_for(Duration::from_secs(10)).await.unwrap().is_none());
+    }
+    bench.link.lost_reply().await;
+    // `close` waits for releases that a dead connection may have made necessary.
+    bench.client.close().await;
+    assert_eq!(bench.raw.run::<u32>(&["HGET", NAME, &owner]), 1);
+}
+
+#[tokio::test]
+async fn an_expired_outer_level_does_not_end_the_minimum_time() {
+    let server = Server::start();
+    let lock = Client::connect(server.url()).await.unwrap().lock(NAME);
+    let outer = lock.with_lease(Duration::from_millis(200)).lock().await.unwrap();
+    lock.with_min_hold(MIN).lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(outer.lost().await, HoldState::Lost(LossReason::Expired));
+    assert!(matches!(outer.unlock().await, Err(Error::NotHeld { .. })));
+    for _ in 0..2 {
+        assert!(lock.try_lock_for(Duration::from_millis(50)).await.unwrap().is_none());
+    }
+    assert!(lock.is_locked().await.unwrap());
 }
 
 #[tokio::test]

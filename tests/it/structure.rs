@@ -268,6 +268,30 @@ fn every_helper_named_in_contributing_exists() {
     }
 }
 
+/// Newcomers look for an example on the page of the type that they need.
+#[test]
+fn every_public_type_has_an_example() {
+    let mut types = 0;
+    for (_, file, text) in
+        sources().into_iter().filter(|(module, ..)| module != "fuzzing" && module != "measuring")
+    {
+        let mut documented = false;
+        for line in text.lines() {
+            let is_type =
+                ["struct", "enum", "trait", "type"].iter().any(|it| line.starts_with(&format!("pub {it} ")));
+            if is_type && file != "connection/fuzzing.rs" {
+                types += 1;
+                assert!(documented, "{file}: no example: {line}");
+            }
+            documented = match line.starts_with("///") {
+                true => documented || line.starts_with("/// ```"),
+                false => documented && line.starts_with("#["),
+            };
+        }
+    }
+    assert!(types > 40, "{types}");
+}
+
 /// README, crate documentation and errors are also read where only the package is.
 #[test]
 fn every_document_named_by_the_package_is_packaged() {

@@ -1,6 +1,8 @@
 //! The project's own commands: `cargo xtask <command>`.
 
 #![forbid(unsafe_code)]
+// A program exports nothing: `pub` means that other modules use the item.
+#![allow(unreachable_pub)]
 
 mod bench;
 mod cargo;

@@ -1,5 +1,8 @@
 //! Tests that run the program `redisson-lock` against a real server.
 
+// A program exports nothing: `pub` means that other modules use the item.
+#![allow(unreachable_pub)]
+
 mod commands;
 mod faults;
 mod pages;

@@ -156,31 +156,25 @@ pub(crate) fn hand_off(
     record: &Arc<str>,
     from: &Arc<str>,
     to: &Arc<str>,
-    lease_ms: u64,
+    lease: Arg,
     channel: &Arc<str>,
 ) -> Request {
-    let args = vec![
-        Arg::Text(from.clone()),
-        Arg::Text(to.clone()),
-        Arg::Number(lease_ms),
-        Arg::Text(channel.clone()),
-        FIRST,
-    ];
+    let args = vec![Arg::Text(from.clone()), Arg::Text(to.clone()), lease, Arg::Text(channel.clone()), FIRST];
     Request::script(&LOCK_HAND_OFF, record, args, Repeat::Flagged)
 }
 
-/// Moves the single hold of `from` on a fenced lock to `to`. `keys` are the record and the token, `terms` the lease and the
-/// token's retention in ms.
+/// Moves the single hold of `from` on a fenced lock to `to`. `keys` are the record and the token, `terms` the lease in ms and
+/// the token's retention.
 pub(crate) fn hand_off_fenced(
     keys: [&Arc<str>; 2],
     from: &Arc<str>,
     to: &Arc<str>,
-    terms: [u64; 2],
+    terms: [Arg; 2],
     channel: &Arc<str>,
 ) -> Request {
     let owners = [from, to].into_iter().cloned().map(Arg::Text);
     let channel = Arg::Text(channel.clone());
-    let args = owners.chain(terms.map(Arg::Number)).chain([channel, FIRST]).collect();
+    let args = owners.chain(terms).chain([channel, FIRST]).collect();
     Request::with_keys(&FENCED_HAND_OFF, keys.map(Arc::clone).to_vec(), args, Repeat::Flagged)
 }
 

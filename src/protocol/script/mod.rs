@@ -19,6 +19,7 @@ pub(crate) use read_write::*;
 pub(crate) use semaphore::*;
 pub(crate) use value::*;
 
+use crate::runtime::clock::Moment;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -139,6 +140,8 @@ pub(crate) enum Arg {
     Text(Arc<str>),
     Bytes([u8; 16]),
     Number(u64),
+    /// The time until this moment in ms, at least 1. A repeat has less left than the first send.
+    Until(Moment),
     Literal(&'static str),
 }
 

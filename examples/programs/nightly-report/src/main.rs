@@ -1,7 +1,7 @@
 //! A job that several hosts start at the same time and that must run once. See README.md.
 
-use redisson_lock::blocking::Client;
-use redisson_lock::{HoldState, HoldStatus};
+use redisson_lock::HoldState;
+use redisson_lock::blocking::{Client, LockGuard};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const THREADS: usize = 2;
 /// Longer than the clocks of the hosts differ, and shorter than the time until the next run.
 const MIN_HOLD: Duration = Duration::from_secs(3600);
 
-/// How often the watching thread asks for the state. The answer needs no request.
+/// How often the watching thread looks whether the work has ended. It notices a loss at once.
 const WATCH: Duration = Duration::from_millis(50);
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
@@ -33,7 +33,7 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         return Ok(ExitCode::SUCCESS);
     };
     println!("running as {}", guard.owner());
-    let done = work(&input, &report, &guard.status())?;
+    let done = work(&input, &report, &guard)?;
     // An error if the hold was lost after the last check. The record stays for the rest of the minimum time.
     let released = guard.unlock();
     client.close();
@@ -52,18 +52,18 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
 }
 
 /// Counts the lines of all files in `input`, and writes `report`. Returns `None`, without a report, if the hold was lost.
-fn work(input: &Path, report: &Path, hold: &HoldStatus) -> io::Result<Option<u64>> {
+fn work(input: &Path, report: &Path, guard: &LockGuard) -> io::Result<Option<u64>> {
     let mut files = fs::read_dir(input)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
     files.sort();
     let (files, counts, finished) = (Mutex::new(files), Mutex::new(Vec::new()), AtomicBool::new(false));
     let outcome = thread::scope(|scope| {
         // Nothing cancels a thread, so this one only reports. It would end child processes or connections of the job.
-        let watcher = scope.spawn(|| watch(hold, &finished));
+        scope.spawn(|| watch(guard, &finished));
         let counters: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| -> io::Result<()> {
-                    // Between two steps, each thread checks that the hold has not ended.
-                    while hold.state().is_live() {
+                    // Between two steps, each thread asks whether the hold is lost. The answer needs no request.
+                    while guard.lost_for(Duration::ZERO).is_none() {
                         let next = files.lock().expect("no thread panics").pop();
                         let Some(file) = next else { break };
                         let lines = count_lines(&file)?;
@@ -75,7 +75,6 @@ fn work(input: &Path, report: &Path, hold: &HoldStatus) -> io::Result<Option<u64
             .collect();
         let outcome = counters.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"));
         finished.store(true, Ordering::Relaxed);
-        watcher.thread().unpark();
         outcome
     });
     outcome?;
@@ -88,7 +87,7 @@ fn work(input: &Path, report: &Path, hold: &HoldStatus) -> io::Result<Option<u64
     }
     text.sync_all()?;
     // `Suspect` is not enough to publish: the server has not confirmed the hold since its connection dropped.
-    if hold.state() != HoldState::Held {
+    if guard.state() != HoldState::Held {
         fs::remove_file(partial)?;
         return Ok(None);
     }
@@ -106,12 +105,11 @@ fn count_lines(file: &Path) -> io::Result<u64> {
 }
 
 /// Reports a loss as soon as the client knows of it.
-fn watch(hold: &HoldStatus, finished: &AtomicBool) {
+fn watch(guard: &LockGuard, finished: &AtomicBool) {
     while !finished.load(Ordering::Relaxed) {
-        if let HoldState::Lost(reason) = hold.state() {
+        if let Some(reason) = guard.lost_for(WATCH) {
             println!("stopping: {reason}");
             return;
         }
-        thread::park_timeout(WATCH);
     }
 }
