@@ -1,6 +1,7 @@
 //! [`Client`], which creates the handles, and [`ClientBuilder`], which connects it.
 
 mod builder;
+mod locks;
 
 pub use builder::ClientBuilder;
 

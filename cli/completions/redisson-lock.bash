@@ -34,6 +34,9 @@ _redisson__lock() {
             redisson__lock,latch)
                 cmd="redisson__lock__subcmd__latch"
                 ;;
+            redisson__lock,list)
+                cmd="redisson__lock__subcmd__list"
+                ;;
             redisson__lock,run)
                 cmd="redisson__lock__subcmd__run"
                 ;;
@@ -57,6 +60,9 @@ _redisson__lock() {
                 ;;
             redisson__lock__subcmd__help,latch)
                 cmd="redisson__lock__subcmd__help__subcmd__latch"
+                ;;
+            redisson__lock__subcmd__help,list)
+                cmd="redisson__lock__subcmd__help__subcmd__list"
                 ;;
             redisson__lock__subcmd__help,run)
                 cmd="redisson__lock__subcmd__help__subcmd__run"
@@ -155,7 +161,7 @@ _redisson__lock() {
 
     case "${cmd}" in
         redisson__lock)
-            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect force-unlock semaphore latch completions help"
+            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -237,7 +243,7 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help)
-            opts="run hold inspect force-unlock semaphore latch completions help"
+            opts="run hold inspect list force-unlock semaphore latch completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -379,6 +385,20 @@ _redisson__lock() {
         redisson__subcmd__lock__subcmd__help__subcmd__latch__subcmd__wait)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -765,6 +785,32 @@ _redisson__lock() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__list)
+            opts="-a -v -h --all --json --url --config --timeout --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

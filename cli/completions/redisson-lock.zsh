@@ -113,7 +113,7 @@ value\:"The classic Redis lock, SET NX"))' \
 ;;
 (inspect)
 _arguments "${_arguments_options[@]}" : \
-'--kind=[The kind of lock. It must be the kind that the other programs use for the name]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
+'--kind=[The kind of the lock. Default\: the kind that its record shows]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
 fair\:"In order of arrival\: Java'\''s getFairLock"
 fenced\:"With a fencing token\: Java'\''s getFencedLock"
 spin\:"Without messages; waiters poll\: Java'\''s getSpinLock"
@@ -123,10 +123,10 @@ value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
-'(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
-'(--kind)--exclusive[Take the write side of a read/write lock, as --kind write does]' \
+'(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
+'(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
+'(--kind)-x[The write side of a read/write lock, as --kind write]' \
+'(--kind)--exclusive[The write side of a read/write lock, as --kind write]' \
 '--json[Write one line of JSON]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -135,9 +135,24 @@ value\:"The classic Redis lock, SET NX"))' \
 ':name -- The name of the lock:_default' \
 && ret=0
 ;;
+(list)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'--json[Write one line of JSON for each]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::pattern -- Show only names that match this glob, such as '\''orders\:*'\''. It is the pattern of Redis'\''s SCAN:_default' \
+&& ret=0
+;;
 (force-unlock)
 _arguments "${_arguments_options[@]}" : \
-'--kind=[The kind of lock. It must be the kind that the other programs use for the name]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
+'--kind=[The kind of the lock. Default\: the kind that its record shows]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
 fair\:"In order of arrival\: Java'\''s getFairLock"
 fenced\:"With a fencing token\: Java'\''s getFencedLock"
 spin\:"Without messages; waiters poll\: Java'\''s getSpinLock"
@@ -147,10 +162,10 @@ value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
-'(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
-'(--kind)--exclusive[Take the write side of a read/write lock, as --kind write does]' \
+'(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
+'(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
+'(--kind)-x[The write side of a read/write lock, as --kind write]' \
+'(--kind)--exclusive[The write side of a read/write lock, as --kind write]' \
 '-y[Do not ask]' \
 '--yes[Do not ask]' \
 '--json[Write one line of JSON]' \
@@ -422,6 +437,10 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(list)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (force-unlock)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -512,7 +531,8 @@ _redisson-lock_commands() {
     local commands; commands=(
 'run:Hold a lock while a program runs' \
 'hold:Hold a lock until standard input ends or a signal comes' \
-'inspect:Show who holds a lock, how long the lease lasts, and how many wait' \
+'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
+'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
@@ -536,7 +556,8 @@ _redisson-lock__subcmd__help_commands() {
     local commands; commands=(
 'run:Hold a lock while a program runs' \
 'hold:Hold a lock until standard input ends or a signal comes' \
-'inspect:Show who holds a lock, how long the lease lasts, and how many wait' \
+'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
+'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
@@ -599,6 +620,11 @@ _redisson-lock__subcmd__help__subcmd__latch__subcmd__create_commands() {
 _redisson-lock__subcmd__help__subcmd__latch__subcmd__wait_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help latch wait commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__list_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help list commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__help__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__run_commands() {
@@ -711,6 +737,11 @@ _redisson-lock__subcmd__latch__subcmd__help__subcmd__wait_commands() {
 _redisson-lock__subcmd__latch__subcmd__wait_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock latch wait commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__list_commands] )) ||
+_redisson-lock__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock list commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__run_commands() {

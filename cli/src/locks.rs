@@ -5,7 +5,7 @@ use crate::connect::{close, connect_with};
 use crate::failure::Failure;
 use crate::signals::{self, Signals};
 use redisson_lock::{
-    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Inspection, Lock, LockGuard,
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Holder, Lock, LockGuard,
     Owner, Result,
 };
 use std::time::Duration;
@@ -168,7 +168,7 @@ async fn busy(holdable: &Holdable) -> Failure {
     let (name, holder) = match holdable {
         Holdable::Semaphore(semaphore) => (semaphore.name(), String::new()),
         Holdable::Lock(lock) => {
-            (lock.name(), lock.inspect().await.map_or(String::new(), |seen| held_by(&seen)))
+            (lock.name(), lock.inspect().await.map_or(String::new(), |seen| held_by(&seen.holders)))
         }
     };
     Failure::Busy(format!("`{name}` is busy{holder}: try again later, or wait longer with -w"))
@@ -183,7 +183,7 @@ async fn report_wait(holdable: &Holdable) {
             Holdable::Lock(lock) => match lock.inspect().await {
                 // The acquire is under way.
                 Ok(seen) if seen.holders.is_empty() => None,
-                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen))),
+                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen.holders))),
                 Err(error) => Some(format!("waiting for `{}`: {error}", lock.name())),
             },
         };
@@ -196,8 +196,8 @@ async fn report_wait(holdable: &Holdable) {
 }
 
 /// Names the holders: ", held by client <uuid>, owner <id>".
-pub fn held_by(seen: &Inspection) -> String {
-    let name = |holder: &redisson_lock::Holder| {
+pub fn held_by(holders: &[Holder]) -> String {
+    let name = |holder: &Holder| {
         let owner = holder.owner();
         match owner.split_once(':') {
             Some((client, owner)) => {
@@ -206,7 +206,7 @@ pub fn held_by(seen: &Inspection) -> String {
             None => format!("owner {}", owner.escape_debug()),
         }
     };
-    match seen.holders.as_slice() {
+    match holders {
         [] => String::new(),
         [only] => format!(", held by {}", name(only)),
         [first, others @ ..] => format!(", held by {} and {} others", name(first), others.len()),

@@ -6,6 +6,7 @@
 //! Calls block the thread. Inside async code they panic, as tokio's `block_on` does. From async code, call them in `spawn_blocking`.
 
 mod latch;
+mod locks;
 mod loss;
 mod map_entry;
 mod multi;

@@ -9,7 +9,6 @@
 //! 2. The grant of a server counts only if the server has lost no data for a lease before the grant. Every hold that relied on
 //!    the lost data has ended by then.
 
-use crate::composite::gather::gather;
 use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
@@ -18,6 +17,7 @@ use crate::guard::{LockGuard, run_held};
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::runtime::gather::gather;
 use crate::status::HoldStatus;
 use std::sync::Arc;
 use std::time::Duration;

@@ -123,6 +123,7 @@ async fn use_other_calls(server: &Server, one: &Client, other: &Client) -> Resul
     let guard = one.fair_lock(NAME).lock().await?;
     assert!(other.fair_lock(NAME).try_lock_for(ALLOWANCE).await?.is_none());
     guard.unlock().await?;
+    assert!(one.describe("n").await?.is_none());
     // Two readers of one client and a reader of another share the lock.
     let reads = one.read_write_lock("r").read().clone();
     let first = reads.lock().await?;

@@ -11,6 +11,7 @@ mod connecting;
 mod crowds;
 mod deadlines;
 mod declared_keys;
+mod descriptions;
 mod dropped_guards;
 mod errors;
 mod examples;

@@ -3,6 +3,7 @@
 //! Most requests contain what they expect to find in the record, so they may be sent twice. A few, such as [`force_unlock`], must not be
 //! sent twice, and refuse [`Request::repeat`].
 
+mod describe;
 mod fair;
 mod group;
 mod inspect;
@@ -11,6 +12,7 @@ mod read_write;
 mod semaphore;
 mod value;
 
+pub(crate) use describe::*;
 pub(crate) use fair::*;
 pub(crate) use group::*;
 pub(crate) use inspect::*;
@@ -113,6 +115,7 @@ scripts! {
     GROUP_LOOK = "group_look" channel;
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
     COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
+    RECORD_DESCRIBE = "record_describe" channel;
     PERMISSION_PROBE = "permission_probe" channel;
 }
 

@@ -1,0 +1,31 @@
+//! Locks, semaphores and latches whose kind is unknown, for threads.
+
+use super::Client;
+use crate::error::Result;
+use crate::kinds::description::Description;
+use tokio_stream::StreamExt;
+
+impl Client {
+    /// Returns what the record of `name` shows. See [`crate::Client::describe`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::describe`].
+    ///
+    /// # Panics
+    /// If called from inside async code.
+    pub fn describe(&self, name: impl AsRef<str>) -> Result<Option<Description>> {
+        self.runtime.get().block_on(self.client.describe(name))
+    }
+
+    /// Returns an iterator over the locks, semaphores and latches whose names match the glob `pattern`. See [`crate::Client::locks`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::locks`].
+    ///
+    /// # Panics
+    /// The iterator panics inside async code.
+    pub fn locks(&self, pattern: &str) -> impl Iterator<Item = Result<Description>> + Send + use<> {
+        let (runtime, mut locks) = (self.runtime.clone(), self.client.locks(pattern));
+        std::iter::from_fn(move || runtime.get().block_on(locks.next()))
+    }
+}
