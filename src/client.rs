@@ -2,8 +2,10 @@
 
 mod builder;
 mod locks;
+mod servers;
 
 pub use builder::ClientBuilder;
+pub use servers::{ServerClock, ServerReport};
 
 use crate::codec;
 use crate::config::options::BackOff;

@@ -31,6 +31,7 @@
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
 //! | the locks that exist, of any kind | [`Client::describe`], [`Client::locks`] |
+//! | what the servers permit, and how they are set up | [`Client::examine`] |
 //! | settings | [`ClientBuilder`], [`Servers`], [`HandOff`], [`BackOff`], [`Replication`] |
 //! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
 //! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
@@ -94,7 +95,7 @@ mod semaphore;
 mod shuttled;
 mod status;
 
-pub use client::{Client, ClientBuilder};
+pub use client::{Client, ClientBuilder, ServerClock, ServerReport};
 pub use codec::{Codec, Kryo5, Utf8};
 pub use composite::guard::MultiLockGuard;
 pub use composite::multi_lock::MultiLock;

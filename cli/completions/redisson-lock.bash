@@ -19,6 +19,9 @@ _redisson__lock() {
             redisson__lock,completions)
                 cmd="redisson__lock__subcmd__completions"
                 ;;
+            redisson__lock,doctor)
+                cmd="redisson__lock__subcmd__doctor"
+                ;;
             redisson__lock,force-unlock)
                 cmd="redisson__lock__subcmd__force__subcmd__unlock"
                 ;;
@@ -45,6 +48,9 @@ _redisson__lock() {
                 ;;
             redisson__lock__subcmd__help,completions)
                 cmd="redisson__lock__subcmd__help__subcmd__completions"
+                ;;
+            redisson__lock__subcmd__help,doctor)
+                cmd="redisson__lock__subcmd__help__subcmd__doctor"
                 ;;
             redisson__lock__subcmd__help,force-unlock)
                 cmd="redisson__lock__subcmd__help__subcmd__force__subcmd__unlock"
@@ -161,7 +167,7 @@ _redisson__lock() {
 
     case "${cmd}" in
         redisson__lock)
-            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch completions help"
+            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -188,6 +194,32 @@ _redisson__lock() {
             ;;
         redisson__subcmd__lock__subcmd__completions)
             opts="-v -h --url --config --timeout --verbose --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__doctor)
+            opts="-v -h --json --url --config --timeout --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -243,7 +275,7 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help)
-            opts="run hold inspect list force-unlock semaphore latch completions help"
+            opts="run hold inspect list force-unlock semaphore latch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -257,6 +289,20 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

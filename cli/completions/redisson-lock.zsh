@@ -401,6 +401,18 @@ esac
     ;;
 esac
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--json[Write one line of JSON for each server]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
@@ -509,6 +521,10 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -536,6 +552,7 @@ _redisson-lock_commands() {
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -545,6 +562,11 @@ _redisson-lock_commands() {
 _redisson-lock__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock completions commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__doctor_commands] )) ||
+_redisson-lock__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock doctor commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__force-unlock_commands] )) ||
 _redisson-lock__subcmd__force-unlock_commands() {
@@ -561,6 +583,7 @@ _redisson-lock__subcmd__help_commands() {
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -570,6 +593,11 @@ _redisson-lock__subcmd__help_commands() {
 _redisson-lock__subcmd__help__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help completions commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__doctor_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help doctor commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__help__subcmd__force-unlock_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__force-unlock_commands() {

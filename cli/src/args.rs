@@ -67,6 +67,10 @@ pub enum Command {
         #[command(subcommand)]
         command: LatchCommand,
     },
+    /// Examine what the server permits and how it is set up, and what that means for locks.
+    ///
+    /// Exits with 1 if something endangers a lock.
+    Doctor(Doctor),
     /// Write the completions of a shell to standard output.
     Completions {
         /// The shell.
@@ -299,6 +303,14 @@ pub struct List {
     #[arg(short, long)]
     pub all: bool,
     /// Write one line of JSON for each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examine the servers.
+#[derive(Args, Clone, Debug)]
+pub struct Doctor {
+    /// Write one line of JSON for each server.
     #[arg(long)]
     pub json: bool,
 }

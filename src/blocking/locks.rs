@@ -1,6 +1,7 @@
-//! Locks, semaphores and latches whose kind is unknown, for threads.
+//! Locks, semaphores and latches whose kind is unknown, and their servers, for threads.
 
 use super::Client;
+use crate::client::ServerReport;
 use crate::error::Result;
 use crate::kinds::description::Description;
 use tokio_stream::StreamExt;
@@ -15,6 +16,17 @@ impl Client {
     /// If called from inside async code.
     pub fn describe(&self, name: impl AsRef<str>) -> Result<Option<Description>> {
         self.runtime.get().block_on(self.client.describe(name))
+    }
+
+    /// Asks the server, or each master of the cluster, what it permits and how it is set up. See [`crate::Client::examine`].
+    ///
+    /// # Errors
+    /// As for [`crate::Client::examine`].
+    ///
+    /// # Panics
+    /// If called from inside async code.
+    pub fn examine(&self) -> Result<Vec<ServerReport>> {
+        self.runtime.get().block_on(self.client.examine())
     }
 
     /// Returns an iterator over the locks, semaphores and latches whose names match the glob `pattern`. See [`crate::Client::locks`].

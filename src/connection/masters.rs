@@ -21,6 +21,11 @@ impl Master {
         Self { node, response_timeout }
     }
 
+    /// The name of the server, or of the node while there is no connection.
+    pub(crate) fn node(&self) -> String {
+        self.node.usable(0).map_or_else(|_| self.node.name.to_string(), |live| live.node.to_string())
+    }
+
     /// Sends a request that only reads, once, and decodes its reply. Does not wait for a connection.
     pub(crate) async fn ask<T>(
         &self,

@@ -59,6 +59,7 @@ mod secrets;
 mod semaphore_faults;
 mod semaphores;
 mod sentinel;
+mod server_reports;
 mod shuttle_server;
 mod structure;
 mod support;

@@ -1,6 +1,7 @@
 //! Tests that run the program `redisson-lock` against a real server.
 
 mod commands;
+mod doctor;
 mod faults;
 mod pages;
 mod run;

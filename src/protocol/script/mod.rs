@@ -4,6 +4,7 @@
 //! sent twice, and refuse [`Request::repeat`].
 
 mod describe;
+mod examine;
 mod fair;
 mod group;
 mod inspect;
@@ -13,6 +14,7 @@ mod semaphore;
 mod value;
 
 pub(crate) use describe::*;
+pub(crate) use examine::*;
 pub(crate) use fair::*;
 pub(crate) use group::*;
 pub(crate) use inspect::*;
@@ -117,6 +119,7 @@ scripts! {
     COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
     RECORD_DESCRIBE = "record_describe" channel;
     PERMISSION_PROBE = "permission_probe" channel;
+    PERMISSION_PROBE_ALL = "permission_probe_all" channel;
 }
 
 /// The words with which scripts refuse a request, collected from their heads and their code.
