@@ -6,6 +6,7 @@ mod cancellation;
 mod cancelled_calls;
 mod cancelled_tasks;
 mod cluster;
+mod command_line;
 mod configuration;
 mod connecting;
 mod crowds;
