@@ -3,9 +3,11 @@
 mod builder;
 mod locks;
 mod servers;
+mod watch;
 
 pub use builder::ClientBuilder;
 pub use servers::{ServerClock, ServerReport};
+pub use watch::Sighting;
 
 use crate::codec;
 use crate::config::options::BackOff;

@@ -30,7 +30,7 @@
 //! | several locks as one; a lock on a majority of servers | [`MultiLock`]; [`RedLock`] |
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
-//! | the locks that exist, of any kind | [`Client::describe`], [`Client::locks`] |
+//! | the locks that exist, of any kind | [`Client::describe`], [`Client::locks`], [`Client::watch`] |
 //! | what the servers permit, and how they are set up | [`Client::examine`] |
 //! | settings | [`ClientBuilder`], [`Servers`], [`HandOff`], [`BackOff`], [`Replication`] |
 //! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
@@ -95,7 +95,7 @@ mod semaphore;
 mod shuttled;
 mod status;
 
-pub use client::{Client, ClientBuilder, ServerClock, ServerReport};
+pub use client::{Client, ClientBuilder, ServerClock, ServerReport, Sighting};
 pub use codec::{Codec, Kryo5, Utf8};
 pub use composite::guard::MultiLockGuard;
 pub use composite::multi_lock::MultiLock;

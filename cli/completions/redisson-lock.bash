@@ -46,6 +46,9 @@ _redisson__lock() {
             redisson__lock,semaphore)
                 cmd="redisson__lock__subcmd__semaphore"
                 ;;
+            redisson__lock,watch)
+                cmd="redisson__lock__subcmd__watch"
+                ;;
             redisson__lock__subcmd__help,completions)
                 cmd="redisson__lock__subcmd__help__subcmd__completions"
                 ;;
@@ -75,6 +78,9 @@ _redisson__lock() {
                 ;;
             redisson__lock__subcmd__help,semaphore)
                 cmd="redisson__lock__subcmd__help__subcmd__semaphore"
+                ;;
+            redisson__lock__subcmd__help,watch)
+                cmd="redisson__lock__subcmd__help__subcmd__watch"
                 ;;
             redisson__lock__subcmd__help__subcmd__latch,count)
                 cmd="redisson__lock__subcmd__help__subcmd__latch__subcmd__count"
@@ -167,7 +173,7 @@ _redisson__lock() {
 
     case "${cmd}" in
         redisson__lock)
-            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch doctor completions help"
+            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch watch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -275,7 +281,7 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help)
-            opts="run hold inspect list force-unlock semaphore latch doctor completions help"
+            opts="run hold inspect list force-unlock semaphore latch watch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -529,6 +535,20 @@ _redisson__lock() {
         redisson__subcmd__lock__subcmd__help__subcmd__semaphore__subcmd__release)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__watch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1177,6 +1197,36 @@ _redisson__lock() {
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__watch)
+            opts="-v -h --interval --json --url --config --timeout --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -401,6 +401,20 @@ esac
     ;;
 esac
 ;;
+(watch)
+_arguments "${_arguments_options[@]}" : \
+'--interval=[How often to read a lock whose release is not published]:SECONDS:_default' \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--json[Write one line of JSON for each event]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of a lock, or a glob with *, ? or \[, such as '\''orders\:*'\'':_default' \
+&& ret=0
+;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
@@ -521,6 +535,10 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(watch)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -552,6 +570,7 @@ _redisson-lock_commands() {
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'watch:Show acquisitions, releases and losses as they happen' \
 'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -583,6 +602,7 @@ _redisson-lock__subcmd__help_commands() {
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'watch:Show acquisitions, releases and losses as they happen' \
 'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -688,6 +708,11 @@ _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__create_commands() {
 _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__watch_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__watch_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help watch commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__hold_commands] )) ||
 _redisson-lock__subcmd__hold_commands() {
@@ -842,6 +867,11 @@ _redisson-lock__subcmd__semaphore__subcmd__help__subcmd__release_commands() {
 _redisson-lock__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__watch_commands] )) ||
+_redisson-lock__subcmd__watch_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock watch commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_redisson-lock" ]; then

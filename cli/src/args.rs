@@ -67,6 +67,8 @@ pub enum Command {
         #[command(subcommand)]
         command: LatchCommand,
     },
+    /// Show acquisitions, releases and losses as they happen.
+    Watch(Watch),
     /// Examine what the server permits and how it is set up, and what that means for locks.
     ///
     /// Exits with 1 if something endangers a lock.
@@ -303,6 +305,20 @@ pub struct List {
     #[arg(short, long)]
     pub all: bool,
     /// Write one line of JSON for each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what happens to locks.
+#[derive(Args, Clone, Debug)]
+pub struct Watch {
+    /// The name of a lock, or a glob with *, ? or [, such as 'orders:*'.
+    #[arg(value_name = "NAME|PATTERN")]
+    pub name: String,
+    /// How often to read a lock whose release is not published.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "0.5")]
+    pub interval: Duration,
+    /// Write one line of JSON for each event.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,7 +1,7 @@
 //! `redisson-lock`: the locks of redisson-lock and Java Redisson from a shell.
 //!
 //! `args` is the command line. Each command has a file: `run` (with `child`, `signals`, `terminal`, `launcher` and `guard`),
-//! `hold`, `inspect`, `list` (with `table`), `unlock`, `semaphore`, `latch`, `doctor`. `connect` and `locks` make the client and the handles, `failure` maps
+//! `hold`, `inspect`, `list` (with `table`), `unlock`, `semaphore`, `latch`, `watch`, `doctor`. `connect` and `locks` make the client and the handles, `failure` maps
 //! errors to exit codes, `page` writes completions and man pages.
 
 #![forbid(unsafe_code)]
@@ -25,6 +25,7 @@ mod signals;
 mod table;
 mod terminal;
 mod unlock;
+mod watch;
 
 use args::{Cli, Command, Internal};
 use clap::Parser;
@@ -82,6 +83,7 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
             Command::ForceUnlock(unlock) => unlock::force_unlock(&unlock, &connection).await,
             Command::Semaphore { command } => semaphore::semaphore(command, &connection).await,
             Command::Latch { command } => latch::latch(command, &connection).await,
+            Command::Watch(watch) => watch::watch(&watch, &connection).await,
             Command::Doctor(doctor) => doctor::doctor(&doctor, &connection).await,
             Command::Completions { shell } => page::completions(shell),
         }

@@ -72,7 +72,7 @@ impl Client {
     }
 }
 
-async fn describe(session: &Session, keys: &AnyKeys) -> Result<Option<Description>> {
+pub(super) async fn describe(session: &Session, keys: &AnyKeys) -> Result<Option<Description>> {
     let record = session.inspect(script::describe(keys), script::described).await?;
     Ok(record.and_then(|record| description::describe(&keys.record, &record)))
 }

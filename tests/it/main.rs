@@ -62,6 +62,7 @@ mod semaphores;
 mod sentinel;
 mod server_reports;
 mod shuttle_server;
+mod sightings;
 mod structure;
 mod support;
 mod threads;
