@@ -4,7 +4,7 @@ use crate::args::{Connection, Doctor};
 use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
-use crate::table::shown;
+use crate::table::{Style, shown, styled};
 use redisson_lock::{ServerClock, ServerReport};
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
@@ -54,6 +54,14 @@ impl Level {
             Self::Danger => "danger",
         }
     }
+
+    fn style(self) -> Style {
+        match self {
+            Self::Ok => Style::Green,
+            Self::Note => Style::Yellow,
+            Self::Danger => Style::Red,
+        }
+    }
 }
 
 /// A fact about a server, and what it means.
@@ -76,9 +84,10 @@ pub async fn doctor(doctor: &Doctor, connection: &Connection) -> Result<u8, Fail
             if doctor.json {
                 line(&as_json(report, offset, &findings))?;
             } else {
-                println!("{}", shown(&report.node));
+                println!("{}", styled(&shown(&report.node), Style::Bold));
                 for Finding { level, subject, text } in &findings {
-                    println!("  {:<7} {subject:<12} {text}", level.name());
+                    let level = styled(&format!("{:<7}", level.name()), level.style());
+                    println!("  {level} {subject:<12} {text}");
                 }
             }
         }

@@ -1,7 +1,39 @@
-//! Tables for people: aligned columns, and texts that cannot confuse a terminal.
+//! Output for people: aligned columns, colours, and texts that cannot confuse a terminal.
 
+use std::env;
 use std::fmt::Write as _;
+use std::io::{self, IsTerminal};
+use std::sync::LazyLock;
 use std::time::Duration;
+
+/// How a word is shown on a terminal that has colours.
+#[derive(Clone, Copy, Debug)]
+pub enum Style {
+    /// A title.
+    Bold,
+    /// As it should be.
+    Green,
+    /// Worth a look.
+    Yellow,
+    /// A loss, or a danger.
+    Red,
+}
+
+/// Returns the text in a style, if standard output is a terminal, and `NO_COLOR` is not set.
+pub fn styled(text: &str, style: Style) -> String {
+    static COLOURS: LazyLock<bool> = LazyLock::new(|| {
+        let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
+        io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
+    });
+    let code = match style {
+        Style::Bold => 1,
+        Style::Green => 32,
+        Style::Yellow => 33,
+        Style::Red => 31,
+    };
+    if *COLOURS { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
 
 /// Aligns the columns of `rows`, the first of which has the titles. Two spaces separate them.
 pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
@@ -12,12 +44,13 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         }
     }
     let mut text = String::new();
-    for row in rows {
+    for (at, row) in rows.iter().enumerate() {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
             let _ = write!(line, "{cell:width$}  ");
         }
-        text.push_str(line.trim_end());
+        let line = line.trim_end();
+        text.push_str(&if at == 0 { styled(line, Style::Bold) } else { line.to_owned() });
         text.push('\n');
     }
     text

@@ -4,7 +4,7 @@ use crate::args::{Connection, Watch};
 use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
-use crate::table::shown;
+use crate::table::{Style, shown, styled};
 use redisson_lock::{Client, Description, Holder, Sighting};
 use serde_json::json;
 use std::collections::HashSet;
@@ -243,8 +243,15 @@ fn write((name, event, at): &Report, as_json: bool) -> Result<(), Failure> {
     }
     let seconds = time.as_secs() % 86_400;
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let mut text =
-        format!("{hour:02}:{minute:02}:{second:02}.{:03}Z  {what:<8}  {}", time.subsec_millis(), shown(name));
+    let word = format!("{what:<8}");
+    let word = match *what {
+        "acquired" | "held" => styled(&word, Style::Green),
+        "ended" => styled(&word, Style::Yellow),
+        "lost" | "error" => styled(&word, Style::Red),
+        _ => word,
+    };
+    let ms = time.subsec_millis();
+    let mut text = format!("{hour:02}:{minute:02}:{second:02}.{ms:03}Z  {word}  {}", shown(name));
     for part in
         [kind.clone(), holder.as_ref().map(|holder| shown(holder.owner())), detail.as_deref().map(shown)]
     {

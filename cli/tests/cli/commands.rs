@@ -228,3 +228,16 @@ fn a_configuration_of_redisson_names_the_server() {
     wrong.assert_code(64);
     server.output(&["inspect", "n", "--config", path]).assert_code(64);
 }
+
+#[test]
+fn a_verbose_wait_says_who_holds_the_lock_and_for_how_long() {
+    let server = Server::start();
+    let owner = "7c9e6679-7425-40de-944b-e07fc1f90ae7:85";
+    let _: u32 = server.raw(&["HSET", "n", owner, "1"]);
+    let mut waiter = server.spawn(&["run", "n", "-v", "--", "echo", "done"]);
+    let text = "waiting for `n`, held by client 7c9e6679-7425-40de-944b-e07fc1f90ae7, thread 85";
+    assert!(waiter.error_line("waiting for").trim_end().ends_with(text));
+    waiter.error_line(&format!("{text}, for at least 2 s"));
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    assert_eq!(waiter.line(), "done");
+}

@@ -47,14 +47,22 @@ impl Terminal {
     /// Reads on until this text has appeared.
     #[track_caller]
     fn see(&mut self, text: &str) {
+        self.until(text);
+    }
+
+    /// The same. Returns what came before the text.
+    #[track_caller]
+    fn until(&mut self, text: &str) -> String {
         let mut bytes = [0; 4096];
         while !self.shown.contains(text) {
             let read = self.side.read(&mut bytes).unwrap_or(0);
             assert_ne!(read, 0, "{text:?} never appeared: {}", self.shown);
             self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
         }
-        let (_, rest) = self.shown.split_once(text).unwrap();
-        self.shown = rest.to_owned();
+        let (before, rest) = self.shown.split_once(text).unwrap();
+        let (before, rest) = (before.to_owned(), rest.to_owned());
+        self.shown = rest;
+        before
     }
 }
 
@@ -105,4 +113,42 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     terminal.see("got-text");
     terminal.write("echo code-$?\n");
     terminal.see("code-0");
+}
+
+#[test]
+fn force_unlock_asks_on_a_terminal() {
+    let server = Server::start();
+    let owner = "7c9e6679-7425-40de-944b-e07fc1f90ae7:85";
+    let _: u32 = server.raw(&["HSET", "n", owner, "1"]);
+    let mut terminal = Terminal::start(&server);
+    for (answer, code) in [("no", 64), ("", 64), ("yes", 0)] {
+        assert!(server.exists("n"));
+        terminal.write(&format!("{PROGRAM} force-unlock n; echo code-''$?\n"));
+        terminal.see("Release `n`, held by client 7c9e6679-7425-40de-944b-e07fc1f90ae7, thread 85? ");
+        terminal.see("Type yes: ");
+        terminal.write(&format!("{answer}\n"));
+        terminal.see(&format!("code-{code}"));
+    }
+    assert!(!server.exists("n"));
+}
+
+#[test]
+fn colours_are_for_terminals_and_can_be_turned_off() {
+    let server = Server::start();
+    let _: u32 = server.raw(&["HSET", "n", "7c9e6679-7425-40de-944b-e07fc1f90ae7:85", "1"]);
+    let mut terminal = Terminal::start(&server);
+    terminal.write("export TERM=xterm\n");
+    for (setting, coloured) in
+        [("", true), ("NO_COLOR= ", true), ("NO_COLOR=1 ", false), ("TERM=dumb ", false)]
+    {
+        terminal.write(&format!("{setting}{PROGRAM} list; {setting}{PROGRAM} doctor; echo is-''done\n"));
+        let shown = terminal.until("is-done");
+        assert!(shown.contains("NAME") && shown.contains("eviction"), "{shown}");
+        for code in ["\x1b[1mNAME", "\x1b[32mok"] {
+            assert_eq!(shown.contains(code), coloured, "{setting}{code}: {shown:?}");
+        }
+        assert_eq!(shown.contains('\x1b'), coloured, "{setting}: {shown:?}");
+    }
+    let piped = server.output(&["list"]).out + &server.output(&["doctor"]).out;
+    assert!(!piped.contains('\x1b'), "{piped}");
 }
