@@ -1,6 +1,7 @@
 //! `watch`: what happens to locks, as it happens.
 
 use crate::support::{Process, Server, eventually};
+use crate::terminal::Screen;
 use rustix::process::Signal;
 use std::process::Stdio;
 
@@ -97,4 +98,37 @@ fn a_watch_outlasts_an_outage() {
     }
     assert!(line.contains(r#""event":"released""#) || line.contains(r#""event":"ended""#), "{line}");
     eventually(|| !server.exists("n"));
+}
+
+/// A line that is longer than the window continues in the next row.
+#[test]
+fn the_events_are_shown_in_a_narrow_and_in_a_wide_terminal() {
+    for size in [(24, 80), (40, 160)] {
+        let server = Server::start();
+        let mut screen = Screen::start(&server, size, &["watch", "n", "--interval", "0.05"]);
+        screen.until("free");
+        let (mut holder, owner) = hold(&server, "n", &[]);
+        screen.until("acquired");
+        holder.close_input();
+        let shown = screen.until("released");
+        // Read on until the last line is complete.
+        let shown = if shown.trim_end().ends_with(&owner) {
+            shown
+        } else {
+            screen.until(&format!("released  n  lock  {owner}"))
+        };
+        let (times, events): (Vec<_>, Vec<_>) =
+            shown.lines().filter_map(|line| line.split_once("  ")).unzip();
+        assert!(times.iter().all(|time: &&str| time.len() == 13 && time.ends_with('Z')), "{size:?}: {shown}");
+        let expected = [
+            "free      n".to_owned(),
+            format!("acquired  n  lock  {owner}"),
+            format!("released  n  lock  {owner}"),
+        ];
+        assert_eq!(events, expected, "{size:?}");
+        assert_eq!(
+            [screen.colour(0, 15), screen.colour(1, 15)],
+            [vt100::Color::Default, vt100::Color::Idx(2)]
+        );
+    }
 }
