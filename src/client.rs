@@ -1,8 +1,13 @@
 //! [`Client`], which creates the handles, and [`ClientBuilder`], which connects it.
 
 mod builder;
+mod locks;
+mod servers;
+mod watch;
 
 pub use builder::ClientBuilder;
+pub use servers::{ServerClock, ServerReport};
+pub use watch::Sighting;
 
 use crate::codec;
 use crate::config::options::BackOff;

@@ -30,6 +30,8 @@
 //! | several locks as one; a lock on a majority of servers | [`MultiLock`]; [`RedLock`] |
 //! | at most n at a time; wait until n others are ready | [`Semaphore`], [`ExpirableSemaphore`]; [`CountDownLatch`] |
 //! | the lock of one key of a Redisson map | [`MapEntry`] |
+//! | the locks that exist, of any kind | [`Client::describe`], [`Client::locks`], [`Client::watch`] |
+//! | what the servers permit, and how they are set up | [`Client::examine`] |
 //! | settings | [`ClientBuilder`], [`Servers`], [`HandOff`], [`BackOff`], [`Replication`] |
 //! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
 //! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
@@ -95,7 +97,7 @@ mod shuttled;
 mod stats;
 mod status;
 
-pub use client::{Client, ClientBuilder};
+pub use client::{Client, ClientBuilder, ServerClock, ServerReport, Sighting};
 pub use codec::{Codec, Kryo5, Utf8};
 pub use composite::guard::MultiLockGuard;
 pub use composite::multi_lock::MultiLock;
@@ -107,6 +109,7 @@ pub use config::tls::Tls;
 pub use connection::Servers;
 pub use error::{Error, Holder, LossReason, Phase, Result};
 pub use guard::LockGuard;
+pub use kinds::description::{Description, RecordKind};
 pub use kinds::kind::Inspection;
 pub use latch::CountDownLatch;
 pub use lease::status::HoldState;

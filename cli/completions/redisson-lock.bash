@@ -19,6 +19,9 @@ _redisson__lock() {
             redisson__lock,completions)
                 cmd="redisson__lock__subcmd__completions"
                 ;;
+            redisson__lock,doctor)
+                cmd="redisson__lock__subcmd__doctor"
+                ;;
             redisson__lock,force-unlock)
                 cmd="redisson__lock__subcmd__force__subcmd__unlock"
                 ;;
@@ -34,14 +37,23 @@ _redisson__lock() {
             redisson__lock,latch)
                 cmd="redisson__lock__subcmd__latch"
                 ;;
+            redisson__lock,list)
+                cmd="redisson__lock__subcmd__list"
+                ;;
             redisson__lock,run)
                 cmd="redisson__lock__subcmd__run"
                 ;;
             redisson__lock,semaphore)
                 cmd="redisson__lock__subcmd__semaphore"
                 ;;
+            redisson__lock,watch)
+                cmd="redisson__lock__subcmd__watch"
+                ;;
             redisson__lock__subcmd__help,completions)
                 cmd="redisson__lock__subcmd__help__subcmd__completions"
+                ;;
+            redisson__lock__subcmd__help,doctor)
+                cmd="redisson__lock__subcmd__help__subcmd__doctor"
                 ;;
             redisson__lock__subcmd__help,force-unlock)
                 cmd="redisson__lock__subcmd__help__subcmd__force__subcmd__unlock"
@@ -58,11 +70,17 @@ _redisson__lock() {
             redisson__lock__subcmd__help,latch)
                 cmd="redisson__lock__subcmd__help__subcmd__latch"
                 ;;
+            redisson__lock__subcmd__help,list)
+                cmd="redisson__lock__subcmd__help__subcmd__list"
+                ;;
             redisson__lock__subcmd__help,run)
                 cmd="redisson__lock__subcmd__help__subcmd__run"
                 ;;
             redisson__lock__subcmd__help,semaphore)
                 cmd="redisson__lock__subcmd__help__subcmd__semaphore"
+                ;;
+            redisson__lock__subcmd__help,watch)
+                cmd="redisson__lock__subcmd__help__subcmd__watch"
                 ;;
             redisson__lock__subcmd__help__subcmd__latch,count)
                 cmd="redisson__lock__subcmd__help__subcmd__latch__subcmd__count"
@@ -155,7 +173,7 @@ _redisson__lock() {
 
     case "${cmd}" in
         redisson__lock)
-            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect force-unlock semaphore latch completions help"
+            opts="-v -h -V --url --config --timeout --verbose --help --version run hold inspect list force-unlock semaphore latch watch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -182,6 +200,32 @@ _redisson__lock() {
             ;;
         redisson__subcmd__lock__subcmd__completions)
             opts="-v -h --url --config --timeout --verbose --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__doctor)
+            opts="-v -h --json --url --config --timeout --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -237,7 +281,7 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help)
-            opts="run hold inspect force-unlock semaphore latch completions help"
+            opts="run hold inspect list force-unlock semaphore latch watch doctor completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -251,6 +295,20 @@ _redisson__lock() {
             return 0
             ;;
         redisson__subcmd__lock__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -390,6 +448,20 @@ _redisson__lock() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         redisson__subcmd__lock__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -463,6 +535,20 @@ _redisson__lock() {
         redisson__subcmd__lock__subcmd__help__subcmd__semaphore__subcmd__release)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__help__subcmd__watch)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -784,6 +870,32 @@ _redisson__lock() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        redisson__subcmd__lock__subcmd__list)
+            opts="-a -v -h --all --json --url --config --timeout --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         redisson__subcmd__lock__subcmd__run)
             opts="-s -x -n -w -E -c -v -h --kind --shared --exclusive --nb --nonblock --wait --lease --min-hold --max-hold --owner --limit --on-lost --kill-after --busy-code --conflict-exit-code --unavailable-code --lost-code --command --url --config --timeout --verbose --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1085,6 +1197,36 @@ _redisson__lock() {
                 return 0
             fi
             case "${prev}" in
+                --url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        redisson__subcmd__lock__subcmd__watch)
+            opts="-v -h --interval --json --url --config --timeout --verbose --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --url)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -32,10 +32,13 @@ complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -s h -l help -
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -s V -l version -d 'Print version'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "run" -d 'Hold a lock while a program runs'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "hold" -d 'Hold a lock until standard input ends or a signal comes'
-complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "inspect" -d 'Show who holds a lock, how long the lease lasts, and how many wait'
+complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "inspect" -d 'Show the kind of a lock, who holds it, how long the lease lasts, and who waits'
+complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "list" -d 'Show the locks, semaphores and latches that there are now'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "force-unlock" -d 'Release a lock, whoever holds it, and wake its waiters'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "semaphore" -d 'Create, count, acquire and release the permits of a semaphore'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "latch" -d 'Create, count down and wait for a count-down latch'
+complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "watch" -d 'Show acquisitions, releases and losses as they happen'
+complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "doctor" -d 'Examine what the server permits and how it is set up, and what that means for locks'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "completions" -d 'Write the completions of a shell to standard output'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l kind -d 'The kind of lock. It must be the kind that the other programs use for the name' -r -f -a "lock\t'One holder at a time: Java\'s getLock'
@@ -88,7 +91,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s x -
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s n -l nonblock -l nb -d 'Do not wait for a busy lock'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l kind -d 'The kind of lock. It must be the kind that the other programs use for the name' -r -f -a "lock\t'One holder at a time: Java\'s getLock'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l kind -d 'The kind of the lock. Default: the kind that its record shows' -r -f -a "lock\t'One holder at a time: Java\'s getLock'
 fair\t'In order of arrival: Java\'s getFairLock'
 fenced\t'With a fencing token: Java\'s getFencedLock'
 spin\t'Without messages; waiters poll: Java\'s getSpinLock'
@@ -98,12 +101,19 @@ value\t'The classic Redis lock, SET NX'"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s s -l shared -d 'Take the read side of a read/write lock, as --kind read does'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s x -l exclusive -d 'Take the write side of a read/write lock, as --kind write does'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s s -l shared -d 'The read side of a read/write lock, as --kind read'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s x -l exclusive -d 'The write side of a read/write lock, as --kind write'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l json -d 'Write one line of JSON'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l kind -d 'The kind of lock. It must be the kind that the other programs use for the name' -r -f -a "lock\t'One holder at a time: Java\'s getLock'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -s a -l all -d 'Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l json -d 'Write one line of JSON for each'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l kind -d 'The kind of the lock. Default: the kind that its record shows' -r -f -a "lock\t'One holder at a time: Java\'s getLock'
 fair\t'In order of arrival: Java\'s getFairLock'
 fenced\t'With a fencing token: Java\'s getFencedLock'
 spin\t'Without messages; waiters poll: Java\'s getSpinLock'
@@ -113,8 +123,8 @@ value\t'The classic Redis lock, SET NX'"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s s -l shared -d 'Take the read side of a read/write lock, as --kind read does'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s x -l exclusive -d 'Take the write side of a read/write lock, as --kind write does'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s s -l shared -d 'The read side of a read/write lock, as --kind read'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s x -l exclusive -d 'The write side of a read/write lock, as --kind write'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s y -l yes -d 'Do not ask'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l json -d 'Write one line of JSON'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -194,19 +204,35 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and _
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from help" -f -a "count" -d 'Write the count, which is 0 if the latch is open'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from help" -f -a "wait" -d 'Wait until the latch is open. A latch that does not exist is open'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l interval -d 'How often to read a lock whose release is not published' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l json -d 'Write one line of JSON for each event'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l json -d 'Write one line of JSON for each server'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l url -d 'The servers: redis://, rediss://, redis-sentinel://, redis-cluster:// or redis-replicated:// and an address' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l config -d 'Read the servers and credentials from this Redisson configuration file, YAML or JSON' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "run" -d 'Hold a lock while a program runs'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "hold" -d 'Hold a lock until standard input ends or a signal comes'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "inspect" -d 'Show who holds a lock, how long the lease lasts, and how many wait'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "force-unlock" -d 'Release a lock, whoever holds it, and wake its waiters'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "semaphore" -d 'Create, count, acquire and release the permits of a semaphore'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "latch" -d 'Create, count down and wait for a count-down latch'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "completions" -d 'Write the completions of a shell to standard output'
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect force-unlock semaphore latch completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "run" -d 'Hold a lock while a program runs'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "hold" -d 'Hold a lock until standard input ends or a signal comes'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "inspect" -d 'Show the kind of a lock, who holds it, how long the lease lasts, and who waits'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "list" -d 'Show the locks, semaphores and latches that there are now'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "force-unlock" -d 'Release a lock, whoever holds it, and wake its waiters'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "semaphore" -d 'Create, count, acquire and release the permits of a semaphore'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "latch" -d 'Create, count down and wait for a count-down latch'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "watch" -d 'Show acquisitions, releases and losses as they happen'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "doctor" -d 'Examine what the server permits and how it is set up, and what that means for locks'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "completions" -d 'Write the completions of a shell to standard output'
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and not __fish_seen_subcommand_from run hold inspect list force-unlock semaphore latch watch doctor completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and __fish_seen_subcommand_from semaphore" -f -a "create" -d 'Create the semaphore with this many permits, unless it exists'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and __fish_seen_subcommand_from semaphore" -f -a "count" -d 'Write the numbers of free, taken and all permits'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand help; and __fish_seen_subcommand_from semaphore" -f -a "acquire" -d 'Acquire a permit, and write its id. The permit outlives this command, until its lease ends'

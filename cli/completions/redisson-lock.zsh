@@ -113,7 +113,7 @@ value\:"The classic Redis lock, SET NX"))' \
 ;;
 (inspect)
 _arguments "${_arguments_options[@]}" : \
-'--kind=[The kind of lock. It must be the kind that the other programs use for the name]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
+'--kind=[The kind of the lock. Default\: the kind that its record shows]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
 fair\:"In order of arrival\: Java'\''s getFairLock"
 fenced\:"With a fencing token\: Java'\''s getFencedLock"
 spin\:"Without messages; waiters poll\: Java'\''s getSpinLock"
@@ -123,10 +123,10 @@ value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
-'(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
-'(--kind)--exclusive[Take the write side of a read/write lock, as --kind write does]' \
+'(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
+'(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
+'(--kind)-x[The write side of a read/write lock, as --kind write]' \
+'(--kind)--exclusive[The write side of a read/write lock, as --kind write]' \
 '--json[Write one line of JSON]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -135,9 +135,24 @@ value\:"The classic Redis lock, SET NX"))' \
 ':name -- The name of the lock:_default' \
 && ret=0
 ;;
+(list)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'--json[Write one line of JSON for each]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::pattern -- Show only names that match this glob, such as '\''orders\:*'\''. It is the pattern of Redis'\''s SCAN:_default' \
+&& ret=0
+;;
 (force-unlock)
 _arguments "${_arguments_options[@]}" : \
-'--kind=[The kind of lock. It must be the kind that the other programs use for the name]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
+'--kind=[The kind of the lock. Default\: the kind that its record shows]:KIND:((lock\:"One holder at a time\: Java'\''s getLock"
 fair\:"In order of arrival\: Java'\''s getFairLock"
 fenced\:"With a fencing token\: Java'\''s getFencedLock"
 spin\:"Without messages; waiters poll\: Java'\''s getSpinLock"
@@ -147,10 +162,10 @@ value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
-'(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
-'(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
-'(--kind)--exclusive[Take the write side of a read/write lock, as --kind write does]' \
+'(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
+'(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
+'(--kind)-x[The write side of a read/write lock, as --kind write]' \
+'(--kind)--exclusive[The write side of a read/write lock, as --kind write]' \
 '-y[Do not ask]' \
 '--yes[Do not ask]' \
 '--json[Write one line of JSON]' \
@@ -386,6 +401,32 @@ esac
     ;;
 esac
 ;;
+(watch)
+_arguments "${_arguments_options[@]}" : \
+'--interval=[How often to read a lock whose release is not published]:SECONDS:_default' \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--json[Write one line of JSON for each event]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of a lock, or a glob with *, ? or \[, such as '\''orders\:*'\'':_default' \
+&& ret=0
+;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--json[Write one line of JSON for each server]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
@@ -419,6 +460,10 @@ _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
 (inspect)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(list)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
@@ -490,6 +535,14 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(watch)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(doctor)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (completions)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -512,10 +565,13 @@ _redisson-lock_commands() {
     local commands; commands=(
 'run:Hold a lock while a program runs' \
 'hold:Hold a lock until standard input ends or a signal comes' \
-'inspect:Show who holds a lock, how long the lease lasts, and how many wait' \
+'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
+'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'watch:Show acquisitions, releases and losses as they happen' \
+'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -525,6 +581,11 @@ _redisson-lock_commands() {
 _redisson-lock__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock completions commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__doctor_commands] )) ||
+_redisson-lock__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock doctor commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__force-unlock_commands] )) ||
 _redisson-lock__subcmd__force-unlock_commands() {
@@ -536,10 +597,13 @@ _redisson-lock__subcmd__help_commands() {
     local commands; commands=(
 'run:Hold a lock while a program runs' \
 'hold:Hold a lock until standard input ends or a signal comes' \
-'inspect:Show who holds a lock, how long the lease lasts, and how many wait' \
+'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
+'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
 'semaphore:Create, count, acquire and release the permits of a semaphore' \
 'latch:Create, count down and wait for a count-down latch' \
+'watch:Show acquisitions, releases and losses as they happen' \
+'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
     )
@@ -549,6 +613,11 @@ _redisson-lock__subcmd__help_commands() {
 _redisson-lock__subcmd__help__subcmd__completions_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help completions commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__doctor_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__doctor_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help doctor commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__help__subcmd__force-unlock_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__force-unlock_commands() {
@@ -600,6 +669,11 @@ _redisson-lock__subcmd__help__subcmd__latch__subcmd__wait_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help latch wait commands' commands "$@"
 }
+(( $+functions[_redisson-lock__subcmd__help__subcmd__list_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help list commands' commands "$@"
+}
 (( $+functions[_redisson-lock__subcmd__help__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__run_commands() {
     local commands; commands=()
@@ -634,6 +708,11 @@ _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__create_commands() {
 _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__watch_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__watch_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help watch commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__hold_commands] )) ||
 _redisson-lock__subcmd__hold_commands() {
@@ -712,6 +791,11 @@ _redisson-lock__subcmd__latch__subcmd__wait_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock latch wait commands' commands "$@"
 }
+(( $+functions[_redisson-lock__subcmd__list_commands] )) ||
+_redisson-lock__subcmd__list_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock list commands' commands "$@"
+}
 (( $+functions[_redisson-lock__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__run_commands() {
     local commands; commands=()
@@ -783,6 +867,11 @@ _redisson-lock__subcmd__semaphore__subcmd__help__subcmd__release_commands() {
 _redisson-lock__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__watch_commands] )) ||
+_redisson-lock__subcmd__watch_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock watch commands' commands "$@"
 }
 
 if [ "$funcstack[1]" = "_redisson-lock" ]; then

@@ -49,8 +49,10 @@ pub enum Command {
     ///
     /// Writes one line of JSON when the lock is held, and one if the hold is lost.
     Hold(Hold),
-    /// Show who holds a lock, how long the lease lasts, and how many wait.
+    /// Show the kind of a lock, who holds it, how long the lease lasts, and who waits.
     Inspect(Inspect),
+    /// Show the locks, semaphores and latches that there are now.
+    List(List),
     /// Release a lock, whoever holds it, and wake its waiters.
     ForceUnlock(ForceUnlock),
     /// Create, count, acquire and release the permits of a semaphore.
@@ -65,6 +67,12 @@ pub enum Command {
         #[command(subcommand)]
         command: LatchCommand,
     },
+    /// Show acquisitions, releases and losses as they happen.
+    Watch(Watch),
+    /// Examine what the server permits and how it is set up, and what that means for locks.
+    ///
+    /// Exits with 1 if something endangers a lock.
+    Doctor(Doctor),
     /// Write the completions of a shell to standard output.
     Completions {
         /// The shell.
@@ -129,6 +137,31 @@ impl KindArgs {
         match self {
             Self { shared: true, .. } => Kind::Read,
             Self { exclusive: true, .. } => Kind::Write,
+            Self { kind, .. } => kind,
+        }
+    }
+}
+
+/// The kind of the lock, if its record does not show it.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct KindOverride {
+    /// The kind of the lock. Default: the kind that its record shows.
+    #[arg(long, value_enum)]
+    pub kind: Option<Kind>,
+    /// The read side of a read/write lock, as --kind read.
+    #[arg(short, long, conflicts_with_all = ["kind", "exclusive"])]
+    pub shared: bool,
+    /// The write side of a read/write lock, as --kind write.
+    #[arg(short = 'x', long, conflicts_with = "kind")]
+    pub exclusive: bool,
+}
+
+impl KindOverride {
+    /// Returns the kind that the options name, if they name one.
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Self { shared: true, .. } => Some(Kind::Read),
+            Self { exclusive: true, .. } => Some(Kind::Write),
             Self { kind, .. } => kind,
         }
     }
@@ -254,10 +287,46 @@ pub struct Hold {
 pub struct Inspect {
     /// The name of the lock.
     pub name: String,
-    /// The kind of the lock.
+    /// The kind of the lock, if its record does not show it.
     #[command(flatten)]
-    pub kind: KindArgs,
+    pub kind: KindOverride,
     /// Write one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show the locks, semaphores and latches that there are now.
+#[derive(Args, Clone, Debug)]
+pub struct List {
+    /// Show only names that match this glob, such as 'orders:*'. It is the pattern of Redis's SCAN.
+    #[arg(default_value = "*")]
+    pub pattern: String,
+    /// Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Write one line of JSON for each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Show what happens to locks.
+#[derive(Args, Clone, Debug)]
+pub struct Watch {
+    /// The name of a lock, or a glob with *, ? or [, such as 'orders:*'.
+    #[arg(value_name = "NAME|PATTERN")]
+    pub name: String,
+    /// How often to read a lock whose release is not published.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "0.5")]
+    pub interval: Duration,
+    /// Write one line of JSON for each event.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Examine the servers.
+#[derive(Args, Clone, Debug)]
+pub struct Doctor {
+    /// Write one line of JSON for each server.
     #[arg(long)]
     pub json: bool,
 }
@@ -267,9 +336,9 @@ pub struct Inspect {
 pub struct ForceUnlock {
     /// The name of the lock.
     pub name: String,
-    /// The kind of the lock.
+    /// The kind of the lock, if its record does not show it.
     #[command(flatten)]
-    pub kind: KindArgs,
+    pub kind: KindOverride,
     /// Do not ask.
     #[arg(short, long)]
     pub yes: bool,

@@ -1,25 +1,33 @@
-//! `inspect`: the holders of a lock.
+//! `inspect`: the kind, the holders and the waiters of a lock.
 
 use crate::args::{Connection, Inspect, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::hold::line;
 use crate::locks;
+use crate::table::{lease, number, shown};
 use clap::ValueEnum;
-use redisson_lock::{Inspection, Owner};
+use redisson_lock::{Description, Holder, Inspection, Owner};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Shows the lock.
 pub async fn inspect(inspect: &Inspect, connection: &Connection) -> Result<u8, Failure> {
     let client = connect(connection).await?;
-    let kind = inspect.kind.kind();
-    let lock = locks::lock(&client, kind, &inspect.name, &Owner::unique());
-    let seen = lock.inspect().await?;
-    if inspect.json {
-        line(&as_json(lock.name(), kind, &seen))?;
+    let (json, text) = if let Some(kind) = inspect.kind.kind() {
+        let lock = locks::lock(&client, kind, &inspect.name, &Owner::unique());
+        let seen = lock.inspect().await?;
+        (of_kind_as_json(lock.name(), kind, &seen), of_kind_as_text(lock.name(), kind, &seen))
     } else {
-        print!("{}", as_text(lock.name(), kind, &seen));
+        match client.describe(&inspect.name).await? {
+            Some(seen) => (as_json(&seen), as_text(&seen)),
+            None => (free_as_json(&inspect.name), free_as_text(&inspect.name)),
+        }
+    };
+    if inspect.json {
+        line(&json)?;
+    } else {
+        print!("{text}");
     }
     Ok(0)
 }
@@ -29,42 +37,107 @@ pub fn kind_name(kind: Kind) -> String {
     kind.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-fn as_json(name: &str, kind: Kind, seen: &Inspection) -> Value {
-    let holders: Vec<Value> = seen.holders.iter().map(holder_as_json).collect();
+/// Returns a lock as JSON.
+pub fn as_json(seen: &Description) -> Value {
     json!({
-        "name": name,
-        "kind": kind_name(kind),
+        "name": seen.name,
+        "kind": seen.kind.to_string(),
+        "certain": seen.kind.is_certain(),
         "held": !seen.holders.is_empty(),
-        "holders": holders,
-        "lease_ms": seen.remaining_lease.filter(|left| *left != Duration::MAX).map(|left| left.as_millis() as u64),
+        "holders": holders_as_json(&seen.holders),
+        "lease_ms": milliseconds(seen.remaining_lease),
         "waiters": seen.waiters,
+        "token": seen.token,
+        "queue": seen.queue,
+        "count": seen.count,
+        "taken": seen.taken,
     })
 }
 
-/// Returns a holder as JSON.
-pub fn holder_as_json(holder: &redisson_lock::Holder) -> Value {
-    json!({"owner": holder.owner(), "client": holder.client_id(), "count": holder.count()})
+/// The same with the kind that the command line names.
+fn of_kind_as_json(name: &str, kind: Kind, seen: &Inspection) -> Value {
+    json!({
+        "name": name,
+        "kind": kind_name(kind),
+        "certain": true,
+        "held": !seen.holders.is_empty(),
+        "holders": holders_as_json(&seen.holders),
+        "lease_ms": milliseconds(seen.remaining_lease),
+        "waiters": seen.waiters,
+        "token": null,
+        "queue": [],
+        "count": null,
+        "taken": null,
+    })
 }
 
-fn as_text(name: &str, kind: Kind, seen: &Inspection) -> String {
-    let mut text = format!("name     {}\nkind     {}\n", name.escape_debug(), kind_name(kind));
-    match seen.holders.as_slice() {
-        [] => text.push_str("holder   none: the lock is free\n"),
-        holders => {
-            for holder in holders {
-                let owner = holder.owner().escape_debug();
-                text.push_str(&format!("holder   {owner}, {} times\n", holder.count()));
-            }
-        }
+fn free_as_json(name: &str) -> Value {
+    json!({
+        "name": name,
+        "kind": null,
+        "certain": false,
+        "held": false,
+        "holders": [],
+        "lease_ms": null,
+        "waiters": null,
+        "token": null,
+        "queue": [],
+        "count": null,
+        "taken": null,
+    })
+}
+
+/// Returns holders as JSON.
+pub fn holders_as_json(holders: &[Holder]) -> Vec<Value> {
+    let holder = |holder: &Holder| json!({"owner": holder.owner(), "client": holder.client_id(), "count": holder.count()});
+    holders.iter().map(holder).collect()
+}
+
+/// A lease that does not end is null.
+fn milliseconds(left: Option<Duration>) -> Option<u64> {
+    left.filter(|left| *left != Duration::MAX).and_then(|left| u64::try_from(left.as_millis()).ok())
+}
+
+fn as_text(seen: &Description) -> String {
+    let unclear = if seen.kind.is_certain() { "" } else { ", which may be no lock at all" };
+    let mut text = format!("name     {}\nkind     {}{unclear}\n", shown(&seen.name), seen.kind);
+    match (seen.count, seen.taken) {
+        (Some(free), Some(taken)) => text.push_str(&format!("permits  {free} free, {taken} taken\n")),
+        (Some(count), None) => text.push_str(&format!("count    {count}\n")),
+        (None, _) => text.push_str(&holders_as_text(&seen.holders)),
     }
-    match seen.remaining_lease {
-        None => {}
-        Some(Duration::MAX) => text.push_str("lease    does not end\n"),
-        Some(left) => text.push_str(&format!("lease    {:.1} s left\n", left.as_secs_f64())),
+    if seen.remaining_lease.is_some() {
+        text.push_str(&format!("lease    {}\n", lease(seen.remaining_lease)));
     }
-    match seen.waiters {
-        None => text.push_str("waiters  unknown\n"),
-        Some(waiters) => text.push_str(&format!("waiters  {waiters}\n")),
+    text.push_str(&format!("waiters  {}\n", number(seen.waiters)));
+    if let Some(token) = seen.token {
+        text.push_str(&format!("token    {token}\n"));
+    }
+    for (at, owner) in (1..).zip(&seen.queue) {
+        text.push_str(&format!("queue    {at}. {}\n", shown(owner)));
     }
     text
+}
+
+fn of_kind_as_text(name: &str, kind: Kind, seen: &Inspection) -> String {
+    let mut text = format!("name     {}\nkind     {}\n", shown(name), kind_name(kind));
+    text.push_str(&holders_as_text(&seen.holders));
+    if seen.remaining_lease.is_some() {
+        text.push_str(&format!("lease    {}\n", lease(seen.remaining_lease)));
+    }
+    text.push_str(&format!("waiters  {}\n", number(seen.waiters)));
+    text
+}
+
+fn free_as_text(name: &str) -> String {
+    format!("name     {}\nholder   none: no lock, semaphore or latch has this name now\n", shown(name))
+}
+
+fn holders_as_text(holders: &[Holder]) -> String {
+    if holders.is_empty() {
+        return "holder   none: the lock is free\n".to_owned();
+    }
+    let times = |count| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+    let line = |holder: &Holder| format!("holder   {}, {}\n", shown(holder.owner()), times(holder.count()));
+    holders.iter().map(line).collect()
 }

@@ -4,11 +4,12 @@ use crate::args::{Connection, Kind, Terms};
 use crate::connect::{close, connect_with};
 use crate::failure::Failure;
 use crate::signals::{self, Signals};
+use crate::table::shown;
 use redisson_lock::{
-    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Inspection, Lock, LockGuard,
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Holder, Lock, LockGuard,
     Owner, Result,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 /// How often the holder is read while a verbose wait lasts.
@@ -168,45 +169,54 @@ async fn busy(holdable: &Holdable) -> Failure {
     let (name, holder) = match holdable {
         Holdable::Semaphore(semaphore) => (semaphore.name(), String::new()),
         Holdable::Lock(lock) => {
-            (lock.name(), lock.inspect().await.map_or(String::new(), |seen| held_by(&seen)))
+            (lock.name(), lock.inspect().await.map_or(String::new(), |seen| held_by(&seen.holders)))
         }
     };
     Failure::Busy(format!("`{name}` is busy{holder}: try again later, or wait longer with -w"))
 }
 
-/// Writes whom a wait is for, whenever that changes. Never returns.
+/// Writes whom a wait is for, whenever that changes, and again after 2 s, 4 s, 8 s and so on. Never returns.
 async fn report_wait(holdable: &Holdable) {
-    let mut reported = None;
+    let mut reported: Option<(String, Instant, Duration)> = None;
     loop {
         let text = match holdable {
             Holdable::Semaphore(semaphore) => Some(format!("waiting for a permit of `{}`", semaphore.name())),
             Holdable::Lock(lock) => match lock.inspect().await {
                 // The acquire is under way.
                 Ok(seen) if seen.holders.is_empty() => None,
-                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen))),
+                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen.holders))),
                 Err(error) => Some(format!("waiting for `{}`: {error}", lock.name())),
             },
         };
-        if text.is_some() && reported != text {
-            eprintln!("redisson-lock: {}", text.as_deref().unwrap_or_default());
-            reported = text;
+        match (text, &mut reported) {
+            (None, _) => {}
+            (Some(text), Some((last, since, again))) if text == *last => {
+                if since.elapsed() >= *again {
+                    eprintln!("redisson-lock: {text}, for at least {} s", since.elapsed().as_secs());
+                    *again *= 2;
+                }
+            }
+            (Some(text), _) => {
+                eprintln!("redisson-lock: {text}");
+                reported = Some((text, Instant::now(), 2 * LOOK));
+            }
         }
         sleep(LOOK).await;
     }
 }
 
-/// Names the holders: ", held by client <uuid>, owner <id>".
-pub fn held_by(seen: &Inspection) -> String {
-    let name = |holder: &redisson_lock::Holder| {
-        let owner = holder.owner();
-        match owner.split_once(':') {
-            Some((client, owner)) => {
-                format!("client {}, owner {}", client.escape_debug(), owner.escape_debug())
-            }
-            None => format!("owner {}", owner.escape_debug()),
+/// Names the holders: ", held by client <uuid>, thread <id>". A bare number is the id of a Java thread, or of a task of a Rust service.
+pub fn held_by(holders: &[Holder]) -> String {
+    let name = |holder: &Holder| match holder.owner().split_once(':') {
+        Some((client, owner)) => {
+            let owner = owner.strip_suffix(":write").unwrap_or(owner);
+            let is_number = owner.bytes().all(|byte| byte.is_ascii_digit());
+            let what = if is_number { "thread" } else { "owner" };
+            format!("client {}, {what} {}", shown(client), shown(owner))
         }
+        None => format!("owner {}", shown(holder.owner())),
     };
-    match seen.holders.as_slice() {
+    match holders {
         [] => String::new(),
         [only] => format!(", held by {}", name(only)),
         [first, others @ ..] => format!(", held by {} and {} others", name(first), others.len()),

@@ -1,7 +1,7 @@
 //! `redisson-lock`: the locks of redisson-lock and Java Redisson from a shell.
 //!
 //! `args` is the command line. Each command has a file: `run` (with `child`, `signals`, `terminal`, `launcher` and `guard`),
-//! `hold`, `inspect`, `unlock`, `semaphore`, `latch`. `connect` and `locks` make the client and the handles, `failure` maps
+//! `hold`, `inspect`, `list` (with `table`), `unlock`, `semaphore`, `latch`, `watch`, `doctor`. `connect` and `locks` make the client and the handles, `failure` maps
 //! errors to exit codes, `page` writes completions and man pages.
 
 #![forbid(unsafe_code)]
@@ -11,19 +11,23 @@
 mod args;
 mod child;
 mod connect;
+mod doctor;
 mod failure;
 mod guard;
 mod hold;
 mod inspect;
 mod latch;
 mod launcher;
+mod list;
 mod locks;
 mod page;
 mod run;
 mod semaphore;
 mod signals;
+mod table;
 mod terminal;
 mod unlock;
+mod watch;
 
 use args::{Cli, Command, Internal};
 use clap::Parser;
@@ -77,9 +81,12 @@ fn run_command(cli: Cli) -> Result<u8, Failure> {
             Command::Run(run) => run::run(run, &connection).await,
             Command::Hold(hold) => hold::hold(hold, &connection).await,
             Command::Inspect(inspect) => inspect::inspect(&inspect, &connection).await,
+            Command::List(list) => list::list(&list, &connection).await,
             Command::ForceUnlock(unlock) => unlock::force_unlock(&unlock, &connection).await,
             Command::Semaphore { command } => semaphore::semaphore(command, &connection).await,
             Command::Latch { command } => latch::latch(command, &connection).await,
+            Command::Watch(watch) => watch::watch(&watch, &connection).await,
+            Command::Doctor(doctor) => doctor::doctor(&doctor, &connection).await,
             Command::Completions { shell } => page::completions(shell),
         }
     })

@@ -1,27 +1,32 @@
 //! `force-unlock`: a release of a lock, whoever holds it.
 
-use crate::args::{Connection, ForceUnlock};
+use crate::args::{Connection, ForceUnlock, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
 use crate::hold::line;
-use crate::inspect::holder_as_json;
+use crate::inspect::holders_as_json;
 use crate::locks::{self, held_by};
-use redisson_lock::Owner;
-use serde_json::{Value, json};
+use crate::table::shown;
+use redisson_lock::{Client, Owner, RecordKind};
+use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 
 /// Releases the lock.
 pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Result<u8, Failure> {
     let client = connect(connection).await?;
-    let lock = locks::lock(&client, unlock.kind.kind(), &unlock.name, &Owner::unique());
+    let kind = match unlock.kind.kind() {
+        Some(kind) => kind,
+        None => kind_of(&client, &unlock.name).await?,
+    };
+    let lock = locks::lock(&client, kind, &unlock.name, &Owner::unique());
     let seen = lock.inspect().await?;
-    let (name, holders) = (lock.name().escape_debug().to_string(), held_by(&seen));
+    let (name, holders) = (shown(lock.name()), held_by(&seen.holders));
     if !unlock.yes && !seen.holders.is_empty() && !confirmed(&name, &holders)? {
         return Err(Failure::Usage(format!("`{name}` is unchanged: the answer was not `yes`")));
     }
     let released = lock.force_unlock().await?;
     if unlock.json {
-        let holders: Vec<Value> = seen.holders.iter().map(holder_as_json).collect();
+        let holders = holders_as_json(&seen.holders);
         line(&json!({"name": lock.name(), "released": released, "holders": holders}))?;
     } else if released {
         println!("released `{name}`{holders}");
@@ -29,6 +34,24 @@ pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Resu
         println!("`{name}` was free");
     }
     Ok(0)
+}
+
+/// The kind that the record shows. A free lock may be of any kind.
+async fn kind_of(client: &Client, name: &str) -> Result<Kind, Failure> {
+    let seen = client.describe(name).await?;
+    let remedy = match seen.map(|seen| seen.kind) {
+        None | Some(RecordKind::Lock) => return Ok(Kind::Lock),
+        Some(RecordKind::Fair) => return Ok(Kind::Fair),
+        Some(RecordKind::Fenced) => return Ok(Kind::Fenced),
+        Some(RecordKind::Read) => return Ok(Kind::Read),
+        Some(RecordKind::Write) => return Ok(Kind::Write),
+        Some(RecordKind::Value) => return Ok(Kind::Value),
+        Some(RecordKind::Text) => "a string that may be no lock: use --kind value if it is one",
+        Some(RecordKind::Group) => "a group lock, whose holders this command cannot end",
+        Some(RecordKind::Latch) => "a latch: use `latch count-down`",
+        Some(_) => "a semaphore or a latch: use `semaphore release` or `latch count-down`",
+    };
+    Err(Failure::Usage(format!("`{}` is unchanged, because it is {remedy}", shown(name))))
 }
 
 fn confirmed(name: &str, holders: &str) -> Result<bool, Failure> {

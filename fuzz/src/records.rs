@@ -23,6 +23,7 @@ pub fn replies(input: &[u8]) {
         Record(Vec<(u8, String, i8)>),
         Held(i64, String, i64, i64),
         Inspected(Vec<(String, i8)>, i64, i64),
+        Described(Vec<(String, i8)>, i64, Vec<i64>),
     }
     let Ok(input) = Input::arbitrary_take_rest(Unstructured::new(input)) else { return };
     let list = match input {
@@ -47,6 +48,14 @@ pub fn replies(input: &[u8]) {
             let fields = fields.iter().flat_map(|(owner, count)| [text(owner), text(&count.to_string())]);
             let record = Value::Array(vec![text("0"), Value::Array(fields.collect())]);
             vec![record, Value::Int(ms), Value::Int(waiters)]
+        }
+        Input::Described(fields, ms, numbers) => {
+            let fields = fields.iter().flat_map(|(owner, count)| [text(owner), text(&count.to_string())]);
+            let record = Value::Array(vec![text("0"), Value::Array(fields.collect())]);
+            let numbers = Value::Array(numbers.into_iter().map(Value::Int).collect());
+            let queue = Value::Array(vec![text("owner")]);
+            let (kind, one) = (text("hash"), Value::Int(1));
+            vec![kind, Value::Int(ms), record, Value::Nil, text("1"), queue, one.clone(), one, numbers, Value::Int(ms)]
         }
     };
     fuzzing::reply(Value::Array(list));

@@ -9,6 +9,7 @@ mod background;
 mod guard;
 mod latch;
 mod lock;
+mod locks;
 mod map_entry;
 mod multi;
 mod permits;

@@ -1,10 +1,10 @@
 //! [`MultiLockGuard`], which releases the locks of a composite lock.
 
-use crate::composite::gather::gather;
 use crate::error::{Error, Result};
 use crate::guard::LockGuard;
 use crate::lease::status::HoldState;
 use crate::owner::entered;
+use crate::runtime::gather::gather;
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::task;
 use crate::status::{HoldStatus, Several, status_methods};

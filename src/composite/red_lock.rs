@@ -9,7 +9,6 @@
 //! 2. The grant of a server counts only if the server has lost no data for a lease before the grant. Every hold that relied on
 //!    the lost data has ended by then.
 
-use crate::composite::gather::gather;
 use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
@@ -19,6 +18,7 @@ use crate::lock::run::run_methods;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::runtime::gather::gather;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;

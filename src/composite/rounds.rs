@@ -1,7 +1,6 @@
 //! The part that multi locks and red locks share: several locks of one owner, and rounds that try to acquire enough of them
 //! until a round succeeds or the time is over.
 
-use crate::composite::gather::gather;
 use crate::composite::guard::MultiLockGuard;
 use crate::config::options::check_wait;
 use crate::connection::RetryDelay;
@@ -11,6 +10,7 @@ use crate::guard::LockGuard;
 use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
+use crate::runtime::gather::gather;
 use crate::runtime::sync::time;
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::replicas::Reached;
 use super::servers::Topology;
-use super::{ErrorClass, SubscriptionEndpoints, classify};
+use super::{ErrorClass, Master, SubscriptionEndpoints, classify};
 use crate::config::options::{Options, Replication};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
@@ -255,6 +255,12 @@ impl Connection {
         &self.name
     }
 
+    /// The masters that are known, each connected or not.
+    pub(crate) fn masters(&self) -> Vec<Master> {
+        let masters = self.nodes.masters().into_iter();
+        masters.map(|node| Master::new(node, self.response_timeout)).collect()
+    }
+
     /// The name of the server that has `record`.
     pub(crate) fn node_of(&self, record: &str) -> Arc<str> {
         match self.nodes.usable(self.target(record), NONE) {
@@ -451,9 +457,13 @@ impl Connection {
 
     /// The public error for a reply that cannot be decoded.
     pub(crate) fn protocol_error(&self, phase: Phase) -> Error {
+        Self::protocol_error_of(self.node(), phase)
+    }
+
+    pub(super) fn protocol_error_of(node: &str, phase: Phase) -> Error {
         Error::Refused {
             phase,
-            node: self.node().to_owned(),
+            node: node.to_owned(),
             code: "PROTOCOL".into(),
             message: "the reply does not fit the request: check for a proxy between client and server".into(),
         }

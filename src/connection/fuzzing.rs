@@ -57,6 +57,11 @@ pub fn reply(value: Value) {
     let _ = script::inspected_values(reply);
     let _ = script::inspected(reply);
     let _ = script::permits_seen(reply);
+    let _ = script::described(reply);
+    let _ = script::scanned(reply);
+    let _ = script::info(reply);
+    let _ = script::settings(reply);
+    let _ = script::time(reply);
     if let Ok(Some(shares)) = script::shared_by(reply) {
         let writers = shares.holders.iter().map(|holder| holder.owner().ends_with(":write"));
         assert!(writers.is_sorted_by(|before, after| before >= after), "writers come first");

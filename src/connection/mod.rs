@@ -14,6 +14,7 @@ mod fast_path;
 pub(crate) mod fuzzing;
 mod layout;
 mod link;
+mod masters;
 mod node;
 mod nodes;
 pub(crate) mod permissions;
@@ -37,6 +38,7 @@ pub(crate) use commands::{Absence, Answer, Connection, Failure, Limit, Route, Se
 pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;
+pub(crate) use masters::Master;
 pub(crate) use server_text::sanitized;
 pub use servers::Servers;
 pub(crate) use servers::Topology;

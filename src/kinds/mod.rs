@@ -1,5 +1,6 @@
 //! The kinds of lock, with their keys, requests and traits. Related kinds share a file. A kind has no loop and does no I/O.
 
+pub(crate) mod description;
 mod fair;
 mod fenced;
 mod group;

@@ -29,6 +29,9 @@ const READ_WRITE: &str = "redisson_rwlock";
 const READ_TIMEOUT: &str = ":rwlock_timeout:";
 const SEMAPHORE: &str = "redisson_sc";
 const LATCH: &str = "redisson_countdownlatch__channel__";
+const PERMIT_TIMEOUTS: &str = "timeout";
+/// Redisson's own, which this library never writes.
+const UNLOCK_LATCH: &str = "redisson_unlock_latch";
 /// Part of the keys that only this library uses.
 const OWN_PREFIX: &str = "redisson-lock";
 const QUEUE: &str = "redisson_lock_queue";
@@ -146,10 +149,47 @@ impl CounterKeys {
     }
 
     fn with_channel(channel: String, record: Arc<str>, client: Uuid) -> Self {
-        let [timeouts, last_request] =
-            ["timeout".to_owned(), format!("{OWN_PREFIX}:{client}")].map(|key| suffix(&record, &key).into());
+        let [timeouts, last_request] = [PERMIT_TIMEOUTS.to_owned(), format!("{OWN_PREFIX}:{client}")]
+            .map(|key| suffix(&record, &key).into());
         Self { channel: channel.into(), timeouts, last_request, record }
     }
+}
+
+/// The names that belong to a record of any kind.
+#[derive(Debug)]
+pub(crate) struct AnyKeys {
+    pub record: Arc<str>,
+    /// The queue of a fair lock.
+    pub queue: Arc<str>,
+    /// The last token of a fenced lock.
+    pub token: Arc<str>,
+    /// The permits of an expirable semaphore.
+    pub timeouts: Arc<str>,
+    /// The channels of a lock, a read/write lock, a semaphore and a latch.
+    pub channels: [Arc<str>; 4],
+}
+
+impl AnyKeys {
+    pub(crate) fn new(lock: LockKeys) -> Self {
+        let record = lock.record().clone();
+        let latch = format!("{LATCH}{{{record}}}");
+        let channels =
+            [lock.channel().to_string(), prefix(READ_WRITE, &record), prefix(SEMAPHORE, &record), latch];
+        Self {
+            queue: prefix(QUEUE, &record).into(),
+            token: lock.token(),
+            timeouts: suffix(&record, PERMIT_TIMEOUTS).into(),
+            channels: channels.map(Arc::from),
+            record,
+        }
+    }
+}
+
+/// Whether a key has the name of a part of a lock, semaphore or latch, and not that of its record.
+pub(crate) fn is_part(key: &str) -> bool {
+    let begins = |word: &str| key.strip_prefix(word).is_some_and(|rest| rest.starts_with(':'));
+    let own = || key.contains(&format!(":{OWN_PREFIX}:")) || begins(OWN_PREFIX);
+    [TOKEN, QUEUE, TIMEOUTS, UNLOCK_LATCH].into_iter().any(begins) || key.contains(READ_TIMEOUT) || own()
 }
 
 /// The names of values of a group.

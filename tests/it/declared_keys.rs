@@ -84,8 +84,8 @@ async fn scripts_of(name: &str) -> BTreeSet<String> {
 /// Whether the call of the script may run the command on keys that it does not declare.
 fn is_exempt(script: &str, call: &[String], command: &[String]) -> bool {
     match script {
-        // The probe changes nothing, and its purpose is to provoke errors.
-        "permission_probe" => true,
+        // The probes change nothing, and their purpose is to provoke errors.
+        "permission_probe" | "permission_probe_all" => true,
         // Only the record names the readers of other clients. If the script cannot read their keys, it keeps the TTL of the
         // record.
         "read_release" => {
@@ -125,6 +125,8 @@ async fn use_other_calls(server: &Server, one: &Client, other: &Client) -> Resul
     let guard = one.fair_lock(NAME).lock().await?;
     assert!(other.fair_lock(NAME).try_lock_for(ALLOWANCE * 4).await?.is_none());
     guard.unlock().await?;
+    assert!(one.describe("n").await?.is_none());
+    assert_eq!(one.examine().await?.len(), 1);
     // Two readers of one client and a reader of another share the lock.
     let reads = one.read_write_lock("r").read().clone();
     let first = reads.lock().await?;

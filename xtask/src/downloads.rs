@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fetch::{cached_folder, pip, run_checked};
-use crate::needs::{NODE, Needs, POSTGRES, PYTHON, WHOLE_PROGRAMS};
+use crate::needs::{CLI, NODE, Needs, POSTGRES, PYTHON, WHOLE_PROGRAMS};
 use crate::paths::{at, root};
 use crate::programs;
 use crate::server_versions;
@@ -27,6 +27,7 @@ pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
         (NODE, fetch_node),
         (POSTGRES, programs::installed_postgres),
         (WHOLE_PROGRAMS, programs::build),
+        (CLI, programs::build_cli),
     ];
     for (setting, fetch) in others {
         if needs.contains(setting) {

@@ -22,6 +22,8 @@ pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
 /// The folder of PostgreSQL's programs, and that of the built programs of `examples/programs`.
 pub const POSTGRES: &str = "REDISSON_LOCK_POSTGRES";
 pub const WHOLE_PROGRAMS: &str = "REDISSON_LOCK_PROGRAMS";
+/// The built program `redisson-lock`.
+pub const CLI: &str = "REDISSON_LOCK_CLI";
 
 /// Names of settings, or [`PROGRAMS`].
 pub type Needs = BTreeSet<String>;
@@ -35,7 +37,7 @@ const TO_PROGRAMS: &str = "program";
 pub fn all() -> Needs {
     let servers = server_versions::FETCHED.iter().map(server_versions::Server::setting);
     let others =
-        [JAVA, FAKETIME_SETTING, PYTHON, NODE, POSTGRES, WHOLE_PROGRAMS, PROGRAMS].map(str::to_owned);
+        [JAVA, FAKETIME_SETTING, PYTHON, NODE, POSTGRES, WHOLE_PROGRAMS, CLI, PROGRAMS].map(str::to_owned);
     servers.chain(others).collect()
 }
 

@@ -20,6 +20,20 @@ pub fn build() -> Result<PathBuf, String> {
     Ok(target().join("debug"))
 }
 
+/// Builds the command line, and returns its path. A run of all tests has built it, because it is built like them.
+pub fn build_cli() -> Result<PathBuf, String> {
+    let mut cargo = cargo();
+    run_checked(cargo.args([
+        "build",
+        "--locked",
+        "--workspace",
+        "--all-features",
+        "--bin",
+        "redisson-lock",
+    ]))?;
+    Ok(target().join("debug/redisson-lock"))
+}
+
 pub fn installed_postgres() -> Result<PathBuf, String> {
     find_postgres().ok_or_else(|| format!("setup: no PostgreSQL in {VERSIONS} or on the PATH"))
 }

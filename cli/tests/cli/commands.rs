@@ -40,33 +40,117 @@ fn hold_reports_a_loss() {
 }
 
 #[test]
-fn inspect_names_the_holder_and_counts_the_waiters() {
+fn inspect_finds_the_kind_and_names_the_holder_and_the_queue() {
     let server = Server::start();
     let free = server.output(&["inspect", "n", "--json"]);
-    let text = r#"{"held":false,"holders":[],"kind":"lock","lease_ms":null,"name":"n","waiters":0}"#
-        .to_owned()
-        + "\n";
+    let text =
+        r#"{"certain":false,"count":null,"held":false,"holders":[],"kind":null,"lease_ms":null,"name":"n","#
+            .to_owned()
+            + r#""queue":[],"taken":null,"token":null,"waiters":null}"#
+            + "\n";
     assert_eq!(free.out, text);
 
-    let mut holder = hold(&server, &["--owner", "me"]);
-    holder.line();
-    let _waiter = server.spawn(&["run", "n", "--", "true"]);
+    let mut holder = hold(&server, &["--owner", "me", "--kind", "fair"]);
+    let owner = owner_of(&holder.line());
+    let _waiter = server.spawn(&["run", "n", "--kind", "fair", "--owner", "next", "--", "true"]);
     eventually(|| server.output(&["inspect", "n", "--json"]).out.contains(r#""waiters":1"#));
     let json = server.output(&["inspect", "n", "--json"]).out;
-    assert!(json.contains(r#""held":true"#) && json.contains(r#""count":1"#), "{json}");
+    for part in [r#""kind":"fair""#, r#""held":true"#, r#""count":1"#, "owner-next-", r#""certain":true"#] {
+        assert!(json.contains(part), "{part}: {json}");
+    }
     let text = server.output(&["inspect", "n"]).out;
-    assert!(text.contains("owner-me-") && text.contains("waiters  1"), "{text}");
+    let expected = format!("name     n\nkind     fair\nholder   {owner}, once\nlease    ");
+    assert!(text.starts_with(&expected) && text.contains("waiters  1\nqueue    1. "), "{text}");
+    // The kind is taken from the option, if there is one.
+    let json = server.output(&["inspect", "n", "--kind", "fair", "--json"]).out;
+    assert!(json.contains(r#""kind":"fair""#) && json.contains(r#""waiters":1"#), "{json}");
+    holder.close_input();
+
+    let mut fenced = Process::start(server.cli(&["hold", "f", "--kind", "fenced"]).stdin(Stdio::piped()));
+    fenced.line();
+    let text = server.output(&["inspect", "f"]).out;
+    assert!(text.contains("kind     fenced\n") && text.ends_with("token    1\n"), "{text}");
+    server.output(&["semaphore", "create", "s", "2"]).assert_code(0);
+    assert!(server.output(&["inspect", "s"]).out.contains("which may be no lock at all\ncount    2\n"));
+    server.output(&["semaphore", "acquire", "s", "--lease", "60"]).assert_code(0);
+    let text = server.output(&["inspect", "s"]).out;
+    assert!(text.contains("kind     expirable-semaphore\npermits  1 free, 1 taken\n"), "{text}");
+}
+
+/// The owner in the line of `hold`.
+fn owner_of(line: &str) -> String {
+    line.split(r#""owner":""#).nth(1).unwrap().split('"').next().unwrap().to_owned()
 }
 
 #[test]
-fn a_record_of_another_kind_is_an_error_with_a_remedy() {
+fn list_shows_the_locks_and_counts_what_may_be_one() {
+    let server = Server::start();
+    assert_eq!(server.output(&["list"]).out, "");
+    let mut holders = Vec::new();
+    for (name, kind) in [("jobs:a", "lock"), ("jobs:b\u{1b}[2J", "write"), ("pages", "value")] {
+        let hold = ["hold", name, "--kind", kind, "--owner", "me"];
+        let mut holder = Process::start(server.cli(&hold).stdin(Stdio::piped()));
+        holders.push((owner_of(&holder.line()), holder));
+    }
+    server.output(&["semaphore", "create", "permits", "2"]).assert_code(0);
+    server.output(&["semaphore", "acquire", "permits", "--lease", "60"]).assert_code(0);
+    server.output(&["latch", "create", "gate", "3"]).assert_code(0);
+    let done = server.output(&["list"]);
+    done.assert_code(0);
+    let lines: Vec<&str> = done.out.lines().collect();
+    let words = |line: usize| lines[line].split_whitespace().collect::<Vec<_>>();
+    assert_eq!(words(0), ["NAME", "KIND", "HOLDER", "COUNT", "LEASE", "WAITERS"]);
+    assert_eq!(words(1)[..4], ["jobs:a", "lock", &*holders[0].0, "1"]);
+    // A name cannot write to the terminal.
+    assert_eq!(words(2)[..2], ["jobs:b\\u{1b}[2J", "write"]);
+    assert_eq!(words(3)[..5], ["pages", "value", &*holders[2].0, "1", words(3)[4]]);
+    assert_eq!(words(4), ["permits", "expirable-semaphore", "1", "taken", "1", "no", "end", "0"]);
+    assert_eq!(lines.len(), 5);
+    assert_eq!(lines[0].find("KIND"), lines[1].find("lock"), "{}", done.out);
+    assert!(done.err.contains("1 strings may be") && done.err.contains("--all"), "{done:?}");
+
+    let json = server.output(&["list", "jobs:*", "--json"]);
+    assert_eq!(json.out.lines().count(), 2);
+    assert!(json.out.starts_with('{') && json.out.contains(r#""kind":"write""#), "{json:?}");
+    let all = server.output(&["list", "gate", "--all", "--json"]);
+    assert!(all.out.contains(r#""certain":false,"count":3"#) && all.err.is_empty(), "{all:?}");
+}
+
+#[test]
+fn the_kind_of_the_option_must_be_that_of_the_record() {
     let server = Server::start();
     let mut holder = hold(&server, &["--kind", "value"]);
     holder.line();
-    let done = server.output(&["inspect", "n"]);
+    let done = server.output(&["inspect", "n", "--kind", "lock"]);
     done.assert_code(71);
     assert!(done.err.contains("--kind"), "{done:?}");
-    server.output(&["inspect", "n", "--kind", "value"]).assert_code(0);
+    assert!(server.output(&["inspect", "n"]).out.contains("kind     value\n"));
+}
+
+#[test]
+fn force_unlock_finds_the_kind_and_refuses_what_is_no_lock() {
+    let server = Server::start();
+    for kind in ["lock", "fair", "fenced", "spin", "read", "write", "value"] {
+        let mut holder = hold(&server, &["--kind", kind]);
+        holder.line();
+        let done = server.output(&["force-unlock", "n", "--yes"]);
+        done.assert_code(0);
+        assert!(
+            done.out.starts_with("released `n`, held by client ") && !server.exists("n"),
+            "{kind}: {done:?}"
+        );
+        holder.signal(Signal::KILL);
+        holder.end();
+    }
+    server.output(&["latch", "create", "l", "1"]).assert_code(0);
+    let _: () = server.raw(&["SET", "text", "abc", "PX", "60000"]);
+    for (name, remedy) in [("l", "latch count-down"), ("text", "--kind value")] {
+        let done = server.output(&["force-unlock", name, "--yes"]);
+        done.assert_code(64);
+        assert!(done.err.contains(remedy) && server.exists(name), "{done:?}");
+    }
+    server.output(&["force-unlock", "text", "--kind", "value", "--yes"]).assert_code(0);
+    assert!(!server.exists("text"));
 }
 
 #[test]
@@ -143,4 +227,17 @@ fn a_configuration_of_redisson_names_the_server() {
     done.assert_code(5);
     wrong.assert_code(64);
     server.output(&["inspect", "n", "--config", path]).assert_code(64);
+}
+
+#[test]
+fn a_verbose_wait_says_who_holds_the_lock_and_for_how_long() {
+    let server = Server::start();
+    let owner = "7c9e6679-7425-40de-944b-e07fc1f90ae7:85";
+    let _: u32 = server.raw(&["HSET", "n", owner, "1"]);
+    let mut waiter = server.spawn(&["run", "n", "-v", "--", "echo", "done"]);
+    let text = "waiting for `n`, held by client 7c9e6679-7425-40de-944b-e07fc1f90ae7, thread 85";
+    assert!(waiter.error_line("waiting for").trim_end().ends_with(text));
+    waiter.error_line(&format!("{text}, for at least 2 s"));
+    server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+    assert_eq!(waiter.line(), "done");
 }

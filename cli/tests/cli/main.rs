@@ -4,9 +4,11 @@
 #![allow(unreachable_pub)]
 
 mod commands;
+mod doctor;
 mod faults;
 mod pages;
 mod run;
 mod signals;
 mod support;
 mod terminal;
+mod watch;

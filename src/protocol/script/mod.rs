@@ -3,6 +3,8 @@
 //! Most requests contain what they expect to find in the record, so they may be sent twice. A few, such as [`force_unlock`], must not be
 //! sent twice, and refuse [`Request::repeat`].
 
+mod describe;
+mod examine;
 mod fair;
 mod group;
 mod inspect;
@@ -11,6 +13,8 @@ mod read_write;
 mod semaphore;
 mod value;
 
+pub(crate) use describe::*;
+pub(crate) use examine::*;
 pub(crate) use fair::*;
 pub(crate) use group::*;
 pub(crate) use inspect::*;
@@ -114,7 +118,9 @@ scripts! {
     GROUP_LOOK = "group_look" channel;
     GROUP_FORCE_UNLOCK = "group_force_unlock" channel;
     COUNT_SUBSCRIPTIONS = "count_subscriptions" channel;
+    RECORD_DESCRIBE = "record_describe" channel;
     PERMISSION_PROBE = "permission_probe" channel;
+    PERMISSION_PROBE_ALL = "permission_probe_all" channel;
 }
 
 /// The words with which scripts refuse a request, collected from their heads and their code.

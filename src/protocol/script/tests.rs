@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::keys::{CounterKeys, FairLockKeys, GroupKeys, LockKeys, ReadWriteKeys};
+use crate::protocol::keys::{AnyKeys, CounterKeys, FairLockKeys, GroupKeys, LockKeys, ReadWriteKeys};
 use std::collections::BTreeSet;
 
 /// The indexes n of `what[n]` in `text`.
@@ -83,6 +83,7 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
         release_value(&k, &o, &k),
         force_unlock_value(&k, &k),
         count_subscriptions(&k),
+        describe(&AnyKeys::new(LockKeys::new("k".into()).unwrap())),
     ] {
         let Verb::Script(script) = request.verb() else { unreachable!() };
         let used = ["KEYS", "ARGV"].map(|what| indexes(script.source, what).len());

@@ -1,0 +1,263 @@
+//! `watch`: acquisitions, releases and losses as they happen. [`events`] compares two sightings of a lock.
+
+use crate::args::{Connection, Watch};
+use crate::connect::with_client;
+use crate::failure::Failure;
+use crate::hold::line;
+use crate::table::{Style, shown, styled};
+use redisson_lock::{Client, Description, Holder, Sighting};
+use serde_json::json;
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::time::{sleep, timeout};
+use tokio_stream::StreamExt;
+
+/// How much later than the reading of a free record the message of its release may come.
+const LATE: Duration = Duration::from_millis(100);
+/// How long a lock of a pattern is watched after it was free.
+const KEPT: Duration = Duration::from_secs(60);
+/// How often the names of a pattern are looked for, at most.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What happened to a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Event {
+    what: &'static str,
+    kind: Option<String>,
+    holder: Option<Holder>,
+    /// For people and machines, such as "the lease ended".
+    detail: Option<String>,
+}
+
+/// An event, the name of its lock, and its time.
+type Report = (String, Event, SystemTime);
+
+/// Watches one lock, or all locks of a pattern, until a signal comes.
+pub async fn watch(watch: &Watch, connection: &Connection) -> Result<u8, Failure> {
+    with_client(connection, async |client| {
+        let (reports, mut happened) = mpsc::unbounded_channel();
+        let looking = async {
+            if watch.name.contains(['*', '?', '[']) {
+                return look_for(client, watch, &reports).await;
+            }
+            follow(client.clone(), watch.name.clone(), watch.interval, reports.clone(), false, false).await;
+            // Only a client that is closed ends the stream.
+            Err(Failure::System("the client is closed".to_owned()))
+        };
+        tokio::pin!(looking);
+        loop {
+            tokio::select! {
+                biased;
+                Some(report) = happened.recv() => write(&report, watch.json)?,
+                done = &mut looking => return done,
+            }
+        }
+    })
+    .await
+}
+
+/// Follows each lock of the pattern, from when it is found until it has been free for a while.
+async fn look_for(client: &Client, watch: &Watch, reports: &UnboundedSender<Report>) -> Result<u8, Failure> {
+    let followed = Arc::new(Mutex::new(HashSet::<String>::new()));
+    let names = || followed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut is_new = false;
+    loop {
+        let mut locks = client.locks(&watch.name);
+        while let Some(found) = locks.next().await {
+            let name = match found {
+                Ok(found) if found.kind.is_certain() => found.name,
+                Ok(_) => continue,
+                Err(error) if error.is_unavailable() => {
+                    let event =
+                        Event { what: "error", kind: None, holder: None, detail: Some(error.to_string()) };
+                    let _ = reports.send((watch.name.clone(), event, SystemTime::now()));
+                    break;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if names().insert(name.clone()) {
+                let (client, reports, followed) = (client.clone(), reports.clone(), followed.clone());
+                let interval = watch.interval;
+                tokio::spawn(async move {
+                    follow(client, name.clone(), interval, reports, true, is_new).await;
+                    followed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&name);
+                });
+            }
+        }
+        is_new = true;
+        sleep(watch.interval.max(LOOK)).await;
+    }
+}
+
+/// Reports the events of one lock. `until_free` says to stop after the lock has been free for a while, `is_new` that the lock was free
+/// before.
+async fn follow(
+    client: Client,
+    name: String,
+    interval: Duration,
+    reports: UnboundedSender<Report>,
+    until_free: bool,
+    is_new: bool,
+) {
+    let mut sightings = client.watch(&name, interval);
+    // The last sighting, and when it was.
+    let mut before: Option<(Option<Description>, Instant)> = is_new.then(|| (None, Instant::now()));
+    let (mut last_error, mut held_at) = (None, Instant::now());
+    while let Some(seen) = sightings.next().await {
+        let report = |event| reports.send((name.clone(), event, SystemTime::now())).is_ok();
+        let mut seen = match seen {
+            Ok(seen) => seen,
+            Err(error) => {
+                let error = error.to_string();
+                if last_error.as_ref() != Some(&error) {
+                    report(Event { what: "error", kind: None, holder: None, detail: Some(error.clone()) });
+                    last_error = Some(error);
+                }
+                // An error may come at once.
+                sleep(interval).await;
+                continue;
+            }
+        };
+        last_error = None;
+        let at = Instant::now();
+        let ended = |seen: &Sighting| {
+            let was = before.iter().flat_map(|(before, _)| before.iter().flat_map(|lock| &lock.holders));
+            let now = |holder: &Holder| {
+                seen.lock.iter().any(|lock| lock.holders.iter().any(|other| other.owner() == holder.owner()))
+            };
+            was.filter(|holder| !now(holder)).count() > 0
+        };
+        if ended(&seen) && seen.releases == 0 {
+            // The message comes on another connection than the reading.
+            if let Ok(Some(Ok(later))) = timeout(LATE, sightings.next()).await {
+                seen = later;
+            }
+        }
+        let now = match &before {
+            None => first(&seen),
+            Some((before, then)) => events(before.as_ref(), &seen, at - *then),
+        };
+        if !now.into_iter().all(report) {
+            return;
+        }
+        if seen.lock.is_some() {
+            held_at = at;
+        } else if until_free && held_at.elapsed() > KEPT {
+            return;
+        }
+        before = Some((seen.lock, at));
+    }
+}
+
+/// What there is when the watch begins.
+fn first(seen: &Sighting) -> Vec<Event> {
+    let Some(lock) = &seen.lock else {
+        return vec![Event { what: "free", kind: None, holder: None, detail: None }];
+    };
+    let mut found: Vec<_> = lock.holders.iter().map(|holder| of_holder("held", lock, holder, None)).collect();
+    found.extend(counts(lock).map(|text| of_lock("count", lock, Some(text))));
+    found
+}
+
+/// What has happened between two sightings, the second of which came `since` later.
+fn events(before: Option<&Description>, seen: &Sighting, since: Duration) -> Vec<Event> {
+    let mut found = Vec::new();
+    let now = seen.lock.as_ref();
+    let holder_in = |lock: Option<&Description>, owner: &str| {
+        lock.and_then(|lock| lock.holders.iter().find(|holder| holder.owner() == owner).cloned())
+    };
+    for (lock, holder) in
+        before.iter().flat_map(|lock| lock.holders.iter().map(move |holder| (*lock, holder)))
+    {
+        match holder_in(now, holder.owner()) {
+            None => found.push(end(lock, holder, seen, since)),
+            Some(_) if seen.releases > 0 && now.is_some_and(|now| now.holders.len() == 1) => {
+                found.push(of_holder("released", lock, holder, None));
+                found.push(of_holder("acquired", lock, holder, None));
+            }
+            Some(same) if same.count() != holder.count() => {
+                found.push(of_holder("count", lock, &same, Some(format!("{} times", same.count()))));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(lock) = now {
+        for holder in lock.holders.iter().filter(|holder| holder_in(before, holder.owner()).is_none()) {
+            found.push(of_holder("acquired", lock, holder, None));
+        }
+    }
+    let (was, is) = (before.and_then(counts), now.and_then(counts));
+    match (before, now) {
+        (Some(lock), None) if was.is_some() => found.push(of_lock("deleted", lock, None)),
+        (None, Some(lock)) if is.is_some() => found.push(of_lock("created", lock, is)),
+        (Some(_), Some(lock)) if was != is => found.push(of_lock("count", lock, is)),
+        _ => {}
+    }
+    found
+}
+
+/// The end of a hold: with a message, or with the lease, or in another way.
+fn end(lock: &Description, holder: &Holder, seen: &Sighting, since: Duration) -> Event {
+    if seen.releases > 0 {
+        return of_holder("released", lock, holder, None);
+    }
+    match lock.remaining_lease {
+        Some(left) if left <= since => of_holder("lost", lock, holder, Some("the lease ended".to_owned())),
+        _ => of_holder("ended", lock, holder, Some("no message was published".to_owned())),
+    }
+}
+
+fn of_holder(what: &'static str, lock: &Description, holder: &Holder, detail: Option<String>) -> Event {
+    Event { holder: Some(holder.clone()), ..of_lock(what, lock, detail) }
+}
+
+fn of_lock(what: &'static str, lock: &Description, detail: Option<String>) -> Event {
+    Event { what, kind: Some(lock.kind.to_string()), holder: None, detail }
+}
+
+/// The numbers of a semaphore or a latch.
+fn counts(lock: &Description) -> Option<String> {
+    match (lock.count?, lock.taken) {
+        (free, Some(taken)) => Some(format!("{free} free, {taken} taken")),
+        (count, None) => Some(count.to_string()),
+    }
+}
+
+fn write((name, event, at): &Report, as_json: bool) -> Result<(), Failure> {
+    let time = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let Event { what, kind, holder, detail } = event;
+    if as_json {
+        return line(&json!({
+            "event": what,
+            "time_ms": u64::try_from(time.as_millis()).unwrap_or(u64::MAX),
+            "name": name,
+            "kind": kind,
+            "owner": holder.as_ref().map(Holder::owner),
+            "client": holder.as_ref().map(Holder::client_id),
+            "count": holder.as_ref().map(Holder::count),
+            "detail": detail,
+        }));
+    }
+    let seconds = time.as_secs() % 86_400;
+    let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let word = format!("{what:<8}");
+    let word = match *what {
+        "acquired" | "held" => styled(&word, Style::Green),
+        "ended" => styled(&word, Style::Yellow),
+        "lost" | "error" => styled(&word, Style::Red),
+        _ => word,
+    };
+    let ms = time.subsec_millis();
+    let mut text = format!("{hour:02}:{minute:02}:{second:02}.{ms:03}Z  {word}  {}", shown(name));
+    for part in
+        [kind.clone(), holder.as_ref().map(|holder| shown(holder.owner())), detail.as_deref().map(shown)]
+    {
+        part.iter().for_each(|part| text.push_str(&format!("  {part}")));
+    }
+    let mut output = io::stdout().lock();
+    let written = writeln!(output, "{text}").and_then(|()| output.flush());
+    written.map_err(|error| Failure::system("cannot write to standard output", &error))
+}

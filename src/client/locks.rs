@@ -1,0 +1,172 @@
+//! Locks, semaphores and latches whose kind is unknown: [`Client::describe`] and [`Client::locks`].
+
+use crate::client::Client;
+use crate::connection::Master;
+use crate::engine::session::Session;
+use crate::error::{Error, Phase, Result};
+use crate::kinds::description::{self, Description};
+use crate::owner::entered;
+use crate::protocol::keys::{self, AnyKeys, LockKeys};
+use crate::protocol::script;
+use crate::runtime::gather::gather;
+use futures_core::Stream;
+use std::collections::{HashSet, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// How many records are read at the same time.
+const AT_ONCE: usize = 50;
+
+impl Client {
+    /// Returns what the record of `name` shows: the kind of the lock, semaphore or latch, its holders, and its waiters.
+    ///
+    /// Returns `None` if the name is free, or belongs to something else. The call changes nothing, and takes one round trip. It needs
+    /// some [permissions](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md) beyond those of a lock.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`], [`Error::Unavailable`],
+    /// [`Error::Refused`]; [`Error::Misuse`] for an invalid name.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the call changes nothing.
+    pub async fn describe(&self, name: impl AsRef<str>) -> Result<Option<Description>> {
+        let keys = AnyKeys::new(self.keys(name)?);
+        describe(&self.session, &keys).await
+    }
+
+    /// Returns a stream of the locks, semaphores and latches whose names match the glob `pattern`, such as `orders:*`.
+    ///
+    /// The pattern is that of Redis's `SCAN`, and applies to the names as stored in Redis. The stream visits every key of the database,
+    /// step by step, in a cluster on every master. It yields no name twice. A lock that is acquired or released meanwhile may be missing.
+    ///
+    /// A string may be a semaphore, a latch or a value lock without showing it: see [`RecordKind::is_certain`](crate::RecordKind). Names
+    /// that are not UTF-8 are left out, and in a cluster [those whose keys are in several
+    /// slots](https://docs.rs/crate/redisson-lock/latest/source/docs/interop.md).
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// use tokio_stream::StreamExt;
+    /// let mut locks = client.locks("orders:*");
+    /// while let Some(seen) = locks.next().await {
+    ///     let seen = seen?;
+    ///     println!("{} ({}): {:?}", seen.name, seen.kind, seen.holders);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`describe`](Self::describe). The stream ends with the first error.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the stream works only while it is polled, and changes nothing.
+    pub fn locks(&self, pattern: &str) -> impl Stream<Item = Result<Description>> + Send + Unpin + use<> {
+        let scan = Scan {
+            session: self.session.clone(),
+            pattern: pattern.into(),
+            masters: None,
+            cursor: None,
+            seen: HashSet::new(),
+        };
+        Locks { found: VecDeque::new(), step: Some(Box::pin(scan.step())) }
+    }
+}
+
+pub(super) async fn describe(session: &Session, keys: &AnyKeys) -> Result<Option<Description>> {
+    let record = session.inspect(script::describe(keys), script::described).await?;
+    Ok(record.and_then(|record| description::describe(&keys.record, &record)))
+}
+
+/// The position of a scan.
+struct Scan {
+    session: Arc<Session>,
+    pattern: Arc<str>,
+    /// The masters that are left, the current one at the end. `None` before the first step.
+    masters: Option<Vec<Master>>,
+    /// Where to continue at the current master.
+    cursor: Option<Arc<str>>,
+    /// The keys that were visited and may be locks.
+    seen: HashSet<String>,
+}
+
+/// The outcome of a step: what it found, and the position after it, if the scan is not over.
+type Step = (Result<Vec<Description>>, Option<Scan>);
+
+impl Scan {
+    async fn step(mut self) -> Step {
+        match self.visit().await {
+            Ok(found) => {
+                let is_over = self.masters.as_ref().is_some_and(Vec::is_empty);
+                (Ok(found), (!is_over).then_some(self))
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    async fn visit(&mut self) -> Result<Vec<Description>> {
+        entered()?;
+        self.session.check_process()?;
+        if self.session.is_closed() {
+            return Err(self.session.closed_error(Phase::Inspect));
+        }
+        let connection = &self.session.connection;
+        let masters = self.masters.get_or_insert_with(|| connection.masters());
+        let Some(master) = masters.last() else {
+            return Err(Error::unavailable(Phase::Inspect, connection.node(), "not connected yet"));
+        };
+        let request = script::scan(self.cursor.as_ref().unwrap_or(&"0".into()), &self.pattern);
+        let (next, keys) = master.ask(&request, script::scanned, Phase::Inspect).await?;
+        if next.is_none() {
+            masters.pop();
+        }
+        self.cursor = next;
+        let mut found = Vec::new();
+        for names in keys.chunks(AT_ONCE) {
+            let names = names.iter().filter(|name| !keys::is_part(name) && !self.seen.contains(*name));
+            let described = gather(names.map(|name| self.describe(name)), |_| false).await;
+            for described in described.into_iter().flatten() {
+                if let Some(described) = described? {
+                    found.push(described);
+                }
+            }
+        }
+        found.retain(|found| self.seen.insert(found.name.clone()));
+        Ok(found)
+    }
+
+    async fn describe(&self, name: &str) -> Result<Option<Description>> {
+        let keys = LockKeys::new(name.to_owned());
+        let keys =
+            if self.session.connection.is_cluster() { keys.and_then(LockKeys::in_cluster) } else { keys };
+        match keys {
+            Ok(keys) => describe(&self.session, &AnyKeys::new(keys)).await,
+            // No lock can have such a name.
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// The stream of [`Client::locks`].
+struct Locks {
+    found: VecDeque<Description>,
+    step: Option<Pin<Box<dyn Future<Output = Step> + Send>>>,
+}
+
+impl Stream for Locks {
+    type Item = Result<Description>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Poll::Ready(Some(Ok(found)));
+            }
+            let Some(step) = &mut self.step else { return Poll::Ready(None) };
+            let (found, rest) = ready!(step.as_mut().poll(cx));
+            self.step = rest.map(|scan| Box::pin(scan.step()) as _);
+            match found {
+                Ok(found) => self.found = found.into(),
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+    }
+}

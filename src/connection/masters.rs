@@ -1,0 +1,69 @@
+//! Requests for one master, whatever its keys are.
+
+use super::commands::Connection;
+use super::node::{Live, Node};
+use super::{ErrorClass, classify};
+use crate::error::{Error, Phase, Result};
+use crate::protocol::script::{Reply, Request, Undecodable};
+use crate::runtime::sync::{select, time};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A master of the client: the only server, or one of a cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Master {
+    node: Node,
+    response_timeout: Duration,
+}
+
+impl Master {
+    pub(super) fn new(node: Node, response_timeout: Duration) -> Self {
+        Self { node, response_timeout }
+    }
+
+    /// The name of the server, or of the node while there is no connection.
+    pub(crate) fn node(&self) -> String {
+        self.node.usable(0).map_or_else(|_| self.node.name.to_string(), |live| live.node.to_string())
+    }
+
+    /// Sends a request that only reads, once, and decodes its reply. Does not wait for a connection.
+    pub(crate) async fn ask<T>(
+        &self,
+        request: &Request,
+        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
+        phase: Phase,
+    ) -> Result<T> {
+        let live = self.node.usable(0).map_err(|outage| outage.error(phase, &self.node.name))?;
+        let node = || live.node.to_string();
+        let reply = match time::timeout(self.response_timeout, exchange(&live, request)).await {
+            Err(_) => return Err(Error::TimedOut { phase, node: node(), waited: self.response_timeout }),
+            Ok(Err(ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message })) => {
+                return Err(Error::Refused { phase, node: node(), code, message });
+            }
+            Ok(Err(ErrorClass::Unknown { reason })) => return Err(Error::unavailable(phase, node(), reason)),
+            // The request has no key, so a redirect does not fit it.
+            Ok(Err(_)) => return Err(Connection::protocol_error_of(&live.node, phase)),
+            Ok(Ok(reply)) => reply,
+        };
+        decoded(&reply).map_err(|_| Connection::protocol_error_of(&live.node, phase))
+    }
+}
+
+/// Sends the request, with the source of its script if the server does not know it.
+async fn exchange(live: &Arc<Live>, request: &Request) -> Result<Reply, ErrorClass> {
+    let mut by_source = false;
+    loop {
+        let answer = select! {
+            biased;
+            answer = live.link.clone().exchange(request, by_source, false) => answer,
+            () = live.ended() => return Err(ErrorClass::Unknown { reason: "the connection dropped".into() }),
+        };
+        match answer {
+            Ok(reply) => return Ok(reply.unwrap_or(Reply::Nil)),
+            Err(error) => match classify(&error) {
+                ErrorClass::NoScript if !by_source => by_source = true,
+                class => return Err(class),
+            },
+        }
+    }
+}
