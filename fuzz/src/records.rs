@@ -55,7 +55,18 @@ pub fn replies(input: &[u8]) {
             let numbers = Value::Array(numbers.into_iter().map(Value::Int).collect());
             let queue = Value::Array(vec![text("owner")]);
             let (kind, one) = (text("hash"), Value::Int(1));
-            vec![kind, Value::Int(ms), record, Value::Nil, text("1"), queue, one.clone(), one, numbers, Value::Int(ms)]
+            vec![
+                kind,
+                Value::Int(ms),
+                record,
+                Value::Nil,
+                text("1"),
+                queue,
+                one.clone(),
+                one,
+                numbers,
+                Value::Int(ms),
+            ]
         }
     };
     fuzzing::reply(Value::Array(list));
