@@ -180,6 +180,15 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// How a call came to a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Directly,
+    AfterWait,
+    HandedOver,
+    ReEntered,
+}
+
 /// How a hold ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
@@ -192,10 +201,7 @@ pub(crate) enum End {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub waiting: Gauge,
-    pub acquired_directly: Counter,
-    pub acquired_after_wait: Counter,
-    pub handed_over: Counter,
-    pub re_entered: Counter,
+    acquired: [Counter; 4],
     pub busy: Counter,
     pub timed_out: Counter,
     pub cancelled: Counter,
@@ -216,6 +222,21 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Counts a level.
+    pub(crate) fn acquired(&self, way: Way) {
+        self.of_way(way).count();
+    }
+
+    fn of_way(&self, way: Way) -> &Counter {
+        let [directly, after_wait, handed_over, re_entered] = &self.acquired;
+        match way {
+            Way::Directly => directly,
+            Way::AfterWait => after_wait,
+            Way::HandedOver => handed_over,
+            Way::ReEntered => re_entered,
+        }
+    }
+
     /// Counts the end of a hold.
     pub(crate) fn ended(&self, end: End) {
         self.of_end(end).count();
@@ -255,10 +276,10 @@ impl Counters {
                 unreachable: lost(LossReason::Unreachable),
             },
             waiting: self.waiting.get(),
-            acquired_directly: self.acquired_directly.get(),
-            acquired_after_wait: self.acquired_after_wait.get(),
-            handed_over: self.handed_over.get(),
-            re_entered: self.re_entered.get(),
+            acquired_directly: self.of_way(Way::Directly).get(),
+            acquired_after_wait: self.of_way(Way::AfterWait).get(),
+            handed_over: self.of_way(Way::HandedOver).get(),
+            re_entered: self.of_way(Way::ReEntered).get(),
             busy: self.busy.get(),
             timed_out: self.timed_out.get(),
             cancelled: self.cancelled.get(),

@@ -11,11 +11,11 @@ use crate::engine::waiters::Outcome;
 use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
-use crate::lease::status::{HoldState, Start};
+use crate::lease::status::HoldState;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{task, time};
-use crate::stats::Counter;
+use crate::stats::{Counter, Way};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,12 +84,7 @@ pub(crate) async fn acquire(
                     return Err(error);
                 }
             };
-            match level.take(acquire.terms.lease) {
-                Some(Start::Acquired) => way.count(),
-                Some(Start::HandedOver) => counters.handed_over.count(),
-                Some(Start::ReEntered) => counters.re_entered.count(),
-                None => {}
-            }
+            level.take(acquire.terms.lease, way);
             // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
             if !level.hold.state().is_live() {
                 continue;
@@ -129,8 +124,8 @@ impl Drop for Call<'_> {
     }
 }
 
-/// A level that was granted, the number of attempts, and the counter of holds that are acquired in this way.
-type Granted<'a> = (Level, u32, &'a Counter);
+/// A level that was granted, the number of attempts, and how the call came to it.
+type Granted = (Level, u32, Way);
 
 /// The acquire of one caller.
 struct Acquire<'a> {
@@ -143,7 +138,7 @@ struct Acquire<'a> {
     started: Moment,
 }
 
-impl<'a> Acquire<'a> {
+impl Acquire<'_> {
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
         let (session, record) = (self.session, self.kind.record());
@@ -159,16 +154,14 @@ impl<'a> Acquire<'a> {
     }
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
-    async fn level(&self) -> Result<Option<Granted<'a>>> {
+    async fn level(&self) -> Result<Option<Granted>> {
         let &Self { session, kind, ref owner, terms, once, started, .. } = self;
         session.check_open()?;
         self.fail_fast().await?;
         let queue = session.queue(&**kind, owner);
         let (queue, (ticket, outcome)) = match &DirectAcquire::begin(session, &queue, kind, owner, terms) {
             Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
-                Some(Attempted::Done(queue, outcome)) => {
-                    return self.granted(&queue, outcome, &session.counters.acquired_directly);
-                }
+                Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
                 Some(Attempted::Queued(queue, queued)) => (queue, queued),
                 None => return Err(no_reply(session, kind.record(), started)),
             },
@@ -192,18 +185,13 @@ impl<'a> Acquire<'a> {
         };
         waiting.left = received.is_ok();
         let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
-        self.granted(&waiting.queue, outcome, &session.counters.acquired_after_wait)
+        self.granted(&waiting.queue, outcome)
     }
 
     /// The level of a grant.
-    fn granted(
-        &self,
-        queue: &Arc<KeyQueue>,
-        outcome: Outcome,
-        way: &'a Counter,
-    ) -> Result<Option<Granted<'a>>> {
+    fn granted(&self, queue: &Arc<KeyQueue>, outcome: Outcome) -> Result<Option<Granted>> {
         match outcome {
-            Outcome::Granted(hold, attempts) => {
+            Outcome::Granted(hold, attempts, way) => {
                 Ok(Some((Level::new(self.session, queue, &hold, self.terms.pipelined), attempts, way)))
             }
             Outcome::Busy => Ok(None),
@@ -287,7 +275,7 @@ impl Drop for WaitTicket<'_> {
         // From now on the outcome cannot be delivered. It may have been before.
         self.outcome.close();
         if let Ok(outcome) = self.outcome.try_recv() {
-            drop(self.acquire.granted(&self.queue, outcome, &self.acquire.session.counters.cancelled));
+            drop(self.acquire.granted(&self.queue, outcome));
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Recounted, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
+use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -282,20 +283,20 @@ impl KeyActor {
             if renews_fixed_leases {
                 hold.found_left(Duration::from_millis(number), lease);
             }
-            return self.grant(&hold, &[ticket]);
+            return self.grant(&hold, &[ticket], Way::AfterWait);
         }
         let hold = Hold::new(begun, self.queue.observer());
         if access == Access::Shared {
             if hold.kind.owned().is_some() {
                 self.queue.work().keep_shared(&hold);
             }
-            return self.grant(&hold, &[ticket]);
+            return self.grant(&hold, &[ticket], Way::AfterWait);
         }
         let tickets: Vec<_> = {
             let work = self.queue.work();
             work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
         };
-        self.grant(&hold, &tickets);
+        self.grant(&hold, &tickets, Way::AfterWait);
     }
 
     /// Grants further levels to waiters of the owner that holds the lock.
@@ -309,7 +310,7 @@ impl KeyActor {
         let failed = match changed {
             Ok(()) => {
                 let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
-                return self.grant(&hold, &tickets);
+                return self.grant(&hold, &tickets, Way::AfterWait);
             }
             Err(error) => error,
         };
@@ -399,7 +400,7 @@ impl KeyActor {
     }
 
     /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is released.
-    pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64]) {
+    pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64], way: Way) {
         for &ticket in tickets {
             let mut work = self.queue.work();
             let waiter = work.take(ticket);
@@ -414,7 +415,7 @@ impl KeyActor {
                 current.levels += 1;
             }
             drop(work);
-            if !waiter.is_some_and(|waiter| waiter.receives(hold)) {
+            if !waiter.is_some_and(|waiter| waiter.receives(hold, way)) {
                 let (hold, term, pipelined) = (hold.clone(), None, false);
                 self.session.return_level(&self.queue, ReleasedLevel { hold, term, pipelined, reply: None });
             }

@@ -31,6 +31,7 @@ use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::wakeup::Reading;
+use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -234,7 +235,7 @@ impl DirectAcquire {
             // Nobody renews it, and `close` could not put it in doubt.
             hold.doubt(LossReason::Expired);
         }
-        Attempted::Done(queue.clone(), Outcome::Granted(hold, 1))
+        Attempted::Done(queue.clone(), Outcome::Granted(hold, 1, Way::Directly))
     }
 
     /// Makes the caller a waiter.

@@ -16,10 +16,10 @@ use crate::engine::work::ReleasedLevel;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
-use crate::lease::status::Start;
 use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
+use crate::stats::Way;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -72,10 +72,13 @@ impl Level {
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
     /// level that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self, lease: Lease) -> Option<Start> {
+    pub(crate) fn take(&mut self, lease: Lease, way: Way) {
         let now = Moment::now();
         // A gate is not held.
-        let start = (!self.released).then(|| self.hold.start(&self.session.counters));
+        if !self.released {
+            let first = self.hold.start(&self.session.counters);
+            self.session.counters.acquired(if first { way } else { Way::ReEntered });
+        }
         self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
@@ -89,7 +92,6 @@ impl Level {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
         }
-        start
     }
 
     /// Gives the level up without a release. The watchdog no longer renews for it.

@@ -10,6 +10,7 @@ use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
 use crate::lease::hold::Hold;
 use crate::runtime::clock::Moment;
+use crate::stats::Way;
 use std::sync::Arc;
 
 /// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, or the
@@ -39,5 +40,5 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
         queue.signal.nudge();
     }
     hold.passes_on();
-    waiter.receives(hold)
+    waiter.receives(hold, Way::HandedOver)
 }

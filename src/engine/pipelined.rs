@@ -31,6 +31,7 @@ use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
 use crate::protocol::script::{self, Arg, HandedOff};
 use crate::runtime::clock::Moment;
+use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -84,7 +85,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     drop(work);
     session.watchdog.forget(hold);
     queue.signal.nudge();
-    if !waiter.receives(&next) {
+    if !waiter.receives(&next, Way::HandedOver) {
         session.return_level(queue, ReleasedLevel { hold: next, term: None, pipelined: true, reply: None });
     }
     true

@@ -25,6 +25,7 @@ use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, Arg, HandedOff, Released};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
+use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{Instrument, debug, debug_span};
@@ -88,7 +89,7 @@ impl KeyActor {
         }
         // tokio runs the most recently woken task first. That should be the new holder.
         if let Some((hold, ticket)) = handed {
-            self.grant(&hold, &[ticket]);
+            self.grant(&hold, &[ticket], Way::HandedOver);
         }
     }
 
@@ -237,7 +238,6 @@ impl KeyActor {
                 let (kind, data_epoch, sent, lease) =
                     (from.kind.clone(), answer.data_epoch, answer.sent, length);
                 let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
-                hold.handed_over();
                 Some(Ok(Some((hold, ticket))))
             }
             Ok(HandedOff::Gone) => Some(

@@ -497,5 +497,5 @@ impl Observer for KeyQueue {
 #[test]
 fn a_lock_that_is_only_held_is_small() {
     let (queue, hold) = (size_of::<KeyQueue>(), size_of::<Hold>());
-    assert!(queue <= 160 && hold <= 184, "box what few locks need: {queue} and {hold} bytes for each lock");
+    assert!(queue <= 160 && hold <= 192, "box what few locks need: {queue} and {hold} bytes for each lock");
 }

@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
+use crate::stats::Way;
 use std::collections::{VecDeque, vec_deque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub(crate) struct Waiter {
 
 /// The outcome of a wait.
 pub(crate) enum Outcome {
-    /// A level of this hold, and the number of attempts that it took. The receiver of the outcome has to release it.
-    Granted(Arc<Hold>, u32),
+    /// A level of this hold, the number of attempts that it took, and how the caller came to it. The receiver of the outcome has to release it.
+    Granted(Arc<Hold>, u32, Way),
     Busy,
     Failed(Box<Error>),
 }
@@ -61,8 +62,8 @@ impl Waiter {
     }
 
     /// Delivers a level of `hold`. Returns whether the waiter was still there.
-    pub(crate) fn receives(self, hold: &Arc<Hold>) -> bool {
-        self.reply.send(Outcome::Granted(hold.clone(), self.attempts)).is_ok()
+    pub(crate) fn receives(self, hold: &Arc<Hold>, way: Way) -> bool {
+        self.reply.send(Outcome::Granted(hold.clone(), self.attempts, way)).is_ok()
     }
 }
 

@@ -11,7 +11,7 @@
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
 use crate::lease::schedule::{Scheduled, TimerSlot};
-use crate::lease::status::{HoldState, Rare, Standing, Start, Status};
+use crate::lease::status::{HoldState, Rare, Standing, Status};
 use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
@@ -87,7 +87,6 @@ impl Hold {
                 settled: true,
                 data_epoch,
                 unrenewed: LossReason::Expired,
-                handed_over: false,
                 counters: None,
                 rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
@@ -112,7 +111,6 @@ impl Hold {
         let mut status = hold.lock();
         status.deadline = deadline;
         status.settled = !ahead;
-        status.handed_over = true;
         drop(status);
         hold
     }
@@ -205,26 +203,19 @@ impl Hold {
         self.lock().renewed_until().is_none()
     }
 
-    /// Notes that an owner has taken a level. The first one begins the hold for `counters`.
-    pub(crate) fn start(&self, counters: &Arc<Counters>) -> Start {
+    /// Notes that an owner has taken a level. Returns whether it is the first one, which begins the hold for `counters`.
+    pub(crate) fn start(&self, counters: &Arc<Counters>) -> bool {
         let mut status = self.lock();
-        if status.counters.is_some() {
-            return Start::ReEntered;
+        let first = status.counters.is_none();
+        if first {
+            status.counters = Some(counters.clone());
         }
-        status.counters = Some(counters.clone());
-        if status.handed_over { Start::HandedOver } else { Start::Acquired }
-    }
-
-    /// Notes that the hold comes from the previous holder within this client.
-    pub(crate) fn handed_over(&self) {
-        self.lock().handed_over = true;
+        first
     }
 
     /// Counts the hold as released, because it passes to the next owner as it is.
     pub(crate) fn passes_on(&self) {
-        let mut status = self.lock();
-        status.handed_over = true;
-        if let Some(counters) = status.counters.take() {
+        if let Some(counters) = self.lock().counters.take() {
             counters.ended(End::Released);
         }
     }

@@ -74,19 +74,9 @@ pub(super) struct Status {
     pub data_epoch: u64,
     /// The reason of the loss, if the deadline passes without another confirmation.
     pub unrenewed: LossReason,
-    /// The hold came from the previous holder within this client.
-    pub handed_over: bool,
     /// Where the end of the hold is counted. `None` until an owner has taken a level, and once the end is counted.
     pub counters: Option<Arc<Counters>>,
     pub rare: Option<Box<Rare>>,
-}
-
-/// How an owner came to a level of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    Acquired,
-    HandedOver,
-    ReEntered,
 }
 
 /// What few holds have.
