@@ -72,6 +72,13 @@ impl Stats {
 }
 
 /// The lost holds of [`Stats`], by [`LossReason`].
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::Client) {
+/// let lost = client.stats().lost;
+/// println!("{} holds lost, {} of them to other owners", lost.total(), lost.taken);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Losses {
@@ -95,6 +102,13 @@ impl Losses {
 }
 
 /// The renewals of [`Stats`]: one for each hold that a request renews.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::Client) {
+/// let renewals = client.stats().renewals;
+/// println!("{} of {} renewals were late", renewals.late, renewals.done);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Renewals {
@@ -107,6 +121,13 @@ pub struct Renewals {
 }
 
 /// The attempts of [`Stats`] that follow a message of another client.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::Client) {
+/// let wake_ups = client.stats().wake_ups;
+/// println!("{} of {} wake-ups were in vain", wake_ups.empty, wake_ups.useful + wake_ups.empty);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WakeUps {
@@ -117,6 +138,13 @@ pub struct WakeUps {
 }
 
 /// The requests of [`Stats`]. A repeated request counts each time.
+///
+/// ```no_run
+/// # fn f(client: redisson_lock::Client) {
+/// let requests = client.stats().requests;
+/// println!("{} requests without a reply", requests.in_flight);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Requests {

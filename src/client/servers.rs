@@ -15,6 +15,14 @@ const TRIES: usize = 10_000;
 const SETTINGS: [&str; 3] = ["appendfsync", "min-replicas-to-write", "save"];
 
 /// A server, as [`Client::examine`] saw it: what it permits, and how it is set up.
+///
+/// ```
+/// # fn f(server: redisson_lock::ServerReport) {
+/// for (command, reason) in &server.refused {
+///     println!("{} refuses {command}: {reason}", server.node);
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerReport {
@@ -34,6 +42,12 @@ pub struct ServerReport {
 }
 
 /// A reading of a server's clock.
+///
+/// ```
+/// # fn f(clock: redisson_lock::ServerClock) {
+/// println!("{:?} since 1970, read within {:?}", clock.since_epoch, clock.round_trip);
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerClock {

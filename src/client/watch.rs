@@ -20,6 +20,15 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// A lock at one moment, as [`Client::watch`] saw it.
+///
+/// ```
+/// # fn f(seen: redisson_lock::Sighting) {
+/// match seen.lock {
+///     Some(lock) => println!("{} holders", lock.holders.len()),
+///     None => println!("free, after {} releases", seen.releases),
+/// }
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sighting {
@@ -36,7 +45,7 @@ impl Client {
     /// The stream never ends by itself, except when the client is closed. After an error it continues. An interval below 10 ms is 10 ms.
     ///
     /// What comes and goes between two sightings is not seen:
-    /// - No message tells of an acquire, of the end of a lease, or of the release of a spin lock or of another library's value lock.
+    /// - No message reports an acquire, the end of a lease, or the release of a spin lock or of another library's value lock.
     /// - The release of a fair lock is published to its next waiter only, and that of a reader only if it is the last.
     /// - Semaphores and latches are only read after each interval.
     ///

@@ -484,10 +484,10 @@ impl Observer for KeyQueue {
                 session.spared.add(&hold.owner_id, end);
                 return self.signal.look_again();
             }
-            let until = Moment::now() + session.options.lease;
             let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
-            let release = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
-            session.release_later(self.clone(), |work| work.releases.push_back(release));
+            let until = Moment::now() + session.options.lease;
+            let undo = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
+            session.release_later(self.clone(), |work| work.releases.push_back(undo));
         }
         self.signal.look_again();
     }
@@ -496,6 +496,5 @@ impl Observer for KeyQueue {
 #[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn a_lock_that_is_only_held_is_small() {
-    let (queue, hold) = (size_of::<KeyQueue>(), size_of::<Hold>());
-    assert!(queue <= 160 && hold <= 192, "box what few locks need: {queue} and {hold} bytes for each lock");
+    assert!(size_of::<KeyQueue>() <= 160 && size_of::<Hold>() <= 192, "box what few locks need");
 }

@@ -12,6 +12,11 @@ use uuid::Uuid;
 /// The kind of a lock, semaphore or latch, as its record shows it.
 ///
 /// Some kinds have the same record: see the variants. `Display` writes the name that the command line uses.
+///
+/// ```
+/// use redisson_lock::RecordKind;
+/// assert_eq!(RecordKind::Fair.to_string(), "fair");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RecordKind {

@@ -22,7 +22,7 @@ const KINDS: [(Kind, &str); 6] = [
     (Kind::Write, "write"),
 ];
 
-fn program(server: &Server, words: &[&str]) -> Command {
+fn command_line(server: &Server, words: &[&str]) -> Command {
     let mut command = Command::new(setting("REDISSON_LOCK_CLI"));
     command.args(words).env("REDISSON_LOCK_URL", server.url()).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -31,7 +31,8 @@ fn program(server: &Server, words: &[&str]) -> Command {
 
 /// Runs the program to its end. Returns the exit code and the output.
 async fn done(server: &Server, words: &[&str]) -> (Option<i32>, String) {
-    let output = timeout(SOON, program(server, words).output()).await.expect("the program ends").unwrap();
+    let output =
+        timeout(SOON, command_line(server, words).output()).await.expect("the program ends").unwrap();
     let Output { status, stdout, stderr } = output;
     (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
 }
@@ -58,7 +59,7 @@ async fn run_excludes_a_java_thread_and_is_excluded_by_it() {
         assert_eq!(code, Some(75), "{text}");
         assert!(text.contains(&format!("held by client {client}, ")) && text.contains(id), "{text}");
         let words = ["run", "n", "-v", "-w", "20", "--kind", name, "--", "echo", "ran"];
-        let mut waiting = program(&server, &words).spawn().unwrap();
+        let mut waiting = command_line(&server, &words).spawn().unwrap();
         let mut errors = BufReader::new(waiting.stderr.take().unwrap()).lines();
         let line = errors.next_line().await.unwrap().unwrap();
         assert!(line.contains("waiting for `n`, held by client"), "{line}");
@@ -71,7 +72,7 @@ async fn run_excludes_a_java_thread_and_is_excluded_by_it() {
         );
 
         let words = ["run", "n", "--kind", name, "--", "sh", "-c", "echo held; cat"];
-        let mut holding = program(&server, &words).spawn().unwrap();
+        let mut holding = command_line(&server, &words).spawn().unwrap();
         let mut lines = BufReader::new(holding.stdout.take().unwrap()).lines();
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("held"));
         assert!(!thread.try_lock(javas, "n").await.unwrap(), "{version} {kind}");
