@@ -12,7 +12,7 @@ pub use watch::Sighting;
 use crate::codec;
 use crate::config::options::BackOff;
 use crate::engine::session::Session;
-use crate::error::{Phase, Result};
+use crate::error::Result;
 use crate::kinds::kind::OwnedKind;
 use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
@@ -252,8 +252,7 @@ impl Client {
 
     /// The keys of the lock, semaphore or latch that users know as `name`.
     fn keys(&self, name: impl AsRef<str>) -> Result<LockKeys> {
-        let keys = LockKeys::new(self.mapped(name.as_ref()))?;
-        if self.session.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
+        keys_of(&self.session, self.mapped(name.as_ref()))
     }
 
     /// The name in Redis of the object that users know as `name`.
@@ -296,11 +295,7 @@ impl Client {
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.
     pub async fn ping(&self) -> Result<()> {
-        entered()?;
-        self.session.check_process()?;
-        if self.session.is_closed() {
-            return Err(self.session.closed_error(Phase::Inspect));
-        }
+        self.session.check_readable()?;
         self.session.connection.ping().await
     }
 
@@ -324,4 +319,10 @@ impl Client {
         }
         self.session.close();
     }
+}
+
+/// The keys of the object that Redis knows as `name`.
+fn keys_of(session: &Session, name: String) -> Result<LockKeys> {
+    let keys = LockKeys::new(name)?;
+    if session.connection.is_cluster() { keys.in_cluster() } else { Ok(keys) }
 }

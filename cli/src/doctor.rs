@@ -141,13 +141,10 @@ fn version(report: &ServerReport) -> Finding {
 fn commands(report: &ServerReport) -> Vec<Finding> {
     let subject = "commands";
     let refused = |command: &str| report.refused.contains_key(command);
-    let publishes = |command: &str| match command {
-        // In a cluster with sharded messages.
-        "publish" => refused("publish") || refused("spublish"),
-        command => refused(command),
-    };
+    // A cluster with sharded messages needs SPUBLISH in place of PUBLISH.
+    let is_lacking = |command: &&str| refused(command) || (*command == "publish" && refused("spublish"));
     let lacking = NEEDS.iter().filter_map(|(kind, needs)| {
-        let lacks: Vec<&str> = needs.split(' ').filter(|command| publishes(command)).collect();
+        let lacks: Vec<&str> = needs.split(' ').filter(is_lacking).collect();
         let text =
             format!("{kind}: cannot be used, because the user may not run {}: grant it", lacks.join(", "));
         (!lacks.is_empty()).then_some(Finding { level: Level::Danger, subject, text })

@@ -22,7 +22,7 @@ const KEPT: Duration = Duration::from_secs(60);
 /// How often the names of a pattern are looked for, at most.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What happened to a lock.
+/// An event of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Event {
     what: &'static str,
@@ -152,7 +152,7 @@ async fn follow(
     }
 }
 
-/// What there is when the watch begins.
+/// The events that describe the lock when the watch begins.
 fn first(seen: &Sighting) -> Vec<Event> {
     let Some(lock) = &seen.lock else {
         return vec![Event { what: "free", kind: None, holder: None, detail: None }];
@@ -162,7 +162,7 @@ fn first(seen: &Sighting) -> Vec<Event> {
     found
 }
 
-/// What has happened between two sightings, the second of which came `since` later.
+/// The events between two sightings, the second of which came `since` later.
 fn events(before: Option<&Description>, seen: &Sighting, since: Duration) -> Vec<Event> {
     let mut found = Vec::new();
     let now = seen.lock.as_ref();

@@ -1,12 +1,11 @@
 //! Locks, semaphores and latches whose kind is unknown: [`Client::describe`] and [`Client::locks`].
 
-use crate::client::Client;
+use crate::client::{Client, keys_of};
 use crate::connection::Master;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::description::{self, Description};
-use crate::owner::entered;
-use crate::protocol::keys::{self, AnyKeys, LockKeys};
+use crate::protocol::keys::{self, AnyKeys};
 use crate::protocol::script;
 use crate::runtime::gather::gather;
 use futures_core::Stream;
@@ -104,11 +103,7 @@ impl Scan {
     }
 
     async fn visit(&mut self) -> Result<Vec<Description>> {
-        entered()?;
-        self.session.check_process()?;
-        if self.session.is_closed() {
-            return Err(self.session.closed_error(Phase::Inspect));
-        }
+        self.session.check_readable()?;
         let connection = &self.session.connection;
         let masters = self.masters.get_or_insert_with(|| connection.masters());
         let Some(master) = masters.last() else {
@@ -135,10 +130,7 @@ impl Scan {
     }
 
     async fn describe(&self, name: &str) -> Result<Option<Description>> {
-        let keys = LockKeys::new(name.to_owned());
-        let keys =
-            if self.session.connection.is_cluster() { keys.and_then(LockKeys::in_cluster) } else { keys };
-        match keys {
+        match keys_of(&self.session, name.to_owned()) {
             Ok(keys) => describe(&self.session, &AnyKeys::new(keys)).await,
             // No lock can have such a name.
             Err(_) => Ok(None),

@@ -1,9 +1,8 @@
-//! What the servers permit, and how they are set up: [`Client::examine`].
+//! Permissions and settings of the servers: [`Client::examine`].
 
 use crate::client::Client;
 use crate::connection::{Master, sanitized};
 use crate::error::{Error, Phase, Result};
-use crate::owner::entered;
 use crate::protocol::keys::{self, LockKeys};
 use crate::protocol::script::{self, Reply, Request, Undecodable};
 use std::collections::BTreeMap;
@@ -62,8 +61,8 @@ pub struct ServerClock {
 impl Client {
     /// Asks the server, or each master of the cluster, what it permits to this user, and how it is set up.
     ///
-    /// It tries the commands of every kind on a key that does not exist, and leaves nothing behind. What the user may not read is missing
-    /// in the report.
+    /// It tries the commands of every kind on a key that does not exist, and leaves nothing behind. The report lacks the values that
+    /// the user may not read.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -79,11 +78,7 @@ impl Client {
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.
     pub async fn examine(&self) -> Result<Vec<ServerReport>> {
-        entered()?;
-        self.session.check_process()?;
-        if self.session.is_closed() {
-            return Err(self.session.closed_error(Phase::Inspect));
-        }
+        self.session.check_readable()?;
         let masters = self.session.connection.masters();
         if masters.is_empty() {
             return Err(Error::unavailable(

@@ -32,7 +32,7 @@ const SHORTEST: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sighting {
-    /// What the record shows; `None` without a record.
+    /// The lock as its record shows it; `None` without a record.
     pub lock: Option<Description>,
     /// The number of messages of releases that came since the sighting before.
     pub releases: u64,
@@ -44,7 +44,7 @@ impl Client {
     ///
     /// The stream never ends by itself, except when the client is closed. After an error it continues. An interval below 10 ms is 10 ms.
     ///
-    /// What comes and goes between two sightings is not seen:
+    /// The stream misses a hold that begins and ends between two sightings:
     /// - No message reports an acquire, the end of a lease, or the release of a spin lock or of another library's value lock.
     /// - The release of a fair lock is published to its next waiter only, and that of a reader only if it is the last.
     /// - Semaphores and latches are only read after each interval.

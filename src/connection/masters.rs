@@ -55,7 +55,7 @@ async fn exchange(live: &Arc<Live>, request: &Request) -> Result<Reply, ErrorCla
     loop {
         let answer = select! {
             biased;
-            answer = live.link.clone().exchange(request, by_source, false) => answer,
+            answer = live.exchange(request, by_source, false) => answer,
             () = live.ended() => return Err(ErrorClass::Unknown { reason: "the connection dropped".into() }),
         };
         match answer {

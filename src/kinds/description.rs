@@ -143,7 +143,7 @@ pub(crate) fn describe(name: &str, record: &Record) -> Option<Description> {
     })
 }
 
-/// What the value of a record's key shows.
+/// The kind and the numbers that the value of a record's key shows.
 struct Found {
     kind: RecordKind,
     holders: Vec<Holder>,

@@ -56,7 +56,7 @@ pub(crate) struct Standing {
     pub shortest: Option<Duration>,
 }
 
-/// The state of a hold. A program may hold many locks, so what few holds have is boxed.
+/// The state of a hold. A program may hold many locks, so the parts that few holds have are boxed.
 pub(super) struct Status {
     pub state: HoldState,
     pub deadline: Moment,
@@ -79,7 +79,7 @@ pub(super) struct Status {
     pub rare: Option<Box<Rare>>,
 }
 
-/// What few holds have.
+/// The parts that few holds have.
 #[derive(Default)]
 pub(super) struct Rare {
     /// The token of a fenced lock's hold.

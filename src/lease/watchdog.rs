@@ -300,8 +300,9 @@ impl Watchdog {
     /// Applies the outcomes of a renewal to its holds, and schedules the holds that are still live.
     fn apply(&self, holds: &[Arc<Hold>], terms: &[Term], outcomes: Vec<Renewed>, answer: &Answer) {
         let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
+        let now = Moment::now();
         for ((hold, term), outcome) in holds.iter().zip(terms).zip(outcomes) {
-            let left = hold.deadline().remaining();
+            let left = hold.deadline().since(now);
             let state = self.apply_one(hold, *term, outcome, answer);
             self.count(state, left);
             debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");

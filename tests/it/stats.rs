@@ -2,6 +2,7 @@
 
 use crate::support::proxy::Direction;
 use crate::support::{Proxy, Server, eventually, subscribers};
+use futures_util::StreamExt;
 use redisson_lock::{Client, HandOff, HoldState, Lock, LossReason, Stats};
 use std::time::Duration;
 
@@ -252,6 +253,9 @@ async fn requests_are_counted_by_their_form() {
     assert_eq!(requests.fallbacks, 1, "{requests:?}");
     assert!(lock.is_locked().await.unwrap());
     assert!(client.stats().requests.commands > requests.commands);
+    let commands = client.stats().requests.commands;
+    assert_eq!(client.locks("*").count().await, 1);
+    assert!(client.stats().requests.commands > commands, "a scan counts");
     guard.unlock().await.unwrap();
 
     let link = proxy.link(0).await;
