@@ -2,6 +2,7 @@
 //!
 //! ARCHITECTURE invariant 9: neither `Debug`, nor `node()`, nor any error of this file shows a user or a password.
 
+use super::coalesced::Coalesced;
 use super::connect_error;
 use super::socket::{self, Stream};
 use super::tls::Connector;
@@ -209,7 +210,7 @@ impl Address {
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
             .connect_with(until, options, |stream| {
-                MultiplexedConnection::new_with_config(&settings, stream, config)
+                MultiplexedConnection::new_with_config(&settings, Coalesced::new(stream), config)
             })
             .await?;
         let driver: ConnectionTask = Box::pin(driver);

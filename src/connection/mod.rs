@@ -6,6 +6,7 @@
 
 mod address;
 mod cluster;
+mod coalesced;
 mod commands;
 mod discovery;
 mod endpoints;

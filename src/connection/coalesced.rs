@@ -1,0 +1,169 @@
+//! Writes the requests of many tasks at once.
+//!
+//! Each write to a socket is a system call, and may have to wake the server. If each request were written as soon as it comes, tasks that
+//! are ready at the same time would pay for one write each. So a write that follows another one without a reply in between waits until the
+//! other tasks that are ready have run: what they send joins it. A request that is alone is written at once.
+
+use crate::runtime::mutex::Mutex;
+use std::io::{IoSlice, Result};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::yield_now;
+
+/// A stream that coalesces writes. Its user flushes it after each series of writes.
+pub(super) struct Coalesced<S> {
+    stream: S,
+    /// Something was written, and nothing was read since.
+    unanswered: bool,
+    state: State,
+    turn: Arc<Turn>,
+}
+
+enum State {
+    /// Nothing was written since the last flush.
+    Flushed,
+    /// A write waits for its turn.
+    Waiting,
+    Writing,
+}
+
+/// The turn of a write. The runtime gives it after the tasks that are ready.
+#[derive(Default)]
+struct Turn {
+    has_come: AtomicBool,
+    writer: Mutex<Option<Waker>>,
+}
+
+impl Turn {
+    /// Asks the runtime for the turn.
+    fn request(self: &Arc<Self>) {
+        self.has_come.store(false, Ordering::Relaxed);
+        let waker = Waker::from(self.clone());
+        // The first poll passes the waker to the runtime.
+        let _ = pin!(yield_now()).poll(&mut Context::from_waker(&waker));
+    }
+
+    /// Waits for the turn. Each request that a task sends wakes the writer, too, and must not end the wait.
+    fn poll(&self, cx: &Context<'_>) -> Poll<()> {
+        let mut writer = self.writer.lock();
+        match &mut *writer {
+            Some(writer) => writer.clone_from(cx.waker()),
+            None => *writer = Some(cx.waker().clone()),
+        }
+        if self.has_come.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Wake for Turn {
+    fn wake(self: Arc<Self>) {
+        self.has_come.store(true, Ordering::Release);
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            writer.wake();
+        }
+    }
+}
+
+impl<S> Coalesced<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self { stream, unanswered: false, state: State::Flushed, turn: Arc::default() }
+    }
+
+    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if matches!(self.state, State::Flushed) && self.unanswered {
+            self.turn.request();
+            self.state = State::Waiting;
+        }
+        if matches!(self.state, State::Waiting) {
+            ready!(self.turn.poll(cx));
+        }
+        (self.state, self.unanswered) = (State::Writing, true);
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Coalesced<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.unanswered = false;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Coalesced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
+        ready!(self.poll_turn(cx));
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<Result<usize>> {
+        ready!(self.poll_turn(cx));
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        self.state = State::Flushed;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    /// A stream after its first write, and the server's end of it.
+    async fn after_a_write() -> (Coalesced<DuplexStream>, DuplexStream) {
+        let (client, server) = duplex(64);
+        let mut client = Coalesced::new(client);
+        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"1"))).await;
+        assert!(matches!(written, Poll::Ready(Ok(1))), "a request that is alone is written at once");
+        client.flush().await.unwrap();
+        (client, server)
+    }
+
+    #[tokio::test]
+    async fn a_write_without_a_reply_to_the_last_one_waits_for_the_tasks_that_are_ready() {
+        let (mut client, _server) = after_a_write().await;
+        let ready = Arc::new(AtomicBool::new(false));
+        let ran = ready.clone();
+        tokio::spawn(async move { ran.store(true, Ordering::Relaxed) });
+        poll_fn(|cx| {
+            // A request of another task polls the writer again.
+            for _ in 0..2 {
+                if Pin::new(&mut client).poll_write(cx, b"2").is_ready() {
+                    assert!(ready.load(Ordering::Relaxed), "written before the ready task has run");
+                    return Poll::Ready(());
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_write_after_a_reply_is_written_at_once() {
+        let (mut client, mut server) = after_a_write().await;
+        server.write_all(b"r").await.unwrap();
+        client.read_u8().await.unwrap();
+        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"2"))).await;
+        assert!(written.is_ready());
+    }
+}
