@@ -301,13 +301,14 @@ impl Client {
 
     /// Waits for pending releases, and then closes the client.
     ///
-    /// `close` takes at most the response timeout, or twice that if waiters of a fair lock must leave their queue. Outside a tokio runtime
-    /// the client closes without waiting. Waiters get [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
+    /// `close` takes at most the response timeout, or twice that if waiters of a fair lock must leave their queue, and once more if the
+    /// client is [registered](ClientBuilder::register_as). Outside a tokio runtime the client closes without waiting. Waiters get
+    /// [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
     /// renewed and end with their leases.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the client open. Exception: once waiters of a fair lock have been removed from their queue, the client
-    /// closes even if the future is dropped.
+    /// Dropping the future leaves the client open. Exception: once waiters of a fair lock have been removed from their queue, or the
+    /// registration of the client is being deleted, the client closes even if the future is dropped.
     pub async fn close(&self) {
         if entered().is_ok() {
             self.session.wait_for_releases().await;
@@ -316,6 +317,8 @@ impl Client {
                 let _closing = self.session.closing();
                 self.session.wait_for_releases().await;
             }
+            let _closing = self.session.closing();
+            self.session.unregister().await;
         }
         self.session.close();
     }

@@ -2,6 +2,7 @@
 //!
 //! A busy lock is not an error: `try_lock` then returns `Ok(None)`. No error text contains a password.
 
+use crate::holder::Holder;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -96,6 +97,19 @@ pub enum LossReason {
     Unreachable,
 }
 
+impl LossReason {
+    /// Its name in metrics and traces.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Taken => "taken",
+            Self::Gone => "gone",
+            Self::DataLost => "data_lost",
+            Self::Expired => "expired",
+            Self::Unreachable => "unreachable",
+        }
+    }
+}
+
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -105,52 +119,6 @@ impl fmt::Display for LossReason {
             Self::Expired => "the lease expired without a renewal",
             Self::Unreachable => "the lease expired while the server was unreachable",
         })
-    }
-}
-
-/// The holder of a lock, according to the record.
-///
-/// ```no_run
-/// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
-/// if let Some(holder) = client.lock("orders:42").holder().await? {
-///     println!("{} holds it {} times", holder.client_id(), holder.count());
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
-    owner: String,
-    count: u64,
-}
-
-impl Holder {
-    pub(crate) fn new(owner: String, count: u64) -> Self {
-        Self { owner, count }
-    }
-
-    /// Returns the owner id in the record: `<client uuid>:<id>`.
-    ///
-    /// The id is that of a task, a thread, an explicit owner, or the guard of a mutex. For a Java holder it is the id of the Java
-    /// thread.
-    pub fn owner(&self) -> &str {
-        &self.owner
-    }
-
-    /// Returns the UUID of the holder's client: the part of the owner id before the first colon, or the whole text if it has no colon.
-    pub fn client_id(&self) -> &str {
-        self.owner.split(':').next().unwrap_or(&self.owner)
-    }
-
-    /// Returns how many times the owner holds the lock.
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (count {})", self.owner.escape_debug(), self.count)
     }
 }
 

@@ -2,8 +2,10 @@
 
 use crate::connection::Absence;
 use crate::engine::level::Level;
+use crate::engine::names::KnownClients;
 use crate::engine::session::Session;
-use crate::error::{Error, Holder, LossReason, Phase, Result};
+use crate::error::{Error, LossReason, Phase, Result};
+use crate::holder::Holder;
 use crate::kinds::kind::LockKind;
 use crate::lease::status::HoldState;
 use crate::owner::entered;
@@ -50,7 +52,7 @@ impl LockGuard {
 
     /// Returns the lease that the hold's own request gave the record.
     pub(crate) fn lease(&self) -> Duration {
-        self.level.hold.lease
+        self.level.hold.lease()
     }
 
     /// Ends the hold earlier than its lease, by `margin`.
@@ -80,7 +82,7 @@ impl LockGuard {
     pub async fn unlock(self) -> Result<()> {
         entered()?;
         let Self { mut level, .. } = self;
-        let until = time::Instant::now() + level.session.options.response_timeout;
+        let until = level.session.question_ends();
         let outcome = release(&mut level).await;
         // Rarely needed and large, so boxed.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
@@ -168,8 +170,10 @@ impl fmt::Debug for LockGuard {
 }
 
 /// Asks the server for the current holder. Returns `None` if no answer arrives before `until`, and at once without a connection.
-async fn ask_holder(session: &Session, kind: &dyn LockKind, until: time::Instant) -> Option<Holder> {
+async fn ask_holder(session: &Session, kind: &dyn LockKind, until: Moment) -> Option<Holder> {
     let kind = kind.owned().filter(|kind| session.connection.is_up(kind.record()))?;
     let asked = session.connection.ask(kind.holder_probe(), |reply| kind.held_by(reply), Phase::Inspect);
-    time::timeout_at(until, asked).await.ok()?.ok().flatten()
+    let mut holder = time::timeout(until.remaining(), asked).await.ok()?.ok().flatten();
+    session.name_holders(&mut holder, &mut KnownClients::default(), until).await;
+    holder
 }

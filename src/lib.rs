@@ -34,6 +34,7 @@
 //! | what the servers permit, and how they are set up | [`Client::examine`] |
 //! | settings | [`ClientBuilder`], [`Servers`], [`HandOff`], [`BackOff`], [`Replication`] |
 //! | the state of a hold | [`HoldStatus`], [`HoldState`], [`LossReason`] |
+//! | who held what when (feature `timeline`) | `Timeline` |
 //! | threads without an async runtime (feature `blocking`, on by default) | `blocking` |
 //! | Redisson's configuration file (feature `redisson-config`) | `RedissonConfig` |
 //!
@@ -44,6 +45,8 @@
 //! | `blocking` | yes | the module `blocking`: the same API for threads without a runtime |
 //! | `tls` | yes | `rediss://` URLs and `Tls`, by rustls |
 //! | `ring`, `aws-lc-rs` | `ring` | the crypto provider of `tls`; with both, `ring` |
+//! | `metrics` | no | `Metrics`, an observer that records metrics of the crate `metrics` |
+//! | `timeline` | no | `Timeline`, which records who held what when, and writes it for a browser or a trace viewer |
 //! | `redisson-config` | no | `RedissonConfig`, which reads Redisson's own configuration file |
 //! | `redis-interop` | no | the redis crate as `redis`, and [`Servers`] with the connection settings of its clients |
 //!
@@ -54,6 +57,7 @@
 //! - [Interop with Java](https://docs.rs/crate/redisson-lock/latest/source/docs/interop.md)
 //! - [Migrating from Redisson](https://docs.rs/crate/redisson-lock/latest/source/docs/migrating-from-redisson.md)
 //! - [Deployment](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md)
+//! - [Observability](https://docs.rs/crate/redisson-lock/latest/source/docs/observability.md)
 //! - [Command line](https://docs.rs/crate/redisson-lock/latest/source/docs/command-line.md)
 //! - [Troubleshooting](https://docs.rs/crate/redisson-lock/latest/source/docs/troubleshooting.md)
 //! - [Reliability](https://docs.rs/crate/redisson-lock/latest/source/docs/reliability.md)
@@ -77,6 +81,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod holder;
 mod kinds;
 mod latch;
 mod lease;
@@ -85,6 +90,9 @@ mod map_entry;
 #[cfg(measuring)]
 #[doc(hidden)]
 pub mod measuring;
+#[cfg(feature = "metrics")]
+mod metrics;
+pub mod observer;
 mod owner;
 mod protocol;
 #[cfg(feature = "redisson-config")]
@@ -96,6 +104,8 @@ mod semaphore;
 mod shuttled;
 mod stats;
 mod status;
+#[cfg(feature = "timeline")]
+mod timeline;
 
 pub use client::{Client, ClientBuilder, ServerClock, ServerReport, Sighting};
 pub use codec::{Codec, Kryo5, Utf8};
@@ -107,14 +117,17 @@ pub use config::options::{BackOff, HandOff, Replication};
 #[cfg(feature = "tls")]
 pub use config::tls::Tls;
 pub use connection::Servers;
-pub use error::{Error, Holder, LossReason, Phase, Result};
+pub use error::{Error, LossReason, Phase, Result};
 pub use guard::LockGuard;
+pub use holder::{ClientInfo, Holder};
 pub use kinds::description::{Description, RecordKind};
 pub use kinds::kind::Inspection;
 pub use latch::CountDownLatch;
 pub use lease::status::HoldState;
 pub use lock::{Lock, ReadWriteLock};
 pub use map_entry::MapEntry;
+#[cfg(feature = "metrics")]
+pub use metrics::Metrics;
 pub use owner::Owner;
 #[cfg(feature = "redis-interop")]
 pub use redis;
@@ -123,6 +136,10 @@ pub use redisson_config::RedissonConfig;
 pub use semaphore::{ExpirablePermit, ExpirableSemaphore, Semaphore, SemaphorePermit};
 pub use stats::{Losses, Renewals, Requests, Stats, WakeUps};
 pub use status::HoldStatus;
+#[cfg(feature = "timeline")]
+pub use timeline::Timeline;
+#[cfg(feature = "timeline")]
+pub use timeline::event::{TimelineChange, TimelineEvent};
 pub use uuid;
 
 /// Compiles the programs in the README and in the guide as documentation tests.
@@ -136,4 +153,7 @@ mod guide {
     struct ChoosingALock;
     #[doc = include_str!("../docs/migrating-from-redisson.md")]
     struct Migrating;
+    #[cfg(all(feature = "metrics", feature = "timeline"))]
+    #[doc = include_str!("../docs/observability.md")]
+    struct Observability;
 }

@@ -7,11 +7,14 @@ pub use read_write::ReadWriteLock;
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
+use crate::engine::names::KnownClients;
 use crate::engine::pending::PendingAcquire;
-use crate::engine::session::{QueueId, Session};
+use crate::engine::queue_id::QueueId;
+use crate::engine::session::Session;
 use crate::engine::work::Terms;
-use crate::error::{Error, Holder, Phase, Result};
+use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
+use crate::holder::Holder;
 use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script;
@@ -321,14 +324,20 @@ impl Lock {
 
     /// Returns the current holder and its hold count, or `None` if the lock is free.
     ///
+    /// A second question reads the [description](Holder::client) of the holder's client.
+    ///
     /// # Errors
     /// As for [`is_locked`](Self::is_locked); also [`Error::Refused`] with the code `WRONGTYPE` if the key stores a value of another type.
     pub async fn holder(&self) -> Result<Option<Holder>> {
         let kind = self.kind()?;
-        self.session.inspect(kind.holder_probe(), |reply| kind.held_by(reply)).await
+        let until = self.session.question_ends();
+        let mut holder = self.session.inspect(kind.holder_probe(), |reply| kind.held_by(reply)).await?;
+        self.session.name_holders(&mut holder, &mut KnownClients::default(), until).await;
+        Ok(holder)
     }
 
-    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip.
+    /// Returns the holders, the remaining lease and the number of waiters, all at the same moment and in one round trip. A second one reads
+    /// the [descriptions](Holder::client) of the holders' clients.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -344,7 +353,10 @@ impl Lock {
     /// As for [`holder`](Self::holder).
     pub async fn inspect(&self) -> Result<Inspection> {
         let kind = self.kind()?;
-        self.session.inspect(kind.inspect(), |reply| kind.inspected(reply)).await
+        let until = self.session.question_ends();
+        let mut seen = self.session.inspect(kind.inspect(), |reply| kind.inspected(reply)).await?;
+        self.session.name_holders(&mut seen.holders, &mut KnownClients::default(), until).await;
+        Ok(seen)
     }
 
     /// Releases the lock regardless of its holder, and notifies the waiters.

@@ -1,10 +1,11 @@
 //! The entry points of `benches/local`. Built only with `--cfg measuring`.
 
+use crate::config::options::Options;
 use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::hold::{Begun, Hold, LossHandler};
 use crate::lease::term::LevelTerm;
 use crate::lease::watchdog::Watchdog;
 use crate::owner::LocalOwner;
@@ -65,10 +66,10 @@ pub struct Watched {
     owner_id: Arc<str>,
 }
 
-/// An observer that does nothing.
+/// A loss handler that does nothing.
 struct Nobody;
 
-impl Observer for Nobody {
+impl LossHandler for Nobody {
     fn losing(&self) {}
     fn doubted(self: Arc<Self>, _: &Arc<Hold>) {}
 }
@@ -77,7 +78,9 @@ impl Watched {
     /// A watchdog with this many other holds that it renews.
     pub fn new(others: usize) -> Self {
         let kind = Arc::new(Reentrant::new(LockKeys::new("record".into()).expect("a name")));
-        let this = Self { watchdog: Watchdog::new(LEASE, &Arc::default()), kind, owner_id: "owner".into() };
+        let options = Options { lease: LEASE, ..Options::default() };
+        let this =
+            Self { watchdog: Watchdog::new(&options, &Arc::default()), kind, owner_id: "owner".into() };
         for _ in 0..others {
             // The watchdog keeps the hold alive.
             this.begin();
@@ -86,7 +89,7 @@ impl Watched {
     }
 
     fn begin(&self) -> Arc<Hold> {
-        let (owner, observer) = (LocalOwner::thread(), Weak::<Nobody>::new());
+        let (owner, loss_handler) = (LocalOwner::thread(), Weak::<Nobody>::new());
         let begun = Begun {
             kind: self.kind.clone(),
             owner,
@@ -96,7 +99,7 @@ impl Watched {
             lease: LEASE,
             token: None,
         };
-        let hold = Hold::new(begun, observer);
+        let hold = Hold::new(begun, loss_handler);
         hold.begin_level(LevelTerm::Renewed(Moment::FAR));
         self.watchdog.watch(&hold);
         hold

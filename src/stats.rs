@@ -1,9 +1,12 @@
-//! The counters of a client, and [`Stats`], the snapshot of them that users see.
+//! The counters of a client, and [`Stats`], the snapshot of them that users see. The observers of the client are beside the counters,
+//! because the same events reach both.
 //!
 //! A counter is one atomic addition, so they count always. They are independent: a snapshot that is taken during a change may
 //! have one of two counters that change together.
 
 use crate::error::LossReason;
+use crate::observer::{CallEnd, Observers, Way};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -166,7 +169,10 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, number: u64) {
-        self.0.fetch_add(number, Relaxed);
+        // The benchmark measures what counting costs.
+        if !cfg!(uncounted) {
+            self.0.fetch_add(number, Relaxed);
+        }
     }
 
     pub(crate) fn count(&self) {
@@ -208,15 +214,6 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// How a call came to a level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Directly,
-    AfterWait,
-    HandedOver,
-    ReEntered,
-}
-
 /// How a hold ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
@@ -225,15 +222,27 @@ pub(crate) enum End {
     Unseen,
 }
 
-/// The counters of one client.
+impl End {
+    /// Its name in traces.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Released => "released",
+            Self::Lost(_) => "lost",
+            Self::Unseen => "unended",
+        }
+    }
+}
+
+/// The counters of one client, and its observers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
+    pub observers: Observers,
     pub waiting: Gauge,
     acquired: [Counter; 4],
-    pub busy: Counter,
-    pub timed_out: Counter,
-    pub cancelled: Counter,
-    pub failed: Counter,
+    busy: Counter,
+    timed_out: Counter,
+    cancelled: Counter,
+    failed: Counter,
     ended: [Counter; 7],
     pub renewed: Counter,
     pub renewed_late: Counter,
@@ -250,6 +259,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn new(observers: Observers) -> Arc<Self> {
+        Arc::new(Self { observers, ..Self::default() })
+    }
+
     /// Counts a level.
     pub(crate) fn acquired(&self, way: Way) {
         self.of_way(way).count();
@@ -263,6 +276,17 @@ impl Counters {
             Way::HandedOver => handed_over,
             Way::ReEntered => re_entered,
         }
+    }
+
+    /// Counts a call that ended without a level.
+    pub(crate) fn not_acquired(&self, end: CallEnd) {
+        match end {
+            CallEnd::Busy => &self.busy,
+            CallEnd::TimedOut => &self.timed_out,
+            CallEnd::Cancelled => &self.cancelled,
+            CallEnd::Failed => &self.failed,
+        }
+        .count();
     }
 
     /// Counts the end of a hold.

@@ -204,7 +204,7 @@ impl HoldStatus {
     /// When the holder is warned of the [`end`](Self::end).
     fn warned(&self) -> Moment {
         match &self.0 {
-            Observed::One(hold) => hold.end() - hold.lease,
+            Observed::One(hold) => hold.end() - hold.lease(),
             Observed::Several(several) => several.when_too_few(Self::warned),
         }
     }

@@ -4,13 +4,17 @@
 //! task takes the lock `count` times, adds 1 to the counter by a separate read and write, and releases the lock. It reports
 //! each step on stdout: `<task> waits|holds|ends|freed <CLOCK_MONOTONIC in ns> <owner>`. The real hold always covers the
 //! reported one. The process exits when stdin closes.
+//!
+//! `contender timeline <lock> <trace> <page>` writes these two files from the events on stdin, which `xtask/src/demo/timeline.rs`
+//! describes.
 
 use std::collections::HashMap;
 use std::error::Error;
+use std::fs::File;
 use std::time::Duration;
 
 use redisson_lock::redis::{self, AsyncCommands, aio::MultiplexedConnection};
-use redisson_lock::{Client, Lock};
+use redisson_lock::{Client, Lock, Timeline, TimelineChange, TimelineEvent};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -20,6 +24,11 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 #[tokio::main]
 async fn main() -> Result {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [mode, lock, trace, page] = arguments.as_slice()
+        && mode == "timeline"
+    {
+        return write_timeline(lock, trace, page);
+    }
     let [url, name, counter, lease_ms] = arguments.as_slice() else {
         return Err("usage: contender <url> <lock> <counter> <lease in ms>".into());
     };
@@ -39,6 +48,28 @@ async fn main() -> Result {
         });
         task.send(turn.to_owned())?;
     }
+    Ok(())
+}
+
+fn write_timeline(lock: &str, trace: &str, page: &str) -> Result {
+    let timeline = Timeline::new(1_000_000);
+    for line in std::io::stdin().lines() {
+        let line = line?;
+        let [at, process, owner, change, hold, length] = line.split(' ').collect::<Vec<_>>()[..] else {
+            return Err(format!("unexpected event {line:?}").into());
+        };
+        let (hold, length) = (hold.parse()?, Duration::from_nanos(length.parse()?));
+        let change = match change {
+            "acquired" => TimelineChange::Acquired { call: hold, hold, waited: length },
+            "re-entered" => TimelineChange::ReEntered { call: 0, hold, waited: Duration::ZERO },
+            "released" => TimelineChange::Released { hold, held: length },
+            _ => return Err(format!("unexpected event {line:?}").into()),
+        };
+        let event = TimelineEvent::new(Duration::from_nanos(at.parse()?), lock, owner, change);
+        timeline.record(event.with_source(process));
+    }
+    timeline.write_trace(File::create(trace)?)?;
+    timeline.write_page(File::create(page)?)?;
     Ok(())
 }
 

@@ -9,7 +9,8 @@ use std::sync::LazyLock;
 /// Every decoder of a script's reply, on arbitrary replies and on plausible ones.
 pub fn replies(input: &[u8]) {
     static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
-        let others = ["mode", "read", "write", "uuid:1", "uuid:1:write", "0", "1"];
+        let client = "application=a\nhost=h\npid=1\nsince=1";
+        let others = ["mode", "read", "write", "uuid:1", "uuid:1:write", client, "0", "1"];
         fuzzing::words().into_iter().chain(others).collect()
     });
     fuzzing::reply_bytes(input);

@@ -2,7 +2,8 @@
 
 use super::background::Background;
 use super::guard::{lost_for, run_held, run_methods};
-use crate::error::{Holder, Result};
+use crate::error::Result;
+use crate::holder::Holder;
 use crate::kinds::kind::Inspection;
 use crate::owner::Owner;
 use crate::status::{HoldStatus, status_methods};

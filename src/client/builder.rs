@@ -8,6 +8,7 @@ use crate::config::tls::Tls;
 use crate::connection::{Servers, Topology, permissions};
 use crate::engine;
 use crate::error::Result;
+use crate::observer::Observer;
 use crate::owner::entered;
 use crate::protocol::keys;
 use crate::runtime::clock::Moment;
@@ -71,6 +72,14 @@ impl ClientBuilder {
     pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.options.reconnect_min = first;
         self.options.reconnect_max = longest;
+        self
+    }
+
+    /// Adds an observer, which is called when a call waits, a hold begins or ends, and a connection returns. Default none.
+    ///
+    /// Several observers are called in the order in which they were added. See [`Observer`].
+    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.options.observers.add(observer);
         self
     }
 
@@ -173,6 +182,27 @@ impl ClientBuilder {
     /// although the master uses TLS, or unverified although the master is verified.
     pub fn share_credentials_with_sentinels(mut self) -> Self {
         self.options.share_credentials = true;
+        self
+    }
+
+    /// Registers the client under the name of its application, so that others see who holds a lock. Default: off.
+    ///
+    /// The client writes a key `redisson-lock:client:<uuid>` with the application, the name of the host, the id of the process and the
+    /// time. Then [`Holder::client`](crate::Holder::client) and the command line name it: "orders-service on host-3, pid 4711". The
+    /// [name mapper](Self::name_mapper) does not apply to this key. Java ignores it.
+    ///
+    /// The key expires about one watchdog timeout after the process died, and a task renews it at half of that timeout, or every 15 s if
+    /// that is earlier. [`Client::close`] deletes it. If it cannot be written, the client logs a warning and works without it.
+    ///
+    /// `application` has 1 to 256 bytes and no control character.
+    ///
+    /// ```no_run
+    /// # async fn f() -> redisson_lock::Result<()> {
+    /// let client = redisson_lock::Client::builder().register_as("orders-service").connect("redis://127.0.0.1/").await?;
+    /// # Ok(()) }
+    /// ```
+    pub fn register_as(mut self, application: impl AsRef<str>) -> Self {
+        self.options.application = Some(application.as_ref().into());
         self
     }
 

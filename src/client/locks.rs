@@ -2,6 +2,7 @@
 
 use crate::client::{Client, keys_of};
 use crate::connection::Master;
+use crate::engine::names::KnownClients;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::description::{self, Description};
@@ -20,8 +21,9 @@ const AT_ONCE: usize = 50;
 impl Client {
     /// Returns what the record of `name` shows: the kind of the lock, semaphore or latch, its holders, and its waiters.
     ///
-    /// Returns `None` if the name is free, or belongs to something else. The call changes nothing, and takes one round trip. It needs
-    /// some [permissions](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md) beyond those of a lock.
+    /// Returns `None` if the name is free, or belongs to something else. The call changes nothing. It takes one round trip, and another
+    /// for the [descriptions](crate::Holder::client) of the holders' clients. It needs some
+    /// [permissions](https://docs.rs/crate/redisson-lock/latest/source/docs/deployment.md) beyond those of a lock.
     ///
     /// # Errors
     /// [`Error::TimedOut`], [`Error::Unavailable`],
@@ -31,7 +33,7 @@ impl Client {
     /// Cancel safe: the call changes nothing.
     pub async fn describe(&self, name: impl AsRef<str>) -> Result<Option<Description>> {
         let keys = AnyKeys::new(self.keys(name)?);
-        describe(&self.session, &keys).await
+        describe(&self.session, &keys, &mut KnownClients::default()).await
     }
 
     /// Returns a stream of the locks, semaphores and latches whose names match the glob `pattern`, such as `orders:*`.
@@ -66,12 +68,26 @@ impl Client {
             masters: None,
             cursor: None,
             seen: HashSet::new(),
+            known: KnownClients::default(),
         };
         Locks { found: VecDeque::new(), step: Some(Box::pin(scan.step())) }
     }
 }
 
-pub(super) async fn describe(session: &Session, keys: &AnyKeys) -> Result<Option<Description>> {
+/// Describes the record with these keys, with the descriptions of its holders' clients.
+pub(super) async fn describe(
+    session: &Session,
+    keys: &AnyKeys,
+    known: &mut KnownClients,
+) -> Result<Option<Description>> {
+    let until = session.question_ends();
+    let mut found = read(session, keys).await?;
+    let holders = found.iter_mut().flat_map(|found| &mut found.holders);
+    session.name_holders(holders, known, until).await;
+    Ok(found)
+}
+
+async fn read(session: &Session, keys: &AnyKeys) -> Result<Option<Description>> {
     let record = session.inspect(script::describe(keys), script::described).await?;
     Ok(record.and_then(|record| description::describe(&keys.record, &record)))
 }
@@ -86,6 +102,8 @@ struct Scan {
     cursor: Option<Arc<str>>,
     /// The keys that were visited and may be locks.
     seen: HashSet<String>,
+    /// The clients of the locks that were found.
+    known: KnownClients,
 }
 
 /// The outcome of a step: what it found, and the position after it, if the scan is not over.
@@ -115,10 +133,10 @@ impl Scan {
             masters.pop();
         }
         self.cursor = next;
-        let mut found = Vec::new();
+        let mut found: Vec<Description> = Vec::new();
         for names in keys.chunks(AT_ONCE) {
             let names = names.iter().filter(|name| !keys::is_part(name) && !self.seen.contains(*name));
-            let described = gather(names.map(|name| self.describe(name)), |_| false).await;
+            let described = gather(names.map(|name| self.read(name)), |_| false).await;
             for described in described.into_iter().flatten() {
                 if let Some(described) = described? {
                     found.push(described);
@@ -126,12 +144,15 @@ impl Scan {
             }
         }
         found.retain(|found| self.seen.insert(found.name.clone()));
+        let (holders, until) =
+            (found.iter_mut().flat_map(|found| &mut found.holders), self.session.question_ends());
+        self.session.name_holders(holders, &mut self.known, until).await;
         Ok(found)
     }
 
-    async fn describe(&self, name: &str) -> Result<Option<Description>> {
+    async fn read(&self, name: &str) -> Result<Option<Description>> {
         match keys_of(&self.session, name.to_owned()) {
-            Ok(keys) => describe(&self.session, &AnyKeys::new(keys)).await,
+            Ok(keys) => read(&self.session, &AnyKeys::new(keys)).await,
             // No lock can have such a name.
             Err(_) => Ok(None),
         }

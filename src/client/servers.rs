@@ -5,7 +5,10 @@ use crate::connection::{Master, sanitized};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys::{self, LockKeys};
 use crate::protocol::script::{self, Reply, Request, Undecodable};
+use crate::runtime::sync::time;
+use crate::runtime::wakeup::Signal;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How many names are tried until one belongs to a master.
@@ -32,7 +35,7 @@ pub struct ServerReport {
     /// The settings `appendfsync`, `min-replicas-to-write` and `save`. Those that the user may not read are missing.
     pub settings: BTreeMap<String, String>,
     /// The commands of locks, semaphores and latches that the server refuses to this user, in lower case, each with the reason. It also
-    /// has `role` and `wait`, which acquires that wait for replicas use. `SUBSCRIBE` is not tried.
+    /// has `role` and `wait`, which acquires that wait for replicas use, and the commands of [`Client::locks`].
     pub refused: BTreeMap<String, String>,
     /// Why the user may not use a name that was tried, if so. The user may still use the names of some locks.
     pub restricted: Option<String>,
@@ -61,8 +64,8 @@ pub struct ServerClock {
 impl Client {
     /// Asks the server, or each master of the cluster, what it permits to this user, and how it is set up.
     ///
-    /// It tries the commands of every kind on a key that does not exist, and leaves nothing behind. The report lacks the values that
-    /// the user may not read.
+    /// It tries the commands of every kind on a key that does not exist, subscribes to a channel for a moment, and leaves nothing behind. The
+    /// report lacks the values that the user may not read.
     ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
@@ -107,11 +110,12 @@ impl Client {
         let keys = self.key_at(master)?;
         let probe = script::probe_all(keys.record(), keys.channel());
         let errors = shown(Some(master.ask(&probe, script::refused, Phase::Inspect).await?));
-        let restricted = errors.values().find(|reason| is_of_name(reason)).cloned();
+        let mut restricted = errors.values().find(|reason| is_of_name(reason)).cloned();
         // The other errors are those of the arguments.
         let mut refused: BTreeMap<_, _> =
             errors.into_iter().filter(|(_, reason)| is_of_command(reason)).collect();
-        for (name, args) in [("ROLE", [].as_slice()), ("WAIT", &["0", "0"])] {
+        let questions = [("ROLE", [].as_slice()), ("WAIT", &["0", "0"]), ("SCAN", &["0", "COUNT", "1"])];
+        for (name, args) in questions {
             let answered = master.ask(&script::question(name, args), any, Phase::Inspect).await;
             if let Err(Error::Refused { code, message, .. }) = answered {
                 refused.insert(name.to_lowercase(), format!("{code} {message}"));
@@ -119,11 +123,43 @@ impl Client {
                 answered?;
             }
         }
+        if let Some((name, reason)) = self.refused_subscription(keys.channel(), &master.node()).await? {
+            if is_of_name(&reason) {
+                restricted.get_or_insert(reason);
+            } else {
+                refused.insert(name.to_owned(), reason);
+            }
+        }
         let clock = time.and_then(|[seconds, micros]| {
             let since_epoch = Duration::from_secs(seconds).checked_add(Duration::from_micros(micros))?;
             Some(ServerClock { since_epoch, asked, round_trip })
         });
         Ok(ServerReport { node: master.node(), info: shown(info), settings, refused, restricted, clock })
+    }
+
+    /// Subscribes to a channel for a moment. Returns the command and the reason if the server refuses it.
+    async fn refused_subscription(
+        &self,
+        channel: &Arc<str>,
+        node: &str,
+    ) -> Result<Option<(&'static str, String)>> {
+        let signal = Arc::<Signal>::default();
+        let subscription = self.session.pubsub.subscribe(channel, &signal);
+        let answered = async {
+            while !subscription.is_confirmed() && subscription.refusal().is_none() {
+                signal.woken().await;
+            }
+            subscription.refusal()
+        };
+        let waited = self.session.options.response_timeout;
+        match time::timeout(waited, answered).await {
+            Err(_) => Err(Error::TimedOut { phase: Phase::Inspect, node: node.to_owned(), waited }),
+            Ok(Some(Error::Refused { code, message, .. })) => {
+                let name = if message.contains("'ssubscribe'") { "ssubscribe" } else { "subscribe" };
+                Ok(Some((name, sanitized(&format!("{code} {message}")))))
+            }
+            Ok(_) => Ok(None),
+        }
     }
 
     /// The keys of a lock that nobody uses, whose record the master would have.

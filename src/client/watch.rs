@@ -3,6 +3,7 @@
 use crate::client::Client;
 use crate::client::locks::describe;
 use crate::connection::pubsub::Subscription;
+use crate::engine::names::KnownClients;
 use crate::engine::session::Session;
 use crate::error::{Error, Result};
 use crate::kinds::description::{Description, RecordKind};
@@ -81,7 +82,15 @@ impl Client {
                     [lock, read_write].map(|channel| self.session.pubsub.subscribe(channel, &signal));
                 let session = self.session.clone();
                 let interval = interval.max(SHORTEST);
-                let watch = Watch { session, keys, interval, signal, subscriptions, heard: 0 };
+                let watch = Watch {
+                    session,
+                    keys,
+                    interval,
+                    signal,
+                    subscriptions,
+                    heard: 0,
+                    known: KnownClients::default(),
+                };
                 Some(Box::pin(watch.step(true)))
             }
             Err(error) => Some(Box::pin(async { (Err(error), None) })),
@@ -100,6 +109,8 @@ struct Watch {
     subscriptions: [Subscription; 2],
     /// The number of messages that were reported.
     heard: u64,
+    /// The clients of the holders.
+    known: KnownClients,
 }
 
 /// A sighting, and the state after it, unless it is the last.
@@ -117,7 +128,8 @@ impl Watch {
             }
         }
         let heard = self.signal.reading().messages;
-        match describe(&self.session, &self.keys).await {
+        self.known.keep_described();
+        match describe(&self.session, &self.keys, &mut self.known).await {
             Ok(mut lock) => {
                 lock.iter_mut().for_each(|lock| self.discount(lock));
                 let releases = heard - std::mem::replace(&mut self.heard, heard);

@@ -3,6 +3,8 @@
 use crate::config::credentials::Source;
 use crate::config::tls::Tls;
 use crate::error::{Error, Result};
+use crate::holder;
+use crate::observer::Observers;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -254,6 +256,8 @@ pub(crate) struct Options {
     pub fair_wait_timeout: Duration,
     pub token_retention: Option<Duration>,
     pub name_mapper: Option<NameMapper>,
+    /// The name under which the client registers itself.
+    pub application: Option<Arc<str>>,
     pub tls: Option<Tls>,
     /// Replaces the credentials in the URL.
     pub credentials: Option<Source>,
@@ -262,6 +266,7 @@ pub(crate) struct Options {
     pub share_credentials: bool,
     /// Publish each message only to the nodes of its slot. Used in a cluster only; `None` means that the cluster decides.
     pub sharded: Option<bool>,
+    pub observers: Observers,
 }
 
 impl Default for Options {
@@ -278,11 +283,13 @@ impl Default for Options {
             fair_wait_timeout: Duration::from_secs(300),
             token_retention: None,
             name_mapper: None,
+            application: None,
             tls: None,
             credentials: None,
             sentinel_credentials: None,
             share_credentials: false,
             sharded: None,
+            observers: Observers::default(),
         }
     }
 }
@@ -312,6 +319,11 @@ impl Options {
                  `replication`",
             ));
         }
+        if self.application.as_deref().is_some_and(|name| !holder::is_word(name)) {
+            return Err(Error::misuse(
+                "the name of an application must have 1 to 256 bytes and no control character: correct `register_as`",
+            ));
+        }
         if self.reconnect_max < self.reconnect_min {
             return Err(Error::misuse(
                 "the longest reconnect back-off is shorter than the first one: swap them",
@@ -338,11 +350,13 @@ impl fmt::Debug for Options {
             .field("fair_wait_timeout", &self.fair_wait_timeout)
             .field("token_retention", &self.token_retention)
             .field("name_mapper", &self.name_mapper.is_some())
+            .field("application", &self.application)
             .field("tls", &self.tls)
             .field("credentials", &self.credentials)
             .field("sentinel_credentials", &self.sentinel_credentials)
             .field("share_credentials", &self.share_credentials)
             .field("sharded", &self.sharded)
+            .field("observers", &self.observers)
             .finish()
     }
 }

@@ -191,14 +191,14 @@ impl Answer {
 impl Connection {
     /// Connects, checks the server, and starts the supervisor on the current runtime.
     pub(crate) async fn connect(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
-        let shared = Shared::new();
+        let shared = Shared::new(options);
         let (nodes, supervisor) = Nodes::connect(servers, options, &shared).await?;
         Ok((Self::of(nodes, servers, options, &shared), supervisor))
     }
 
     /// Starts the supervisor on the current runtime, which then connects.
     pub(crate) fn start(servers: &Topology, options: &Options) -> Result<(Self, JoinHandle<()>)> {
-        let shared = Shared::new();
+        let shared = Shared::new(options);
         let (nodes, supervisor) = Nodes::start(servers, options, &shared)?;
         Ok((Self::of(nodes, servers, options, &shared), supervisor))
     }

@@ -6,6 +6,7 @@ use super::{
     Access, Address, ErrorClass, Messages, Redirect, Subscriber, cluster, discovery, replicas, server_text,
 };
 use crate::error::Error;
+use crate::holder::ClientInfo;
 use crate::protocol::script::{self, Acquired, Released, Renewal, Reply, Undecodable};
 use redis::{ProtocolVersion, RedisConnectionInfo, Value};
 use std::time::Duration;
@@ -62,6 +63,10 @@ pub fn reply(value: Value) {
     let _ = script::info(reply);
     let _ = script::settings(reply);
     let _ = script::time(reply);
+    if let Ok(Some(client)) = script::described_client(reply) {
+        assert!(client.to_string().chars().all(|sign| !sign.is_control()));
+        assert_eq!(ClientInfo::parse(client.value().as_bytes()), Some(client));
+    }
     if let Ok(Some(shares)) = script::shared_by(reply) {
         let writers = shares.holders.iter().map(|holder| holder.owner().ends_with(":write"));
         assert!(writers.is_sorted_by(|before, after| before >= after), "writers come first");

@@ -146,6 +146,8 @@ impl Live {
         let answer = self.link.clone().exchange(request, by_source, asking).await;
         if let Ok(None) = answer {
             counters.fallbacks.count();
+            let key = || request.keys().first().map_or("", |key| key);
+            counters.observers.tell(|observer| observer.on_script_fallback(key()));
         }
         answer
     }
@@ -178,12 +180,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(options: &Options) -> Self {
         Self {
             numbers: Arc::new(AtomicU64::new(1)),
             changes: watch::Sender::new(()),
             seen: Seen::default(),
-            counters: Arc::default(),
+            counters: Counters::new(options.observers.clone()),
             warned: Arc::default(),
         }
     }
@@ -391,7 +393,9 @@ impl Supervisor {
         loop {
             match self.open().await {
                 Ok(up) => {
-                    self.shared.counters.reconnects.count();
+                    let counters = &self.shared.counters;
+                    counters.reconnects.count();
+                    counters.observers.tell(|observer| observer.on_reconnected(&up.live.node));
                     info!(node = %up.live.node, "reconnected");
                     self.publish(Status::Up(up.live.clone()));
                     return up;

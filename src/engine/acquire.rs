@@ -10,18 +10,20 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::LockKind;
+use crate::kinds::kind::{Access, LockKind};
+use crate::lease::hold::Hold;
+use crate::lease::spans;
 use crate::lease::status::HoldState;
+use crate::observer::{Acquired, CallEnd, NotAcquired, Waiting, Way};
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{task, time};
-use crate::stats::{Counter, Way};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tracing::field::Empty;
-use tracing::{Instrument, debug, debug_span};
+use tracing::{Instrument, Span};
 
 /// The time limit of an acquire.
 #[derive(Clone, Copy, Debug)]
@@ -65,61 +67,67 @@ pub(crate) async fn acquire(
     terms: Terms,
     wait: Wait,
 ) -> Result<Option<Level>> {
-    let span = debug_span!("acquire", lock = ?kind.record(), owner = ?owner, ?wait, waited = Empty, attempts = Empty);
-    let recording = span.clone();
+    let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&owner));
     let (once, limit) = wait.once_and_limit();
-    let acquire = Acquire { session, kind, owner, terms, once, limit, started: Moment::now() };
-    async move {
-        let counters = &*session.counters;
-        let call = Call(Some(&counters.cancelled));
+    let (number, started) = (session.counters.observers.next_call(), Moment::now());
+    let waited = AtomicBool::new(false);
+    let acquire = Acquire { session, kind, owner, terms, once, limit, started, number, waited, span: &span };
+    let called = async move {
+        let call = Call { acquire: &acquire, end: Some(CallEnd::Cancelled) };
         loop {
             let (mut level, attempts, way) = match acquire.level().await {
                 Ok(Some(granted)) => granted,
                 Ok(None) => {
-                    call.end(if once { &counters.busy } else { &counters.timed_out });
+                    call.end(if once { CallEnd::Busy } else { CallEnd::TimedOut });
                     return Ok(None);
                 }
                 Err(error) => {
-                    call.end(&counters.failed);
+                    spans::failed(acquire.span, &error);
+                    call.end(CallEnd::Failed);
                     return Err(error);
                 }
             };
-            level.take(acquire.terms.lease, way);
+            let way = level.take(acquire.terms.lease, way);
+            acquire.report(&level.hold, way);
             // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
             if !level.hold.state().is_live() {
                 continue;
             }
-            if !recording.is_disabled() {
-                let waited = Moment::now().since(acquire.started);
-                recording.record("attempts", attempts).record("waited", tracing::field::debug(waited));
-            }
-            debug!(owner = %level.hold.owner_id, "acquired");
+            let took = || Moment::now().since(acquire.started);
+            spans::acquired(acquire.span, &level.hold.owner_id, way, attempts, took);
             call.succeed();
-            return Ok(Some(level));
+            return Ok(Some((level, way)));
         }
+    };
+    let Some((level, way)) = called.instrument(span.clone()).await? else { return Ok(None) };
+    if way != Way::ReEntered && kind.traits().access != Access::Gate {
+        // The span of the call is not the parent, because the hold outlives it.
+        level.hold.trace(&span);
     }
-    .instrument(span)
-    .await
+    Ok(Some(level))
 }
 
-/// A call that is counted when it ends: as cancelled, unless it has another end.
-struct Call<'a>(Option<&'a Counter>);
+/// A call that is counted and reported when it ends: as cancelled, unless it has another end.
+struct Call<'a> {
+    acquire: &'a Acquire<'a>,
+    end: Option<CallEnd>,
+}
 
-impl<'a> Call<'a> {
-    fn end(mut self, end: &'a Counter) {
-        self.0 = Some(end);
+impl Call<'_> {
+    fn end(mut self, end: CallEnd) {
+        self.end = Some(end);
     }
 
-    /// A success is counted with its hold.
+    /// A success is counted and reported with its level.
     fn succeed(mut self) {
-        self.0 = None;
+        self.end = None;
     }
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        if let Some(end) = self.0 {
-            end.count();
+        if let Some(end) = self.end {
+            self.acquire.report_end(end);
         }
     }
 }
@@ -136,6 +144,12 @@ struct Acquire<'a> {
     once: bool,
     limit: Option<Duration>,
     started: Moment,
+    /// The number of the call for the observers.
+    number: u64,
+    /// The observers know that the call waits, or has waited.
+    waited: AtomicBool,
+    /// The span of the call.
+    span: &'a Span,
 }
 
 impl Acquire<'_> {
@@ -176,6 +190,8 @@ impl Acquire<'_> {
         };
         let _waiting = session.counters.waiting.enter();
         let mut waiting = WaitTicket { acquire: self, queue, ticket, outcome, left: false };
+        self.report_wait();
+        let _span = spans::wait(&**kind, || session.owner_id(owner));
         let received = match self.within_limit(&mut waiting.outcome).await {
             Some(received) => received,
             None => match waiting.give_up() {
@@ -186,6 +202,53 @@ impl Acquire<'_> {
         waiting.left = received.is_ok();
         let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
         self.granted(&waiting.queue, outcome)
+    }
+
+    fn report_wait(&self) {
+        let &Self { session, kind, ref owner, number: call, .. } = self;
+        let observers = &session.counters.observers;
+        if observers.is_empty() || self.waited.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*session.owner_id(owner));
+        observers.tell(|observer| observer.on_waiting(&Waiting { call, name, kind, owner }));
+    }
+
+    /// Reports a level to the observers. If the level is lost already, the call goes on, and may wait again.
+    fn report(&self, hold: &Hold, way: Way) {
+        let observers = &self.session.counters.observers;
+        if observers.is_empty() {
+            return;
+        }
+        let traits = hold.kind.traits();
+        let (held, token) = (traits.access != Access::Gate, hold.token());
+        let acquired = Acquired {
+            call: self.number,
+            hold: held.then_some(hold.serial),
+            name: hold.record(),
+            kind: traits.name,
+            owner: &hold.owner_id,
+            way,
+            waited: self.waited.swap(false, Ordering::Relaxed),
+            took: Moment::now().since(self.started),
+            token,
+        };
+        observers.tell(|observer| observer.on_acquired(&acquired));
+    }
+
+    /// Counts and reports the end of a call without a level.
+    fn report_end(&self, end: CallEnd) {
+        let &Self { session, kind, ref owner, number: call, .. } = self;
+        session.counters.not_acquired(end);
+        spans::not_acquired(self.span, end, || Moment::now().since(self.started));
+        let observers = &session.counters.observers;
+        if observers.is_empty() {
+            return;
+        }
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*session.owner_id(owner));
+        let (waited, took) = (self.waited.load(Ordering::Relaxed), Moment::now().since(self.started));
+        let ended = NotAcquired { call, name, kind, owner, end, waited, took };
+        observers.tell(|observer| observer.on_not_acquired(&ended));
     }
 
     /// The level of a grant.

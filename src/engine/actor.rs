@@ -61,7 +61,10 @@ pub(crate) fn run_actor(
                 #[cfg(all(test, shuttle))]
                 crate::runtime::sync::observe(&actor, &step);
                 match step {
-                    Step::Wait(until) => Some(until),
+                    Step::Wait(until) => {
+                        actor.queue.work().note_wait();
+                        Some(until)
+                    }
                     // Boxed, because it takes 3 KB, which a waiting actor should not keep.
                     Step::Do(action) => {
                         Box::pin(actor.act(action)).await;

@@ -12,19 +12,19 @@ use crate::connection::{Answer, Limit};
 use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::key_actor::KeyActor;
+use crate::engine::queue_id::QueueId;
 use crate::engine::run::Run;
-use crate::engine::session::QueueId;
 use crate::engine::unfinished::Unanswered;
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Current, ReleasedLevel, Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
+use crate::observer::Way;
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Recounted, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
-use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
@@ -285,7 +285,7 @@ impl KeyActor {
             }
             return self.grant(&hold, &[ticket], Way::AfterWait);
         }
-        let hold = Hold::new(begun, self.queue.observer());
+        let hold = Hold::new(begun, self.queue.loss_handler());
         if access == Access::Shared {
             if hold.kind.owned().is_some() {
                 self.queue.work().keep_shared(&hold);
@@ -391,7 +391,7 @@ impl KeyActor {
             before.hold.lose(before.hold.gone_in(begun.data_epoch));
         }
         let since = begun.sent;
-        let hold = Hold::new(begun, self.queue.observer());
+        let hold = Hold::new(begun, self.queue.loss_handler());
         let mut work = self.queue.work();
         work.busy = LastBusy::at(since, Some(hold.owner.clone()));
         work.set_current(Current::new(hold.clone(), since, run));

@@ -7,8 +7,9 @@
 use crate::config::options::BackOff;
 use crate::engine::busy::{BusyReply, FIRST_PROBE, LastBusy};
 use crate::engine::key_actor::KeyActor;
+use crate::engine::queue_id::QueueId;
 use crate::engine::run::Run;
-use crate::engine::session::{QueueId, Session};
+use crate::engine::session::Session;
 use crate::engine::unfinished::Undo;
 use crate::engine::work::{Current, Release, Work};
 use crate::error::LossReason;

@@ -16,9 +16,10 @@ use crate::connection::{Answer, Route, SendError};
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
+use crate::engine::queue_id::QueueId;
 use crate::engine::release::freed;
 use crate::engine::run::Run;
-use crate::engine::session::{KeyQueue, QueueId, Session};
+use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Current, Finding, Release, Terms, Work, next_ticket};
@@ -26,12 +27,12 @@ use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
+use crate::observer::Way;
 use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::wakeup::Reading;
-use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -221,7 +222,7 @@ impl DirectAcquire {
                 lease: self.lease,
                 token: traits.fenced.then_some(number),
             },
-            queue.observer(),
+            queue.loss_handler(),
         );
         if traits.renews_fixed_leases {
             hold.found_left(Duration::from_millis(number), self.lease);
@@ -249,7 +250,7 @@ impl DirectAcquire {
         work.direct = None;
         let outcome = work.enqueue(ticket, &self.kind, self.owner.clone(), self.terms, once);
         if let Some(waiter) = work.waiters.get_mut(ticket) {
-            waiter.unanswered = unanswered.map(Box::new);
+            (waiter.unanswered, waiter.alone) = (unanswered.map(Box::new), false);
         }
         actor::wake(session, queue, work);
         Attempted::Queued(queue.clone(), (ticket, outcome))
@@ -288,9 +289,8 @@ impl DirectRelease {
                 && current.run().messages_at_probe.is_none()
         };
         let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
-        if current.is_none() || !hold.release_if_held(now) {
-            return None;
-        }
+        current?;
+        let ending = hold.release_if_held(now)?;
         let (run, named) = work.end_hold(now)?;
         let ticket = next_ticket();
         let request = hold.kind.release(&named, &others);
@@ -299,6 +299,7 @@ impl DirectRelease {
         let until = now + RELEASED_WITHIN;
         work.direct = Some(Box::new(DirectRequest { ticket, until, overtaken: false, unfinished }));
         drop(work);
+        hold.report(ending);
         session.watchdog.forget(hold);
         if hold.has_renewal_in_flight() {
             session.rotate_owner_ids();

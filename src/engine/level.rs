@@ -17,9 +17,9 @@ use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::term::LevelTerm;
+use crate::observer::Way;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
-use crate::stats::Way;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -66,18 +66,20 @@ impl Level {
             lease: ENDLESS,
             token: None,
         };
-        let hold = Hold::new(begun, queue.observer());
+        let hold = Hold::new(begun, queue.loss_handler());
         Ok(Self::new(session, &queue, &hold, false))
     }
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
-    /// level that nobody takes ends with its lease.
-    pub(crate) fn take(&mut self, lease: Lease, way: Way) {
+    /// level that nobody takes ends with its lease. Returns how the caller came to the level, which was granted by `way`.
+    pub(crate) fn take(&mut self, lease: Lease, mut way: Way) -> Way {
         let now = Moment::now();
         // A gate is not held.
         if !self.released {
-            let first = self.hold.start(&self.session.counters);
-            self.session.counters.acquired(if first { way } else { Way::ReEntered });
+            if !self.hold.start(&self.session.counters, now) {
+                way = Way::ReEntered;
+            }
+            self.session.counters.acquired(way);
         }
         self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
@@ -92,12 +94,14 @@ impl Level {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
         }
+        way
     }
 
     /// Gives the level up without a release. The watchdog no longer renews for it.
     pub(crate) fn forget(mut self) {
         self.released = true;
         self.hold.end_level(self.term, 0);
+        self.hold.abandon();
     }
 
     /// Releases the level. Sends the request directly if nobody else is at the key.

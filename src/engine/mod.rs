@@ -12,9 +12,11 @@ mod crowd;
 pub(crate) mod direct;
 pub(crate) mod key_actor;
 pub(crate) mod level;
+pub(crate) mod names;
 pub(crate) mod pending;
 pub(crate) mod permits;
 pub(crate) mod pipelined;
+pub(crate) mod queue_id;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod session;
@@ -47,5 +49,8 @@ pub(crate) fn start(servers: &Topology, options: Options) -> Result<Arc<Session>
 fn serve(servers: &Topology, options: Options, connection: (Connection, JoinHandle<()>)) -> Arc<Session> {
     let (session, unserved) = Session::start(servers, options, connection);
     session.spawn_essential(background::serve(unserved));
+    if session.watchdog.names().is_registered() {
+        session.spawn_essential(session.watchdog.names().clone().serve(session.connection.clone()));
+    }
     session
 }

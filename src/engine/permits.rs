@@ -9,8 +9,8 @@
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
 use crate::lease::hold::Hold;
+use crate::observer::Way;
 use crate::runtime::clock::Moment;
-use crate::stats::Way;
 use std::sync::Arc;
 
 /// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, or the
@@ -39,6 +39,6 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
         // The actor has nothing to wait for.
         queue.signal.nudge();
     }
-    hold.passes_on();
+    hold.passes_on(now);
     waiter.receives(hold, Way::HandedOver)
 }

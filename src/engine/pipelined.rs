@@ -29,9 +29,9 @@ use crate::engine::work::{Current, LaggingRecord, ReleasedLevel};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
+use crate::observer::Way;
 use crate::protocol::script::{self, Arg, HandedOff};
 use crate::runtime::clock::Moment;
-use crate::stats::Way;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
@@ -60,9 +60,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     }
     let next = successor(session, &work, hold, hold.deadline(), &current.run(), now);
     let Some(ticket) = next.filter(|next| next.pipelined).map(|next| next.ticket) else { return false };
-    if !hold.release_if_held(now) {
-        return false;
-    }
+    let Some(ending) = hold.release_if_held(now) else { return false };
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
@@ -83,6 +81,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     current.lagging = ahead.then_some(lagging);
     work.set_current(current);
     drop(work);
+    hold.report(ending);
     session.watchdog.forget(hold);
     queue.signal.nudge();
     if !waiter.receives(&next, Way::HandedOver) {
@@ -100,7 +99,7 @@ impl KeyActor {
             Some((current.hold.clone(), lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
-        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, Arg::Number(millis(hold.lease)))
+        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, Arg::Number(millis(hold.lease())))
         else {
             return;
         };
@@ -110,7 +109,7 @@ impl KeyActor {
             Ok(answer) => answer,
             Err(failure) if failure.unanswered => {
                 // No reply came before the record's lease ended.
-                self.undo_both(&hold.kind, [from, hold.owner_id.clone()], until + hold.lease);
+                self.undo_both(&hold.kind, [from, hold.owner_id.clone()], until + hold.lease());
                 return self.lose_current_hold(LossReason::Unreachable);
             }
             Err(failure) => {
@@ -128,14 +127,14 @@ impl KeyActor {
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
                 current.run_mut().others = others;
-                let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease);
+                let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease());
                 let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
                 current.lagging = Some(Box::new(lagging));
                 if current.hold.owner_id == hold.owner_id {
                     current.lagging = None;
                     let now = current.hold.clone();
                     drop(work);
-                    if now.confirm(answer.sent, answer.data_epoch, hold.lease) == HoldState::Held
+                    if now.confirm(answer.sent, answer.data_epoch, hold.lease()) == HoldState::Held
                         && now.is_renewed()
                     {
                         self.session.watchdog.watch(&now);

@@ -11,14 +11,15 @@ use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Topology};
 use crate::engine::pending::PendingAcquires;
+use crate::engine::queue_id::QueueId;
 use crate::engine::spared::Spared;
 use crate::engine::unfinished::{DirectRequest, Undo};
 use crate::engine::work::{Release, ReleasedLevel, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
-use crate::lease::hold::{Hold, Observer};
+use crate::lease::hold::{Hold, LossHandler};
 use crate::lease::watchdog::Watchdog;
-use crate::owner::{self, LocalOwner, OwnerIds};
+use crate::owner::{LocalOwner, OwnerIds};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -27,7 +28,10 @@ use crate::runtime::sync::{Handle, select, time};
 use crate::runtime::wakeup::LazySignal;
 use crate::stats::Counters;
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use std::borrow::Borrow;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -48,7 +52,8 @@ pub(crate) struct Session {
     pub watchdog: Watchdog,
     pub pending: PendingAcquires,
     pub spared: Spared,
-    queues: DashMap<QueueId, Arc<KeyQueue>>,
+    /// A map and not a set, because only a map has entries.
+    queues: DashMap<Listed, ()>,
     /// The queues of readers among these, by their record.
     readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
     /// The generation of the owner ids of new holds.
@@ -79,7 +84,7 @@ impl Session {
             id: options.id.to_string(),
             instance: Uuid::new_v4(),
             pubsub: PubSub::default(),
-            watchdog: Watchdog::new(options.lease, connection.counters()),
+            watchdog: Watchdog::new(&options, connection.counters()),
             counters: connection.counters().clone(),
             pending: PendingAcquires::default(),
             spared: Spared::default(),
@@ -183,8 +188,13 @@ impl Session {
 
     /// Releases a level that was granted and that nobody took.
     pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: ReleasedLevel) {
-        // A lost hold needs no release here: its observer has queued the release of its owner id. A gate is not held.
-        if level.hold.kind.traits().access != Access::Gate && level.hold.state().is_live() {
+        // A lost hold needs no release here: its loss handler has queued the release of its owner id. A gate is not held.
+        if level.hold.kind.traits().access == Access::Gate || !level.hold.state().is_live() {
+            return;
+        }
+        if self.is_closed() {
+            level.hold.abandon();
+        } else {
             self.release_later(queue.clone(), |work| work.queue_release(level));
         }
     }
@@ -196,24 +206,35 @@ impl Session {
 
     /// The key queue with this id. It is made if there is none.
     pub(crate) fn queue_with(self: &Arc<Self>, id: QueueId) -> Arc<KeyQueue> {
-        let new = || {
-            let queue = KeyQueue::new(Arc::downgrade(self), id.clone());
-            if queue.is_readers() {
-                self.readers.entry(queue.record().clone()).or_default().push(queue.clone());
+        if let Some(queue) = self.existing_queue(&id) {
+            return queue;
+        }
+        match self.queues.entry(Listed(KeyQueue::new(Arc::downgrade(self), id))) {
+            Entry::Occupied(other) => other.key().0.clone(),
+            Entry::Vacant(place) => {
+                let queue = place.key().0.clone();
+                if queue.is_readers() {
+                    self.readers.entry(queue.record().clone()).or_default().push(queue.clone());
+                }
+                place.insert(());
+                queue
             }
-            queue
-        };
-        self.queues.entry(id.clone()).or_insert_with(new).clone()
+        }
     }
 
     /// The key queue with this id, if it has work or a hold.
     pub(crate) fn existing_queue(&self, id: &QueueId) -> Option<Arc<KeyQueue>> {
-        self.queues.get(id).map(|queue| queue.clone())
+        self.queues.get(id).map(|listed| listed.key().0.clone())
+    }
+
+    /// All key queues. Copied, because a queue's mutex must not be locked under a lock of the table.
+    fn all_queues(&self) -> Vec<Arc<KeyQueue>> {
+        self.queues.iter().map(|listed| listed.key().0.clone()).collect()
     }
 
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
-        let removed = self.queues.remove_if(&queue.id, |_, listed| Arc::ptr_eq(listed, queue));
+        let removed = self.queues.remove_if(&queue.id, |listed, ()| Arc::ptr_eq(&listed.0, queue));
         if removed.is_some() && queue.is_readers() {
             self.readers.remove_if_mut(queue.record(), |_, readers| {
                 readers.retain(|reader| !Arc::ptr_eq(reader, queue));
@@ -280,9 +301,8 @@ impl Session {
 
     /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.
     pub(crate) fn remove_queued_waiters(&self) -> bool {
-        let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
         let mut left = false;
-        for queue in queues {
+        for queue in self.all_queues() {
             // Dropping the waiters' senders ends their waits. This happens after the mutex is unlocked.
             let waiters = queue.work().remove_queued();
             left |= !waiters.is_empty();
@@ -300,7 +320,7 @@ impl Session {
     /// the client's runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
-            while self.queues.iter().any(|queue| queue.work().is_releasing()) {
+            while self.queues.iter().any(|listed| listed.key().0.work().is_releasing()) {
                 time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -312,8 +332,7 @@ impl Session {
         if self.closed.swap(true, Ordering::AcqRel) {
             return;
         }
-        let queues: Vec<_> = self.queues.iter().map(|queue| queue.clone()).collect();
-        queues.iter().for_each(|queue| queue.drop_work());
+        self.all_queues().iter().for_each(|queue| queue.drop_work());
         self.abort_tasks();
     }
 
@@ -353,69 +372,6 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// Identifies a key queue within a client.
-///
-/// The parts are compared one by one. A joined string could equal the name of another record, because a name may contain any
-/// character.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum QueueId {
-    /// The key queue of a whole record.
-    Record(Arc<str>),
-    /// The key queue of one owner. It is behind a pointer to keep the id small, because most key queues are of a whole record.
-    Owner(Arc<OwnerQueue>),
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct OwnerQueue {
-    scope: QueueScope,
-    record: Arc<str>,
-    /// The part of the owner id that is the same in each generation.
-    owner: Box<str>,
-}
-
-impl QueueId {
-    /// The key queue for the requests of `owner` for `kind`.
-    pub(crate) fn of(kind: &dyn LockKind, owner: &LocalOwner) -> Self {
-        Self::new(kind.traits().scope, kind.record(), || owner.owner_id("", 0))
-    }
-
-    /// The key queue of the counterpart hold of `owner`, for kinds that have one.
-    pub(crate) fn of_counterpart(kind: &dyn LockKind, owner: &LocalOwner) -> Option<Self> {
-        kind.traits().counterpart.map(|scope| Self::new(scope, kind.record(), || owner.owner_id("", 0)))
-    }
-
-    /// The key queue of an owner id that was found in the record.
-    pub(crate) fn of_owner_id(kind: &dyn LockKind, owner_id: &str) -> Self {
-        Self::new(kind.scope_of(owner_id), kind.record(), || owner_id.into())
-    }
-
-    /// `owner_id` is an owner id of any generation.
-    fn new(scope: QueueScope, record: &Arc<str>, owner_id: impl FnOnce() -> Arc<str>) -> Self {
-        match scope {
-            QueueScope::Record => Self::Record(record.clone()),
-            QueueScope::Reader | QueueScope::GroupOwner => {
-                let owner = owner::id(&owner_id()).into();
-                Self::Owner(Arc::new(OwnerQueue { scope, record: record.clone(), owner }))
-            }
-        }
-    }
-
-    /// The key of the record.
-    fn record(&self) -> &Arc<str> {
-        match self {
-            Self::Record(record) => record,
-            Self::Owner(queue) => &queue.record,
-        }
-    }
-
-    fn scope(&self) -> QueueScope {
-        match self {
-            Self::Record(_) => QueueScope::Record,
-            Self::Owner(queue) => queue.scope,
-        }
-    }
-}
-
 /// The requests of one client that are sent one after the other, with their hold.
 ///
 /// Usually these are all requests that change one record. Readers of a read/write lock and owners in a group have key queues of their
@@ -446,9 +402,9 @@ impl KeyQueue {
         self.id.scope() == QueueScope::Reader
     }
 
-    pub(crate) fn observer(self: &Arc<Self>) -> Weak<dyn Observer> {
-        let observer: Arc<dyn Observer> = self.clone();
-        Arc::downgrade(&observer)
+    pub(crate) fn loss_handler(self: &Arc<Self>) -> Weak<dyn LossHandler> {
+        let loss_handler: Arc<dyn LossHandler> = self.clone();
+        Arc::downgrade(&loss_handler)
     }
 
     /// Drops the work of a closed session's key queue, and puts its hold in doubt.
@@ -467,7 +423,30 @@ impl KeyQueue {
     }
 }
 
-impl Observer for KeyQueue {
+/// A key queue in the table, which finds it by its id. The id is not stored a second time, because a program may hold many locks.
+struct Listed(Arc<KeyQueue>);
+
+impl Borrow<QueueId> for Listed {
+    fn borrow(&self) -> &QueueId {
+        &self.0.id
+    }
+}
+
+impl Hash for Listed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.id.hash(state);
+    }
+}
+
+impl PartialEq for Listed {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.id == other.0.id
+    }
+}
+
+impl Eq for Listed {}
+
+impl LossHandler for KeyQueue {
     /// The owner id of a lost hold is not used again, because its release has not been sent yet.
     fn losing(&self) {
         if let Some(session) = self.session.upgrade() {

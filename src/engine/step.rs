@@ -100,7 +100,7 @@ impl KeyActor {
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
-        // `is_over` reports an end only once it was noticed. The hold's observer wakes the actor when that happens.
+        // `is_over` reports an end only once it was noticed. The hold's loss handler wakes the actor when that happens.
         if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
             work.drop_hold();
         }

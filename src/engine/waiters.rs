@@ -5,8 +5,8 @@ use crate::engine::unfinished::Unanswered;
 use crate::error::Error;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
+use crate::observer::Way;
 use crate::owner::LocalOwner;
-use crate::stats::Way;
 use std::collections::{VecDeque, vec_deque};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(crate) struct Waiter {
     /// May be granted the lock ahead of the record.
     pub pipelined: bool,
     pub attempts: u32,
+    /// No other call of the client was at the key when it came, it has sent no request itself, and the actor has not waited since.
+    pub alone: bool,
     /// The owner id under which it waits in Redis's queue, if its kind has one; and whether it is known to be there.
     pub owner_id: Option<Arc<str>>,
     pub queued: bool,
@@ -62,7 +64,10 @@ impl Waiter {
     }
 
     /// Delivers a level of `hold`. Returns whether the waiter was still there.
-    pub(crate) fn receives(self, hold: &Arc<Hold>, way: Way) -> bool {
+    pub(crate) fn receives(self, hold: &Arc<Hold>, mut way: Way) -> bool {
+        if way == Way::AfterWait && self.alone && self.attempts == 1 {
+            way = Way::Directly;
+        }
         self.reply.send(Outcome::Granted(hold.clone(), self.attempts, way)).is_ok()
     }
 }

@@ -179,6 +179,7 @@ impl Work {
         let (reply, outcome) = oneshot::channel();
         let Terms { lease, pipelined } = terms;
         self.may_reenter |= self.current.as_ref().is_some_and(|current| current.hold.owner == owner);
+        let alone = self.current.is_none() && self.waiters.is_empty() && !self.is_releasing();
         self.waiters.insert(Waiter {
             ticket,
             kind: kind.clone(),
@@ -187,6 +188,7 @@ impl Work {
             once,
             pipelined,
             attempts: 0,
+            alone,
             owner_id: None,
             queued: false,
             turn: NOT_ENTERED,
@@ -223,6 +225,14 @@ impl Work {
             _ if self.has_pollers() => Pollers::Noticed,
             Some(_) => Pollers::Possible,
             None => Pollers::Rare,
+        }
+    }
+
+    /// Notes that the actor waits, so a waiter does, too.
+    pub(crate) fn note_wait(&mut self) {
+        // Only the first one can be alone.
+        if let Some(waiter) = self.waiters.iter_mut().next() {
+            waiter.alone = false;
         }
     }
 
@@ -297,11 +307,11 @@ impl Work {
         Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
 
-    /// Removes the current hold, which has ended. Its observer releases its owner id. If the record names another one, this method
+    /// Removes the current hold, which has ended. Its loss handler releases its owner id. If the record names another one, this method
     /// queues the release of that id.
     pub(crate) fn drop_hold(&mut self) {
         if let Some(Current { hold, lagging: Some(lagging), .. }) = self.current.take() {
-            let (kind, owner_id, until) = (hold.kind.clone(), lagging.owner_id, lagging.until + hold.lease);
+            let (kind, owner_id, until) = (hold.kind.clone(), lagging.owner_id, lagging.until + hold.lease());
             self.releases.push_back(Release::Undo(Undo { kind, owner_id, until, sent_on: None }));
         }
     }

@@ -1,6 +1,6 @@
 //! Descriptions of records whose kind is unknown. What a record contains tells its kind.
 
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::owner::WRITER;
 use crate::protocol::keys;
 use crate::protocol::script::{Content, Record, TimeToLive};

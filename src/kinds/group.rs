@@ -4,7 +4,7 @@
 //! The holds of an owner may overlap in part, so each acquire is a separate hold, and the record counts holds by value. Holds
 //! end by the server's clock; Redisson uses the clocks of its clients.
 
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::kinds::kind::{Access, AcquireArgs, Inspection, KindTraits, LockKind, OwnedKind, QueueScope};
 use crate::protocol::keys::{GroupKeys, HASH};
 use crate::protocol::script::{self, Renewal, Reply, Request, TimeToLive, Undecodable};

@@ -3,7 +3,8 @@
 //! A kind has no loop, does no I/O, and keeps no state of a hold.
 
 use crate::config::options::BackOff;
-use crate::error::{Error, Holder};
+use crate::error::Error;
+use crate::holder::Holder;
 use crate::protocol::script::{self, Arg, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! 3.52 fails at a greater count, and then frees the lock for everyone. A Java reader's renewal may shorten the record's TTL to
 //! its own lease, so fixed leases of readers are renewed, too.
 
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Probed, QueueScope};
 use crate::owner::WRITER;
 use crate::protocol::keys::{LockKeys, ReadWriteKeys};

@@ -1,18 +1,25 @@
 //! Redisson's reentrant lock, and its non-reentrant lock, which has the same record.
 
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
-use crate::protocol::keys::LockKeys;
+use crate::protocol::keys::{self, LockKeys};
 use crate::protocol::script::{self, Arg, Request};
-use crate::runtime::mutex::{Mutex, MutexGuard};
-use std::sync::Arc;
+use crate::runtime::mutex::Mutex;
+use std::sync::{Arc, OnceLock};
 
 static NON_REENTRANT: KindTraits =
     KindTraits { name: "non-reentrant lock", reentrant: false, ..KindTraits::REENTRANT };
 
-/// The reentrant lock. The requests of a key are sent one after the other, so its mutex is uncontended.
+/// The reentrant lock.
 pub(crate) struct Reentrant {
     traits: &'static KindTraits,
-    keys: LockKeys,
+    record: Arc<str>,
+    /// `None` until a call needs it, because a program may hold many locks.
+    used: OnceLock<Box<Used>>,
+}
+
+/// The part of a lock that an uncontended acquire does not need. The requests of a key are sent one after the other, so its mutex is uncontended.
+struct Used {
+    channel: Arc<str>,
     last: Mutex<LastOwner>,
 }
 
@@ -37,7 +44,7 @@ struct Requests {
 
 impl Reentrant {
     pub(crate) fn new(keys: LockKeys) -> Self {
-        Self { traits: &KindTraits::REENTRANT, keys, last: Mutex::default() }
+        Self { traits: &KindTraits::REENTRANT, record: keys.into_record(), used: OnceLock::new() }
     }
 
     /// The non-reentrant lock, which has the same record.
@@ -45,8 +52,9 @@ impl Reentrant {
         Self { traits: &NON_REENTRANT, ..Self::new(keys) }
     }
 
-    fn last(&self) -> MutexGuard<'_, LastOwner> {
-        self.last.lock()
+    fn used(&self) -> &Used {
+        let new = || Used { channel: keys::lock_channel(&self.record), last: Mutex::default() };
+        self.used.get_or_init(|| Box::new(new()))
     }
 }
 
@@ -56,16 +64,19 @@ impl LockKind for Reentrant {
     }
 
     fn record(&self) -> &Arc<str> {
-        self.keys.record()
+        &self.record
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
-        Some(self.keys.channel().clone())
+        Some(self.used().channel.clone())
     }
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
         let &AcquireArgs { owner_id: owner, lease_ms, .. } = args;
-        let mut last = self.last();
+        let Some(Used { channel, last }) = self.used.get().map(|used| &**used) else {
+            return script::acquire(self.record(), owner, lease_ms);
+        };
+        let mut last = last.lock();
         let before = match &*last {
             LastOwner::Repeated(requests) if requests.owner == *owner && requests.lease_ms == lease_ms => {
                 return requests.acquire.clone();
@@ -76,7 +87,7 @@ impl LockKind for Reentrant {
         };
         let acquire = script::acquire(self.record(), owner, lease_ms);
         if before == Some(owner) {
-            let release = script::release(self.record(), owner, self.keys.channel());
+            let release = script::release(self.record(), owner, channel);
             let requests = Requests { owner: owner.clone(), lease_ms, acquire: acquire.clone(), release };
             *last = LastOwner::Repeated(Box::new(requests));
         }
@@ -88,18 +99,19 @@ impl LockKind for Reentrant {
     }
 
     fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
-        let mut last = self.last();
+        let Used { channel, last } = self.used();
+        let mut last = last.lock();
         match &*last {
             LastOwner::Repeated(requests) if requests.owner == *owner => return requests.release.clone(),
             LastOwner::Once(before) if before == owner => {}
             _ => *last = LastOwner::Once(owner.clone()),
         }
         drop(last);
-        script::release(self.record(), owner, self.keys.channel())
+        script::release(self.record(), owner, channel)
     }
 
     fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
-        Some(script::hand_off(self.record(), from, to, lease, self.keys.channel()))
+        Some(script::hand_off(self.record(), from, to, lease, &self.used().channel))
     }
 
     fn owned(&self) -> Option<&dyn OwnedKind> {
@@ -109,10 +121,10 @@ impl LockKind for Reentrant {
 
 impl OwnedKind for Reentrant {
     fn force_unlock(&self) -> Request {
-        script::force_unlock(self.record(), self.keys.channel())
+        script::force_unlock(self.record(), &self.used().channel)
     }
 
     fn inspect(&self) -> Request {
-        script::inspect(self.record(), self.keys.channel(), script::FEW)
+        script::inspect(self.record(), &self.used().channel, script::FEW)
     }
 }

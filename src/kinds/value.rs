@@ -4,7 +4,7 @@
 //! Other libraries publish no message when they release, so a waiter polls. Clients of this library also notify each other.
 
 use crate::config::options::BackOff;
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
 use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};

@@ -8,11 +8,15 @@
 //!    that level is released.
 //! 3. A hold changes between Held and Suspect, and ends as Lost or Released. It never leaves these two states.
 
+use crate::config::options::millis;
 use crate::error::{Error, LossReason};
 use crate::kinds::kind::LockKind;
+use crate::lease::ending::{Ending, Unreported};
 use crate::lease::schedule::{Scheduled, TimerSlot};
+use crate::lease::spans;
 use crate::lease::status::{HoldState, Rare, Standing, Status};
 use crate::lease::term::LevelTerm;
+use crate::observer::Ended;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
@@ -23,9 +27,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tracing::Span;
 
 /// Observes holds that are no longer certain.
-pub(crate) trait Observer: Send + Sync {
+pub(crate) trait LossHandler: Send + Sync {
     /// A hold is about to become [`HoldState::Lost`]. This is called before any other task can see the new state. The
     /// implementation must neither block nor look at the hold.
     fn losing(&self);
@@ -41,12 +46,12 @@ pub(crate) struct Hold {
     pub owner: LocalOwner,
     /// The owner id in the record.
     pub owner_id: Arc<str>,
-    /// The lease with which the hold was requested.
-    pub lease: Duration,
+    /// The lease with which the hold was requested, in milliseconds.
+    lease_ms: u64,
     /// The position in the watchdog's schedule.
     timer_slot: TimerSlot,
     status: Mutex<Status>,
-    observer: Weak<dyn Observer>,
+    loss_handler: Weak<dyn LossHandler>,
 }
 
 /// The properties of a hold that was just confirmed.
@@ -67,7 +72,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const REMEMBERED: u32 = 4;
 
 impl Hold {
-    pub(crate) fn new(begun: Begun, observer: Weak<dyn Observer>) -> Arc<Self> {
+    pub(crate) fn new(begun: Begun, loss_handler: Weak<dyn LossHandler>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Begun { kind, owner, owner_id, data_epoch, sent, lease, token } = begun;
         Arc::new(Self {
@@ -75,11 +80,12 @@ impl Hold {
             kind,
             owner,
             owner_id,
-            lease,
+            lease_ms: millis(lease),
             timer_slot: TimerSlot::default(),
             status: Mutex::new(Status {
                 state: HoldState::Held,
                 deadline: sent + lease,
+                began: sent,
                 confirmed: sent,
                 again: false,
                 terms: SmallVec::new(),
@@ -90,7 +96,7 @@ impl Hold {
                 counters: None,
                 rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
-            observer,
+            loss_handler,
         })
     }
 
@@ -107,12 +113,17 @@ impl Hold {
     ) -> Arc<Self> {
         let (kind, data_epoch) = (before.kind.clone(), before.data_epoch());
         let begun = Begun { kind, owner, owner_id, data_epoch, sent: now, lease, token: None };
-        let hold = Self::new(begun, before.observer.clone());
+        let hold = Self::new(begun, before.loss_handler.clone());
         let mut status = hold.lock();
         status.deadline = deadline;
         status.settled = !ahead;
         drop(status);
         hold
+    }
+
+    /// The lease with which the hold was requested.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.lease_ms)
     }
 
     /// The key of the record.
@@ -144,18 +155,19 @@ impl Hold {
         self.lock().data_epoch
     }
 
-    /// Releases the hold if it is certain at `now`. Does not call the observer, so the caller may hold the observer's lock.
-    pub(crate) fn release_if_held(self: &Arc<Self>, now: Moment) -> bool {
+    /// Releases the hold if it is certain at `now`. Does not call the loss handler, so the caller may hold the loss handler's lock. The
+    /// caller then reports the end, without that lock.
+    pub(crate) fn release_if_held(self: &Arc<Self>, now: Moment) -> Option<Ending> {
         let mut status = self.lock();
-        let ends = status.state == HoldState::Held && now < status.deadline;
-        if ends {
-            status.state = HoldState::Released;
-            status.count_end();
-            let followers = status.followers.clone();
-            drop(status);
-            self.notify(followers);
+        if status.state != HoldState::Held || now >= status.deadline {
+            return None;
         }
-        ends
+        status.state = HoldState::Released;
+        let ending = status.count_end(End::Released, now);
+        let followers = status.followers.clone();
+        drop(status);
+        self.notify(followers);
+        Some(ending)
     }
 
     /// The status for the watchdog, or `None` once the hold was seen to be over.
@@ -203,21 +215,44 @@ impl Hold {
         self.lock().renewed_until().is_none()
     }
 
-    /// Notes that an owner has taken a level. Returns whether it is the first one, which begins the hold for `counters`.
-    pub(crate) fn start(&self, counters: &Arc<Counters>) -> bool {
+    /// Notes that an owner has taken a level at `now`. Returns whether it is the first one, which begins the hold for `counters`.
+    pub(crate) fn start(&self, counters: &Arc<Counters>, now: Moment) -> bool {
         let mut status = self.lock();
         let first = status.counters.is_none();
         if first {
             status.counters = Some(counters.clone());
+            status.began = now;
         }
         first
     }
 
-    /// Counts the hold as released, because it passes to the next owner as it is.
-    pub(crate) fn passes_on(&self) {
-        if let Some(counters) = self.lock().counters.take() {
-            counters.ended(End::Released);
+    /// Makes the span of a hold that has begun, and keeps it until the end of the hold, if somebody records it.
+    pub(crate) fn trace(&self, call: &Span) {
+        let span = spans::hold(&*self.kind, &self.owner_id, self.serial, || self.token(), call);
+        if span.is_disabled() {
+            return;
         }
+        let mut status = self.lock();
+        if status.counters.is_some() {
+            status.span = Some(span);
+        }
+    }
+
+    /// The span of the hold, if somebody records it.
+    pub(super) fn span(&self) -> Option<Span> {
+        self.lock().span.clone()
+    }
+
+    /// Counts and reports the hold as released, because it passes to the next owner as it is.
+    pub(crate) fn passes_on(&self, now: Moment) {
+        let ending = self.lock().count_end(End::Released, now);
+        self.report(ending);
+    }
+
+    /// Counts and reports the hold as unended, because the client no longer follows it.
+    pub(crate) fn abandon(&self) {
+        let ending = self.lock().count_end(End::Unseen, Moment::now());
+        self.report(ending);
     }
 
     /// Begins a level, which its owner has taken.
@@ -334,7 +369,7 @@ impl Hold {
         followers.subscribe()
     }
 
-    /// Applies `change` if the hold is still live, and notifies the followers and the observer.
+    /// Applies `change` if the hold is still live, and notifies the followers, the observers and the loss handler.
     fn change(self: &Arc<Self>, now: Moment, change: impl FnOnce(&mut Status)) -> HoldState {
         let mut status = self.lock();
         let before = status.state;
@@ -349,22 +384,45 @@ impl Hold {
             change(&mut status);
         }
         let after = status.state;
-        if !after.is_live() {
-            status.count_end();
-        }
-        let observer = (after != before).then(|| self.observer.upgrade()).flatten();
-        if let (HoldState::Lost(_), Some(observer)) = (after, &observer) {
-            observer.losing();
+        let ending = match after {
+            HoldState::Held | HoldState::Suspect => Ending::default(),
+            HoldState::Lost(reason) => status.count_end(End::Lost(reason), now),
+            HoldState::Released => status.count_end(End::Released, now),
+        };
+        let loss_handler = (after != before).then(|| self.loss_handler.upgrade()).flatten();
+        if let (HoldState::Lost(_), Some(loss_handler)) = (after, &loss_handler) {
+            loss_handler.losing();
         }
         let followers = if after == before { None } else { status.followers.clone() };
         drop(status);
         if after != before {
             self.notify(followers);
-            if let (HoldState::Suspect | HoldState::Lost(_), Some(observer)) = (after, observer) {
-                observer.doubted(self);
+            self.report(ending);
+            if let (HoldState::Suspect | HoldState::Lost(_), Some(loss_handler)) = (after, loss_handler) {
+                loss_handler.doubted(self);
             }
         }
         after
+    }
+
+    /// Reports the end of the hold to the observers and to its span. No mutex may be locked.
+    pub(crate) fn report(&self, ending: Ending) {
+        let Ending(Some(Unreported { counters, end, held, span })) = ending else { return };
+        if let Some(span) = span {
+            spans::ended(&span, end, held);
+        }
+        let ended = Ended {
+            hold: self.serial,
+            name: self.record(),
+            kind: self.kind.traits().name,
+            owner: &self.owner_id,
+            held,
+        };
+        counters.observers.tell(|observer| match end {
+            End::Released => observer.on_released(&ended),
+            End::Lost(reason) => observer.on_lost(&ended, reason),
+            End::Unseen => observer.on_unended(&ended),
+        });
     }
 
     /// Sends the state that the hold has by now, so that concurrent calls end with the latest state.

@@ -1,6 +1,8 @@
 //! The state of a hold, and everything else of it that changes. Plain data: `hold.rs` keeps it behind a mutex.
 
 use crate::error::LossReason;
+use crate::lease::ending::Ending;
+use crate::lease::spans;
 use crate::lease::term::LevelTerm;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::watch;
@@ -9,6 +11,7 @@ use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
+use tracing::Span;
 
 /// The state of a hold.
 ///
@@ -60,6 +63,8 @@ pub(crate) struct Standing {
 pub(super) struct Status {
     pub state: HoldState,
     pub deadline: Moment,
+    /// When the first level was taken.
+    pub began: Moment,
     /// When the last confirmed request was sent.
     pub confirmed: Moment,
     /// A request after the hold's first one was confirmed.
@@ -92,13 +97,21 @@ pub(super) struct Rare {
     pub shortest: Option<(Duration, Moment)>,
     /// Created by the first caller that follows the state.
     pub followers: Option<Arc<watch::Sender<HoldState>>>,
+    /// The span of the hold, if somebody records it.
+    pub span: Option<Span>,
 }
 
 impl Deref for Status {
     type Target = Rare;
     fn deref(&self) -> &Rare {
-        const NONE: &Rare =
-            &Rare { token: None, kept: None, margin: Duration::ZERO, shortest: None, followers: None };
+        const NONE: &Rare = &Rare {
+            token: None,
+            kept: None,
+            margin: Duration::ZERO,
+            shortest: None,
+            followers: None,
+            span: None,
+        };
         self.rare.as_deref().unwrap_or(NONE)
     }
 }
@@ -110,15 +123,12 @@ impl DerefMut for Status {
 }
 
 impl Status {
-    /// Counts the end of a hold that is over.
-    pub(super) fn count_end(&mut self) {
-        let end = match self.state {
-            HoldState::Lost(reason) => End::Lost(reason),
-            _ => End::Released,
-        };
-        if let Some(counters) = self.counters.take() {
-            counters.ended(end);
-        }
+    /// Counts the end of a hold at `now`, once.
+    pub(super) fn count_end(&mut self, end: End, now: Moment) -> Ending {
+        let Some(counters) = self.counters.take() else { return Ending::default() };
+        counters.ended(end);
+        let span = self.rare.as_mut().and_then(|rare| rare.span.take());
+        Ending::new(counters, end, now.since(self.began), span)
     }
 
     pub(super) fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {
@@ -150,6 +160,9 @@ impl Drop for Status {
     fn drop(&mut self) {
         if let Some(counters) = self.counters.take() {
             counters.ended(End::Unseen);
+            if let Some(span) = self.rare.as_mut().and_then(|rare| rare.span.take()) {
+                spans::ended(&span, End::Unseen, Moment::now().since(self.began));
+            }
         }
     }
 }

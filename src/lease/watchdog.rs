@@ -8,13 +8,16 @@
 //!   other batch.
 //! - While there are holds, the task reads the clock every second, because timers stand still while the host sleeps.
 
-use crate::config::options::millis;
+use crate::config::options::{Options, millis};
 use crate::connection::{Answer, Connection, Failure, Limit};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::Hold;
 use crate::lease::losses::Losses;
+use crate::lease::registration::Names;
 use crate::lease::schedule::Schedule;
+use crate::lease::spans;
 use crate::lease::status::{HoldState, Standing};
+use crate::observer;
 use crate::protocol::script::{self, Renewal, Renewed};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
@@ -43,6 +46,7 @@ struct Shared {
     lease: Duration,
     watched: Mutex<Watched>,
     losses: Losses,
+    names: Names,
     counters: Arc<Counters>,
     earlier: Notify,
 }
@@ -94,10 +98,16 @@ impl Term {
 }
 
 impl Watchdog {
-    pub(crate) fn new(lease: Duration, counters: &Arc<Counters>) -> Self {
+    pub(crate) fn new(options: &Options, counters: &Arc<Counters>) -> Self {
         let watched = Watched { holds: Schedule::new(), asleep_until: Moment::FAR };
         let (watched, losses, counters) = (Mutex::new(watched), Losses::new(), counters.clone());
-        Self(Arc::new(Shared { lease, watched, losses, counters, earlier: Notify::new() }))
+        let (lease, names, earlier) = (options.lease, Names::of(options), Notify::new());
+        Self(Arc::new(Shared { lease, watched, losses, names, counters, earlier }))
+    }
+
+    /// The names of clients, of which the client's own is renewed in a task of its own.
+    pub(crate) fn names(&self) -> &Names {
+        &self.0.names
     }
 
     /// Starts to watch `hold`.
@@ -305,6 +315,9 @@ impl Watchdog {
             let left = hold.deadline().since(now);
             let state = self.apply_one(hold, *term, outcome, answer);
             self.count(state, left);
+            if state == HoldState::Held {
+                self.report(hold, term.lease(self.0.lease), left);
+            }
             debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");
             match state {
                 HoldState::Held => held.push(hold),
@@ -345,6 +358,20 @@ impl Watchdog {
             // The hold has ended, which counts by itself.
             HoldState::Lost(_) | HoldState::Released => {}
         }
+    }
+
+    /// Reports a renewal to the observers and to the span of the hold.
+    fn report(&self, hold: &Hold, lease: Duration, left: Duration) {
+        if let Some(span) = hold.span() {
+            spans::renewed(&span, lease, left);
+        }
+        let observers = &self.0.counters.observers;
+        if observers.is_empty() {
+            return;
+        }
+        let (name, kind, owner) = (&**hold.record(), hold.kind.traits().name, &*hold.owner_id);
+        let renewed = observer::Renewed { hold: hold.serial, name, kind, owner, lease, left };
+        observers.tell(|observer| observer.on_renewed(&renewed));
     }
 
     /// Doubts the holds of a failed renewal, and schedules another one.

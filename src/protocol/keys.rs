@@ -68,7 +68,12 @@ impl LockKeys {
 
     /// The channel on which releases are published.
     pub(crate) fn channel(&self) -> &Arc<str> {
-        self.channel.get_or_init(|| prefix(CHANNEL, &self.record).into())
+        self.channel.get_or_init(|| lock_channel(&self.record))
+    }
+
+    /// The key of the record, for a kind that keeps no other name until it is used.
+    pub(crate) fn into_record(self) -> Arc<str> {
+        self.record
     }
 
     /// The key that holds the last token of a fenced lock.
@@ -265,9 +270,19 @@ pub(crate) fn wait_marker_key_in(wanted: u16) -> Arc<str> {
     (0..).map(key).find(|key| slot(key) == wanted).unwrap_or_default().into()
 }
 
+/// The key by which the client with this id registers itself. The name mapper does not apply.
+pub(crate) fn client(id: Uuid) -> Arc<str> {
+    format!("{OWN_PREFIX}:client:{id}").into()
+}
+
 /// The name of a lock that nobody uses, for probing what the user and the server permit.
 pub(crate) fn probe_key() -> String {
     format!("redisson-lock:nobody:{}", Uuid::new_v4())
+}
+
+/// The channel on which the releases of the lock with this record are published.
+pub(crate) fn lock_channel(record: &str) -> Arc<str> {
+    prefix(CHANNEL, record).into()
 }
 
 /// `prefix:name` when the name contains `{`, else `prefix:{name}`.

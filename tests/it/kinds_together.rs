@@ -119,7 +119,7 @@ async fn a_longer_read_hold_outlives_a_dead_java_reader() {
         let writer = lock.write().with_owner(&Owner::unique());
         loop {
             let (state, writes) = (guard.state(), writer.try_lock().await.unwrap());
-            // What was seen before the deadline counts.
+            // An observation from before the deadline counts.
             if Instant::now() >= guard.deadline() {
                 break;
             }

@@ -172,13 +172,60 @@ async fn the_nightly_report_runs_once_and_publishes_nothing_after_a_loss() {
     assert_eq!(start().end().await, (Some(0), skipped.to_owned()));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_traced_orders_are_part_of_the_callers_trace() {
+    let server = Server::start();
+    let holder = Client::connect(server.url()).await.unwrap();
+    let guard = holder.mutex("orders:2").lock().await.unwrap();
+    let mut worker = Program::start("traced-orders", &server, &[]);
+    let (trace, caller) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+    for order in [1, 2] {
+        worker.send(&format!("{order} 00-{trace}-{caller}-01")).await;
+    }
+    eventually(|| waits_for(&server, "redisson_lock__channel:{orders:2}")).await;
+    guard.unlock().await.unwrap();
+    let (status, output) = worker.end().await;
+    assert_eq!(status, Some(0), "{output}");
+
+    // Name, own id and parent of each span; the links of spans come last.
+    let spans: Vec<_> = output.split("Span #").skip(1).collect();
+    let value = |span: &str, field: &str| {
+        let lines = span.lines().filter_map(|line| line.trim().split_once(':'));
+        let mut values =
+            lines.filter(|(name, _)| name.trim() == field).map(|(_, value)| value.trim().to_owned());
+        values.next().unwrap_or_default()
+    };
+    let named = |name: &str| {
+        let is_named =
+            |span: &&&str| span.lines().any(|line| line.trim() == format!("Name         : {name}"));
+        spans.iter().filter(is_named).copied().collect::<Vec<_>>()
+    };
+    assert!(spans.iter().all(|span| value(span, "TraceId") == trace), "{output}");
+    let (orders, calls) = (named("order"), named("redisson_lock.acquire"));
+    let (waits, holds) = (named("redisson_lock.wait"), named("redisson_lock.hold"));
+    assert_eq!((orders.len(), calls.len(), waits.len(), holds.len()), (2, 2, 1, 2), "{output}");
+    for at in 0..2 {
+        assert_eq!(value(orders[at], "ParentSpanId"), caller);
+        assert_eq!(value(calls[at], "ParentSpanId"), value(orders[at], "SpanId"));
+        assert_eq!(value(holds[at], "ParentSpanId"), value(orders[at], "SpanId"));
+        let (_, link) = holds[at].split_once("Links:").expect("the hold follows from its call");
+        assert_eq!(value(link, "SpanId"), value(calls[at], "SpanId"));
+        let port = server.address().rsplit_once(':').unwrap().1.to_owned();
+        assert!(
+            calls[at].contains(&format!("server.port: I64({port})"))
+                && calls[at].contains("Kind         : Client")
+        );
+    }
+    assert_eq!(value(waits[0], "ParentSpanId"), value(calls[1], "SpanId"));
+}
+
 #[test]
 fn each_program_is_run_and_has_a_page() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/programs");
     let this = include_str!("programs.rs");
     let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let programs: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
-    assert!(programs.len() >= 3, "{programs:?}");
+    assert!(programs.len() >= 4, "{programs:?}");
     for program in programs {
         let name = program.file_name().unwrap().to_str().unwrap();
         assert!(this.contains(&format!("(\"{name}\", ")), "no test starts {name}");

@@ -395,7 +395,7 @@ async fn a_server_that_restarts_empty_allows_no_second_holder() {
         for other in before.iter().chain([&after]).cycle() {
             let answer = other.with_owner(&Owner::unique()).try_lock().await;
             let state = guard.state();
-            // What was seen before the deadline counts.
+            // An observation from before the deadline counts.
             if Instant::now() >= deadline {
                 break;
             }

@@ -30,6 +30,20 @@ async fn each_master_of_a_cluster_is_examined() {
         );
     }
     assert_eq!(cluster.keys(), Vec::<String>::new());
+
+    // Messages are sharded, so each master has its own subscriptions.
+    let mut user = redis::cmd("ACL");
+    user.arg("SETUSER")
+        .arg("default")
+        .arg("+@all")
+        .arg("-ssubscribe")
+        .exec(&mut cluster.masters[1].cli())
+        .unwrap();
+    for report in client.examine().await.unwrap() {
+        let lacks: Vec<_> = report.refused.keys().map(String::as_str).collect();
+        let expected = if report.node == cluster.masters[1].address() { vec!["ssubscribe"] } else { vec![] };
+        assert_eq!(lacks, expected, "{report:?}");
+    }
     cluster.masters[2].kill();
     assert!(client.examine().await.unwrap_err().is_unavailable());
 }

@@ -1,9 +1,11 @@
-//! `Client::stats`: each counter is moved by its event, and every hold that begins ends once.
+//! `Client::stats` and observers: each counter is moved by its event, every hold that begins ends once, and an observer sees the same.
 
 use crate::support::proxy::Direction;
-use crate::support::{Proxy, Server, eventually, subscribers};
+use crate::support::tally::Tally;
+use crate::support::{BUSY_WAIT, Proxy, Server, eventually, subscribers};
 use futures_util::StreamExt;
 use redisson_lock::{Client, HandOff, HoldState, Lock, LossReason, Stats};
+use std::sync::Arc;
 use std::time::Duration;
 
 const NAME: &str = "n";
@@ -15,9 +17,11 @@ fn run(server: &Server, words: &str) {
     redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
 }
 
-async fn clients(server: &Server) -> (Client, Client) {
-    let connect = || async { Client::connect(server.url()).await.unwrap() };
-    tokio::join!(connect(), connect())
+/// Two clients, the first of them observed.
+async fn clients(server: &Server) -> (Client, Client, Arc<Tally>) {
+    let (builder, tally) = Tally::of(Client::builder());
+    let (client, other) = tokio::join!(builder.connect(server.url()), Client::connect(server.url()));
+    (client.unwrap(), other.unwrap(), tally)
 }
 
 /// Waits until the client's counters fulfil `condition`. Returns them.
@@ -26,14 +30,17 @@ async fn reached(client: &Client, condition: impl Fn(&Stats) -> bool) -> Stats {
     client.stats()
 }
 
-fn assert_adds_up(stats: &Stats) {
+/// Asserts that the counters add up, and that the observer has seen the same.
+async fn assert_adds_up(client: &Client, tally: &Tally) {
+    let stats = client.stats();
     assert_eq!(stats.begun(), stats.released + stats.lost.total() + stats.unended + stats.held, "{stats:?}");
+    tally.assert_agrees(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn calls_are_counted_by_their_outcome() {
     let server = Server::start();
-    let (client, other) = clients(&server).await;
+    let (client, other, tally) = clients(&server).await;
     let lock = client.lock(NAME);
     let before = client.stats();
     assert_eq!((before.begun(), before.held, before.released), (0, 0, 0), "{before:?}");
@@ -48,9 +55,14 @@ async fn calls_are_counted_by_their_outcome() {
     let stats = client.stats();
     assert_eq!((stats.released, stats.held), (1, 0), "{stats:?}");
 
+    // A fair lock always has a task for its key, and does not wait by that.
+    client.fair_lock("fair").lock().await.unwrap().unlock().await.unwrap();
+    let stats = client.stats();
+    assert_eq!((stats.acquired_directly, stats.acquired_after_wait), (2, 0), "{stats:?}");
+
     let guard = other.lock(NAME).lock().await.unwrap();
     assert!(lock.try_lock().await.unwrap().is_none());
-    assert!(lock.try_lock_for(Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(lock.try_lock_for(BUSY_WAIT).await.unwrap().is_none());
     let waits = tokio::spawn({
         let lock = lock.clone();
         async move { lock.lock().await }
@@ -63,15 +75,15 @@ async fn calls_are_counted_by_their_outcome() {
     semaphore.try_acquire().await.unwrap_err();
     let stats = client.stats();
     assert_eq!((stats.busy, stats.timed_out, stats.cancelled, stats.failed), (1, 1, 1, 1), "{stats:?}");
-    assert_eq!((stats.waiting, stats.begun()), (0, 1), "{stats:?}");
+    assert_eq!((stats.waiting, stats.begun()), (0, 2), "{stats:?}");
     guard.unlock().await.unwrap();
-    assert_adds_up(&client.stats());
+    assert_adds_up(&client, &tally).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn attempts_after_a_message_are_useful_or_empty() {
     let server = Server::start();
-    let (client, other) = clients(&server).await;
+    let (client, other, tally) = clients(&server).await;
     let guard = other.lock(NAME).lock().await.unwrap();
     let waits = tokio::spawn({
         let lock = client.lock(NAME);
@@ -86,7 +98,7 @@ async fn attempts_after_a_message_are_useful_or_empty() {
     let stats = client.stats();
     assert_eq!((stats.wake_ups.useful, stats.wake_ups.empty), (1, 1), "{stats:?}");
     assert_eq!((stats.acquired_after_wait, stats.acquired_directly), (1, 0), "{stats:?}");
-    assert_adds_up(&stats);
+    assert_adds_up(&client, &tally).await;
 }
 
 /// Hands `lock` from one task to another within the client.
@@ -104,7 +116,7 @@ async fn hand_over(client: &Client, lock: &Lock) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hand_over_ends_one_hold_and_begins_another() {
     let server = Server::start();
-    let (client, _) = clients(&server).await;
+    let (client, _, tally) = clients(&server).await;
     for lock in [client.mutex(NAME), client.mutex(NAME).with_pipelined_hand_off(true)] {
         let before = client.stats();
         hand_over(&client, &lock).await;
@@ -130,20 +142,21 @@ async fn a_hand_over_ends_one_hold_and_begins_another() {
     permit.forget();
     let stats = client.stats();
     assert_eq!((stats.held, stats.unended), (0, 1), "{stats:?}");
-    assert_adds_up(&stats);
+    assert_adds_up(&client, &tally).await;
 
     // Without a hand-over, the next holder acquires the lock.
-    let builder = Client::builder().hand_off(HandOff::new().max_in_row(0));
+    let (builder, tally) = Tally::of(Client::builder().hand_off(HandOff::new().max_in_row(0)));
     let client = builder.connect(server.url()).await.unwrap();
     hand_over(&client, &client.mutex(NAME)).await;
     let stats = client.stats();
     assert_eq!((stats.handed_over, stats.acquired_after_wait), (0, 1), "{stats:?}");
+    assert_adds_up(&client, &tally).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_latch_is_passed_and_not_held() {
     let server = Server::start();
-    let (client, other) = clients(&server).await;
+    let (client, other, tally) = clients(&server).await;
     let latch = client.count_down_latch("l");
     latch.try_set_count(1).await.unwrap();
     let waits = tokio::spawn(async move { latch.wait().await });
@@ -152,6 +165,7 @@ async fn a_latch_is_passed_and_not_held() {
     waits.await.unwrap().unwrap();
     let stats = client.stats();
     assert_eq!((stats.waiting, stats.begun(), stats.unended, stats.failed), (0, 0, 0, 0), "{stats:?}");
+    assert_adds_up(&client, &tally).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,6 +173,7 @@ async fn a_lost_hold_is_counted_by_its_reason() {
     let mut server = Server::start();
     let proxy = Proxy::start(server.port()).await;
     let builder = Client::builder().watchdog_timeout(LEASE).response_timeout(LEASE / 3);
+    let (builder, tally) = Tally::of(builder);
     let client = builder.connect(proxy.url()).await.unwrap();
     let lock = client.mutex(NAME);
     let lost = async |guard: &redisson_lock::LockGuard, reason| {
@@ -200,7 +215,7 @@ async fn a_lost_hold_is_counted_by_its_reason() {
     let stats = client.stats();
     assert_eq!((stats.lost.data_lost, stats.lost.total(), stats.held), (1, 5, 0), "{stats:?}");
     assert!(stats.reconnects >= 2, "{stats:?}");
-    assert_adds_up(&stats);
+    assert_adds_up(&client, &tally).await;
 }
 
 async fn in_time_lock(lock: &Lock) -> redisson_lock::LockGuard {
@@ -211,7 +226,8 @@ async fn in_time_lock(lock: &Lock) -> redisson_lock::LockGuard {
 async fn renewals_are_done_late_or_failed() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
-    let client = Client::builder().watchdog_timeout(LEASE * 2).connect(proxy.url()).await.unwrap();
+    let (builder, tally) = Tally::of(Client::builder().watchdog_timeout(LEASE * 2));
+    let client = builder.connect(proxy.url()).await.unwrap();
     let guard = client.mutex(NAME).lock().await.unwrap();
     let stats = reached(&client, |stats| stats.renewals.done >= 1).await;
     assert_eq!(stats.renewals.failed, 0, "{stats:?}");
@@ -225,13 +241,15 @@ async fn renewals_are_done_late_or_failed() {
     reached(&client, |stats| stats.renewals.done > before).await;
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
+    assert_adds_up(&client, &tally).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_counted_by_their_form() {
     let server = Server::start();
     let proxy = Proxy::start(server.port()).await;
-    let client = Client::connect(proxy.url()).await.unwrap();
+    let (builder, tally) = Tally::of(Client::builder());
+    let client = builder.connect(proxy.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();
     let lock = client.lock(NAME);
     let before = client.stats().requests;
@@ -248,7 +266,7 @@ async fn requests_are_counted_by_their_form() {
 
     // The shortcut does nothing to a held lock, so the script follows.
     let guard = other.lock(NAME).lock().await.unwrap();
-    assert!(lock.try_lock_for(Duration::from_millis(50)).await.unwrap().is_none());
+    assert!(lock.try_lock_for(BUSY_WAIT).await.unwrap().is_none());
     let requests = client.stats().requests;
     assert_eq!(requests.fallbacks, 1, "{requests:?}");
     assert!(lock.is_locked().await.unwrap());
@@ -265,6 +283,7 @@ async fn requests_are_counted_by_their_form() {
     link.pass(Direction::ToServer);
     locked.await.unwrap().unwrap();
     assert_eq!(client.stats().requests.in_flight, 0);
+    assert_adds_up(&client, &tally).await;
 }
 
 /// A task that blocks the client's only thread delays its renewals.

@@ -1,9 +1,9 @@
 //! Connections over TLS. Locks work over them, and an error about missing trust between the two sides names the remedy.
 
+use crate::support::authority::Authority;
 use crate::support::cluster::add_slots;
-use crate::support::server::Secrets;
 use crate::support::{HostileServer, Java, Server, Stopwatch, eventually, subscribers, versions};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::date_time_ymd;
 use redisson_lock::redis::ConnectionAddr;
 use redisson_lock::{Client, Error, HoldState, Owner, Servers, Tls};
 use std::time::Duration;
@@ -11,52 +11,6 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_millis(1500);
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const WAIT: Duration = Duration::from_secs(10);
-
-/// A certificate authority.
-struct Authority {
-    issuer: Issuer<'static, KeyPair>,
-    pem: String,
-}
-
-/// A certificate and its key.
-struct Identity {
-    chain: String,
-    key: String,
-}
-
-impl Authority {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::default();
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let key = KeyPair::generate().unwrap();
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self { issuer: Issuer::new(params, key), pem }
-    }
-
-    fn sign(&self, names: &[&str], change: impl FnOnce(&mut CertificateParams)) -> Identity {
-        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        change(&mut params);
-        let key = KeyPair::generate().unwrap();
-        let chain = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Identity { chain, key: key.serialize_pem() }
-    }
-
-    fn serve(&self, server: &Identity, asks: bool) -> (Server, String) {
-        let asks = if asks { ["--tls-auth-clients", "yes"].as_slice() } else { &[] };
-        let (server, port) = Server::with_tls(&self.secrets(server), asks);
-        (server, format!("rediss://127.0.0.1:{port}"))
-    }
-
-    fn secrets(&self, Identity { chain, key }: &Identity) -> Secrets {
-        Secrets { authority: self.pem.clone(), chain: chain.clone(), key: key.clone() }
-    }
-
-    fn trusted(&self) -> Tls {
-        Tls::new().certificate_authorities(self.pem.clone())
-    }
-}
 
 async fn connect(url: &str, tls: Tls) -> Result<Client, Error> {
     Client::builder().tls(tls).connect_timeout(TIMEOUT).connect(url).await

@@ -4,7 +4,7 @@ use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
 use crate::error::LossReason;
 use crate::kinds::Reentrant;
-use crate::lease::hold::{Begun, Hold, Observer};
+use crate::lease::hold::{Begun, Hold, LossHandler};
 use crate::lease::status::HoldState;
 use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
@@ -12,7 +12,7 @@ use crate::runtime::clock::Moment;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Counts the calls of a hold's observer.
+/// Counts the calls of a hold's loss handler.
 #[derive(Default)]
 struct Counts {
     losing: atomic::AtomicU64,
@@ -20,7 +20,7 @@ struct Counts {
     lost: atomic::AtomicU64,
 }
 
-impl Observer for Counts {
+impl LossHandler for Counts {
     fn losing(&self) {
         self.losing.fetch_add(1, atomic::Ordering::SeqCst);
     }
@@ -33,19 +33,19 @@ impl Observer for Counts {
     }
 }
 
-/// Confirmations, doubts, losses, releases and the clock race. No task sees a hold come back. The observer is notified of a loss once,
+/// Confirmations, doubts, losses, releases and the clock race. No task sees a hold come back. The loss handler is notified of a loss once,
 /// and before any task can see it. A follower of the states ends with the final state of the hold.
 #[test]
 fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
     run("a_hold_never_comes_back", 2000, Pace::Hurried(20), Duration::from_secs(20), || async {
         let counts = Arc::new(Counts::default());
-        let observer: Weak<dyn Observer> = Arc::downgrade(&counts) as Weak<dyn Observer>;
+        let loss_handler: Weak<dyn LossHandler> = Arc::downgrade(&counts) as Weak<dyn LossHandler>;
         let lease = Duration::from_millis(10);
         let sent = Moment::now();
         let kind = Arc::new(Reentrant::new(LockKeys::new("lock".into()).expect("a name")));
         let (owner, owner_id) = (LocalOwner::Thread(1), "u:thread-1".into());
         let hold =
-            Hold::new(Begun { kind, owner, owner_id, data_epoch: 1, sent, lease, token: None }, observer);
+            Hold::new(Begun { kind, owner, owner_id, data_epoch: 1, sent, lease, token: None }, loss_handler);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (hold, counts) = (hold.clone(), counts.clone());
@@ -78,7 +78,7 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
                         );
                         if matches!(hold.state(), HoldState::Lost(_)) {
                             let losing = counts.losing.load(atomic::Ordering::SeqCst);
-                            assert_eq!(losing, 1, "the loss was visible before the observer knew of it");
+                            assert_eq!(losing, 1, "the loss was visible before the loss handler knew of it");
                         }
                     }
                 })

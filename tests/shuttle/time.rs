@@ -102,27 +102,6 @@ pub(crate) fn sleep(time: Duration) -> Sleep {
     Sleep { until: since_boot().saturating_add(time), timer: None }
 }
 
-/// A point in time of this clock.
-#[derive(Clone, Copy)]
-pub(crate) struct Instant(Duration);
-
-impl Instant {
-    pub(crate) fn now() -> Self {
-        Self(since_boot())
-    }
-}
-
-impl std::ops::Add<Duration> for Instant {
-    type Output = Self;
-    fn add(self, by: Duration) -> Self {
-        Self(self.0.saturating_add(by))
-    }
-}
-
-pub(crate) async fn timeout_at<T>(until: Instant, future: impl Future<Output = T>) -> Result<T, ()> {
-    timeout(until.0.saturating_sub(since_boot()), future).await
-}
-
 pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, ()> {
     tokio::select! {
         biased;

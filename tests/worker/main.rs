@@ -2,6 +2,7 @@
 //! line, and exits when its stdin closes.
 //!
 //! - `hold URL NAME LEASE_MS`: acquires the lock (with that watchdog timeout) and prints `held OWNER`.
+//! - `named URL NAME LEASE_MS APPLICATION`: the same by a client that is registered as that application.
 //! - `permit URL NAME LEASE_MS`: acquires a permit of an expirable semaphore (with that watchdog timeout) and prints `held
 //!   ID`.
 //! - `look URL NAME LEASE_MS`: acquires the lock (with that watchdog timeout), prints `held OWNER`, and reads the state in a
@@ -35,6 +36,13 @@ async fn main() -> Result<(), Failure> {
         ["hold", url, name, lease] => {
             let lease = Duration::from_millis(lease.parse()?);
             let client = Client::builder().watchdog_timeout(lease).connect(url).await?;
+            let guard = client.lock(name).lock().await?;
+            println!("held {}", guard.owner());
+            while stdin.next_line().await?.is_some() {}
+        }
+        ["named", url, name, lease, application] => {
+            let builder = Client::builder().watchdog_timeout(Duration::from_millis(lease.parse()?));
+            let client = builder.register_as(application).connect(url).await?;
             let guard = client.lock(name).lock().await?;
             println!("held {}", guard.owner());
             while stdin.next_line().await?.is_some() {}

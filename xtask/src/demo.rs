@@ -3,10 +3,11 @@
 //! The demo gives each contender one turn at a time. In a turn, the contender takes the lock, adds 1 to a counter by a
 //! separate read and write, and releases the lock. Contenders report their own steps; the server's MONITOR shows releases
 //! and renewals. All times are CLOCK_MONOTONIC, read where the event happens, except MONITOR's, which are converted from
-//! this machine's wall clock.
+//! this machine's wall clock. At the end, the demo writes its holds as a trace and as a page (`target/demo`).
 
 mod process;
 mod server;
+mod timeline;
 mod transcript;
 
 use std::process::{Command, ExitCode};
@@ -84,6 +85,7 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
     for process in &mut processes {
         problems.extend(process.end().err());
     }
+    problems.extend(transcript.write_timeline().err());
     problems.extend(transcript.summarize(server::counter(&server)?));
     for problem in &problems {
         println!("FAILED   {problem}");

@@ -1,5 +1,6 @@
-//! Fetches what tests need besides a server and Java: other servers, and the locks of other languages, which are stored under
-//! `target/others`. Also finds PostgreSQL, and builds whole programs. An environment variable may name an existing one of each.
+//! Fetches what tests need besides a server and Java: other servers, the locks of other languages, and a viewer of traces, which
+//! are stored under `target/others`. Also finds PostgreSQL, Prometheus and a browser, and builds whole programs. An environment
+//! variable may name an existing one of each.
 
 use std::env;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fetch::{cached_folder, pip, run_checked};
-use crate::needs::{CLI, NODE, Needs, POSTGRES, PYTHON, WHOLE_PROGRAMS};
+use crate::needs::{BROWSER, CLI, GRAFANA, NODE, Needs, POSTGRES, PROMETHEUS, PYTHON, WHOLE_PROGRAMS};
 use crate::paths::{at, root};
 use crate::programs;
 use crate::server_versions;
@@ -27,7 +28,10 @@ pub fn run(needs: &Needs) -> Result<Vec<(String, PathBuf)>, String> {
         (NODE, fetch_node),
         (POSTGRES, programs::installed_postgres),
         (WHOLE_PROGRAMS, programs::build),
+        (PROMETHEUS, programs::installed_prometheus),
+        (GRAFANA, fetch_grafana),
         (CLI, programs::build_cli),
+        (BROWSER, programs::installed_browser),
     ];
     for (setting, fetch) in others {
         if needs.contains(setting) {
@@ -53,9 +57,19 @@ fn chosen_or(setting: &str, fetch: impl FnOnce() -> Result<PathBuf, String>) -> 
 }
 
 fn fetch_python() -> Result<PathBuf, String> {
-    let requirements = root().join("tests/peers/requirements.txt");
+    fetch_by_pip("python", "tests/peers/requirements.txt")
+}
+
+/// Grafana's own library for dashboards.
+fn fetch_grafana() -> Result<PathBuf, String> {
+    fetch_by_pip("grafana", "tests/dashboard/requirements.txt")
+}
+
+/// pip follows the requirements, which have a hash for each package.
+fn fetch_by_pip(name: &str, requirements: &str) -> Result<PathBuf, String> {
+    let requirements = root().join(requirements);
     let made_of = fs::read_to_string(&requirements).map_err(at(&requirements))?;
-    cached_folder("python", &made_of, |folder| {
+    cached_folder(name, &made_of, |folder| {
         let mut install = pip("install");
         install.args(["--require-hashes", "--no-deps", "--only-binary=:all:", "--target"]).arg(folder);
         run_checked(install.arg("-r").arg(&requirements))

@@ -10,6 +10,9 @@ use crate::paths;
 /// Features that combine freely.
 const FREE: [&str; 3] = ["blocking", "redis-interop", "redisson-config"];
 
+/// Features that only add a module, which the code of no other feature names. They are checked alone, and with all others.
+const SEPARATE: [&str; 2] = ["metrics", "timeline"];
+
 /// The choices for TLS. A crypto provider without `tls` adds nothing, so it occurs once.
 const TLS: [&[&str]; 6] = [
     &[],
@@ -51,7 +54,10 @@ fn combinations() -> Vec<String> {
         let chosen = FREE.iter().enumerate().filter(move |(at, _)| subset & (1 << at) != 0);
         chosen.map(|(_, feature)| *feature).collect::<Vec<_>>()
     });
-    subsets.flat_map(|free| TLS.map(|tls| [&free, tls].concat().join(","))).collect()
+    let combined = subsets.flat_map(|free| TLS.map(|tls| [&free, tls].concat().join(",")));
+    let most = [&FREE, TLS[TLS.len() - 1]].concat().join(",");
+    let separate = SEPARATE.iter().flat_map(|feature| [(*feature).to_owned(), format!("{most},{feature}")]);
+    combined.chain(separate).collect()
 }
 
 /// Checks the package with the oldest version that the manifest permits of each of its own dependencies.
@@ -92,6 +98,6 @@ mod tests {
         for (feature, _) in features.filter(|(feature, _)| *feature != "default") {
             assert!(all.iter().any(|one| one.split(',').any(|word| word == feature)), "{feature}");
         }
-        assert!(all.len() == 48 && all.contains(&String::new()), "{all:?}");
+        assert!(all.len() == 48 + 2 * SEPARATE.len() && all.contains(&String::new()), "{all:?}");
     }
 }

@@ -21,6 +21,7 @@ use patches::{Check, Harness, Mutant};
 use tree::{TestRun, Tree};
 use verdict::{End, Outcome, Run, Symptom};
 
+use crate::needs::Needs;
 use crate::paths;
 use crate::setup;
 
@@ -45,7 +46,14 @@ pub fn run(arguments: &[&str]) -> Result<ExitCode, String> {
         check_applies(mutant, &project)?;
     }
     let (mutants, at_once) = chosen(mutants, arguments, &project)?;
-    let environment = setup::for_tests(&["3.52.0".to_owned()])?;
+    let only_program = mutants
+        .iter()
+        .flat_map(|mutant| &mutant.checks)
+        .all(|check| matches!(check.harness, Harness::CommandLine | Harness::Schedules));
+    let environment = match only_program {
+        true => setup::for_needs(&[], &Needs::new())?,
+        false => setup::for_tests(&["3.52.0".to_owned()])?,
+    };
     let trees: Vec<Tree> = (1..=at_once)
         .map(|number| {
             let name = if number == 1 { "mutants".to_owned() } else { format!("mutants-{number}") };
@@ -136,7 +144,7 @@ fn named<'a>(mutants: &'a [Mutant], harness: &Harness) -> BTreeSet<&'a str> {
 fn control(mutants: &[Mutant], tree: &Tree, project: &Path) -> Result<Controls, String> {
     tree.reset(project)?;
     let mut controls = Controls::new();
-    for harness in [Harness::Suite, Harness::Schedules] {
+    for harness in [Harness::Suite, Harness::Schedules, Harness::CommandLine] {
         let names = named(mutants, &harness);
         if names.is_empty() {
             continue;
@@ -183,7 +191,7 @@ fn check(mutant: &Mutant, tree: &Tree, project: &Path, controls: &Controls) -> V
     let mut lines = Vec::new();
     let began = Instant::now();
     let applied = tree.reset(project).and_then(|()| tree.apply(mutant));
-    for harness in [Harness::Suite, Harness::Schedules] {
+    for harness in [Harness::Suite, Harness::Schedules, Harness::CommandLine] {
         let checks: Vec<_> = mutant.checks.iter().filter(|check| check.harness == harness).collect();
         if checks.is_empty() {
             continue;

@@ -22,6 +22,11 @@ pub const NODE: &str = "REDISSON_LOCK_NODE_PEER";
 /// The folder of PostgreSQL's programs, and that of the built programs of `examples/programs`.
 pub const POSTGRES: &str = "REDISSON_LOCK_POSTGRES";
 pub const WHOLE_PROGRAMS: &str = "REDISSON_LOCK_PROGRAMS";
+/// The folder of Prometheus and its tools, and that of Grafana's library for dashboards.
+pub const PROMETHEUS: &str = "REDISSON_LOCK_PROMETHEUS";
+pub const GRAFANA: &str = "REDISSON_LOCK_GRAFANA";
+/// A browser of the Chromium family.
+pub const BROWSER: &str = "REDISSON_LOCK_BROWSER";
 /// The built program `redisson-lock`.
 pub const CLI: &str = "REDISSON_LOCK_CLI";
 
@@ -36,9 +41,20 @@ const TO_PROGRAMS: &str = "program";
 /// Everything that any test may need.
 pub fn all() -> Needs {
     let servers = server_versions::FETCHED.iter().map(server_versions::Server::setting);
-    let others =
-        [JAVA, FAKETIME_SETTING, PYTHON, NODE, POSTGRES, WHOLE_PROGRAMS, CLI, PROGRAMS].map(str::to_owned);
-    servers.chain(others).collect()
+    let others = [
+        JAVA,
+        FAKETIME_SETTING,
+        PYTHON,
+        NODE,
+        POSTGRES,
+        WHOLE_PROGRAMS,
+        PROMETHEUS,
+        GRAFANA,
+        BROWSER,
+        CLI,
+        PROGRAMS,
+    ];
+    servers.chain(others.map(str::to_owned)).collect()
 }
 
 /// The needs of each test of `tests/it`, by its full name.

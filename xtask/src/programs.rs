@@ -1,4 +1,4 @@
-//! What the tests of `examples/programs` need: the built programs, and PostgreSQL.
+//! Programs that tests run: those of `examples/programs`, which are built here, PostgreSQL, Prometheus, and a browser.
 
 use std::env;
 use std::fs;
@@ -10,6 +10,9 @@ use crate::paths::{root, target};
 
 /// Where Debian's packages have the programs of each version.
 const VERSIONS: &str = "/usr/lib/postgresql";
+
+/// Browsers that speak the DevTools protocol over pipes, by the names of their packages' programs.
+const BROWSERS: [&str; 4] = ["chromium", "google-chrome", "google-chrome-stable", "chromium-browser"];
 
 /// Builds `examples/programs`, and returns the folder of its programs. Cargo reuses the crates that the library's own build has compiled
 /// with the same features.
@@ -54,6 +57,28 @@ pub fn find_postgres() -> Option<PathBuf> {
         .map(|(_, folder)| folder)
         .chain(env::split_paths(&path))
         .find(|folder| is_whole(folder))
+}
+
+pub fn installed_prometheus() -> Result<PathBuf, String> {
+    find_prometheus().ok_or_else(|| "setup: no prometheus and promtool on the PATH".to_owned())
+}
+
+/// A folder on the PATH with Prometheus and promtool.
+pub fn find_prometheus() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .find(|folder| ["prometheus", "promtool"].iter().all(|it| folder.join(it).is_file()))
+}
+
+pub fn installed_browser() -> Result<PathBuf, String> {
+    find_browser().ok_or_else(|| format!("setup: none of {} is on the PATH", BROWSERS.join(", ")))
+}
+
+pub fn find_browser() -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut programs =
+        BROWSERS.iter().flat_map(|name| env::split_paths(&path).map(move |folder| folder.join(name)));
+    programs.find(|program| program.is_file())
 }
 
 fn is_whole(folder: &Path) -> bool {

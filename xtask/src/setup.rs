@@ -9,7 +9,9 @@ use std::path::{self, Path, PathBuf};
 use std::process::Command;
 
 use crate::downloads;
-use crate::needs::{self, FAKETIME_SETTING, JAVA, NODE, Needs, POSTGRES, PYTHON};
+use crate::needs::{
+    self, BROWSER, FAKETIME_SETTING, GRAFANA, JAVA, NODE, Needs, POSTGRES, PROMETHEUS, PYTHON,
+};
 use crate::paths::{at, read, remove, root, target};
 use crate::programs;
 use crate::server_versions::{self, Unsupported};
@@ -187,10 +189,11 @@ fn missing(with_java: bool, clock: Clock) -> Result<Vec<Need>, String> {
     Ok(needs)
 }
 
-/// PostgreSQL, and the tools that fetch servers and the locks of other languages.
+/// PostgreSQL, Prometheus, a browser, and the tools that fetch servers and the libraries of other languages.
 fn missing_for_others(needs: &Needs) -> Vec<Need> {
     let mut missing = Vec::new();
     if needs.contains(PYTHON)
+        || needs.contains(GRAFANA)
         || server_versions::FETCHED.iter().any(|server| needs.contains(&server.setting()))
     {
         let pip = Command::new("python3").args(["-m", "pip", "--version"]).output();
@@ -205,6 +208,14 @@ fn missing_for_others(needs: &Needs) -> Vec<Need> {
     if needs.contains(POSTGRES) && env::var_os(POSTGRES).is_none() {
         let present = programs::find_postgres().is_some();
         missing.push(Need { what: "PostgreSQL (initdb, pg_ctl and psql)", package: "postgresql", present });
+    }
+    if needs.contains(PROMETHEUS) && env::var_os(PROMETHEUS).is_none() {
+        let present = programs::find_prometheus().is_some();
+        missing.push(Need { what: "Prometheus (prometheus and promtool)", package: "prometheus", present });
+    }
+    if needs.contains(BROWSER) && env::var_os(BROWSER).is_none() {
+        let present = programs::find_browser().is_some();
+        missing.push(Need { what: "Chromium or Chrome", package: "chromium", present });
     }
     missing.retain(|need| !need.present);
     missing

@@ -1,14 +1,17 @@
 //! The libraries, each used as its README shows.
 
+use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
+use redisson_lock::observer::{Acquired, Ended, Observer};
 use redisson_lock::{
-    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HandOff, Lock, LockGuard, Owner, Replication,
+    BackOff, Client, ExpirablePermit, ExpirableSemaphore, HandOff, Lock, LockGuard, Metrics, Replication,
     Semaphore, SemaphorePermit,
 };
 use rlock::async_lock::{RLock, RLockGuard};
 use rslock::LockManager;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 use tokio_stream::StreamExt;
@@ -34,6 +37,26 @@ if redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0 then
 end
 return 0";
 const RAW_CHANNEL: &str = "raw-unlocked";
+
+/// Buckets for the durations of calls and holds, in seconds.
+const BUCKETS: [f64; 8] = [0.0001, 0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 60.0];
+
+/// An observer that adds up the durations of calls and holds.
+#[derive(Default)]
+struct Total {
+    calls: AtomicU64,
+    holds: AtomicU64,
+}
+
+impl Observer for Total {
+    fn on_acquired(&self, acquired: &Acquired<'_>) {
+        self.calls.fetch_add(acquired.took.as_nanos() as u64, Relaxed);
+    }
+
+    fn on_released(&self, hold: &Ended<'_>) {
+        self.holds.fetch_add(hold.held.as_nanos() as u64, Relaxed);
+    }
+}
 
 pub enum Library {
     Ours(Client),
@@ -83,6 +106,14 @@ impl Library {
                 let hand_off = HandOff::new().pipelined(true);
                 Self::Ours(Client::builder().hand_off(hand_off).connect(url).await.expect("a server"))
             }
+            "observed" => Self::observed(Arc::new(Total::default()), url).await,
+            "metrics" => {
+                // An exporter reads the metrics at intervals, which is not measured.
+                let recorder =
+                    PrometheusBuilder::new().set_buckets(&BUCKETS).expect("some").install_recorder();
+                recorder.expect("the first recorder");
+                Self::observed(Arc::new(Metrics::new()), url).await
+            }
             // In a cluster without replicas.
             "sharded" | "unsharded" => {
                 let builder = Client::builder().replication(Replication::at_least(0));
@@ -99,12 +130,14 @@ impl Library {
         }
     }
 
+    async fn observed(observer: Arc<dyn Observer>, url: &str) -> Self {
+        Self::Ours(Client::builder().observer(observer).connect(url).await.expect("a server"))
+    }
+
     pub fn handle(&self, worker: usize, key: &str) -> Handle {
         match self {
-            Self::Ours(client) => {
-                let owner = Owner::new(format!("worker-{worker}")).expect("an owner");
-                Handle::Ours(client.lock(key).with_owner(&owner))
-            }
+            // Its owner is the worker's task.
+            Self::Ours(client) => Handle::Ours(client.lock(key)),
             Self::Raw(raw) => {
                 let owner = format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}");
                 Handle::Raw { raw: raw.clone(), key: key.to_owned(), owner }
@@ -118,7 +151,7 @@ impl Library {
 
 impl Handle {
     /// A lock or semaphore of one kind. A semaphore gets `permits` permits.
-    pub async fn of_kind(client: &Client, kind: &str, worker: usize, key: &str, permits: u32) -> Self {
+    pub async fn of_kind(client: &Client, kind: &str, key: &str, permits: u32) -> Self {
         let lock = match kind {
             "fair" => client.fair_lock(key),
             "fenced" => client.fenced_lock(key),
@@ -138,7 +171,7 @@ impl Handle {
             }
             other => panic!("unknown kind: {other}"),
         };
-        Self::Ours(lock.with_owner(&Owner::new(format!("worker-{worker}")).expect("an owner")))
+        Self::Ours(lock)
     }
 }
 

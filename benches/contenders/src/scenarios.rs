@@ -1,14 +1,15 @@
 //! The contender's side of the scenarios.
 
 use crate::allocator;
-use crate::library::{Guard, Handle, Library};
+use crate::library::{Handle, Library};
 use crate::measure::{cpu, memory, monotonic_ns};
-use redisson_lock::blocking;
+use redisson_lock::{LockGuard, blocking};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// The time before a measurement.
@@ -38,7 +39,7 @@ pub async fn kind(library: &Library, kind: &str, own: bool, workers: usize, seco
     for worker in 0..workers {
         let (key, permits) =
             if own { (format!("bench:{kind}:{worker}"), 1) } else { (format!("bench:{kind}"), 4) };
-        handles.push(Handle::of_kind(client, kind, worker, &key, permits).await);
+        handles.push(Handle::of_kind(client, kind, &key, permits).await);
     }
     rounds(handles, Duration::ZERO, seconds).await;
 }
@@ -171,34 +172,32 @@ const PACE: usize = 100;
 /// Locks that are held and tasks that wait, until `drop`.
 #[derive(Default)]
 pub struct Held {
-    guards: Vec<Guard<'static>>,
+    guards: Vec<LockGuard>,
     waiters: Vec<JoinHandle<()>>,
 }
 
 impl Held {
-    /// Acquires `count` more locks, `workers` at a time.
+    /// Acquires `count` more locks, `workers` at a time. A worker frees what it needed besides its guards, so the figure is that of the
+    /// locks.
     pub async fn hold(&mut self, library: &Library, count: usize, workers: usize) {
+        let Library::Ours(client) = library else { unreachable!("only ours and Redisson hold many") };
         println!("begin");
         let before = memory();
-        let mut taking = Vec::new();
+        let (sender, mut acquired) = mpsc::channel(workers);
         let first = self.guards.len();
         self.guards.reserve_exact(count);
         for worker in 0..workers {
-            let numbers = (first + worker..first + count).step_by(workers);
-            let handles: Vec<_> = numbers.map(|n| library.handle(0, &format!("held:{n}"))).collect();
-            taking.push(tokio::spawn(async move {
-                let mut guards = Vec::with_capacity(handles.len());
-                for handle in handles {
-                    match handle.lock().await {
-                        Guard::Ours(guard) => guards.push(Guard::Ours(guard)),
-                        _ => unreachable!("only ours and Redisson hold many"),
-                    }
+            let (client, sender) = (client.clone(), sender.clone());
+            tokio::spawn(async move {
+                for n in (first + worker..first + count).step_by(workers) {
+                    let guard = client.lock(format!("held:{n}")).lock().await.expect("the lock");
+                    sender.send(guard).await.expect("a receiver");
                 }
-                guards
-            }));
+            });
         }
-        for taking in taking {
-            self.guards.extend(taking.await.expect("no panic"));
+        drop(sender);
+        while let Some(guard) = acquired.recv().await {
+            self.guards.push(guard);
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));
     }
@@ -249,7 +248,7 @@ impl Held {
             waiter.abort();
         }
         for guard in self.guards.drain(..) {
-            guard.unlock().await;
+            guard.unlock().await.expect("a release");
         }
     }
 }

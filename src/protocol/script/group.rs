@@ -5,7 +5,7 @@ use super::{
     Arg, GROUP_ACQUIRE, GROUP_FORCE_UNLOCK, GROUP_LOOK, GROUP_RELEASE, Repeat, Reply, Request, TimeToLive,
     Undecodable, subscriptions, ttl,
 };
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::protocol::keys::GroupKeys;
 use std::sync::Arc;
 

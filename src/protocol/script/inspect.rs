@@ -3,7 +3,7 @@
 use super::{
     Arg, COUNT_SUBSCRIPTIONS, LOCK_INSPECT, PERMISSION_PROBE, Repeat, Reply, Request, Undecodable, Verb, ttl,
 };
-use crate::error::Holder;
+use crate::holder::Holder;
 use std::sync::Arc;
 use std::time::Duration;
 

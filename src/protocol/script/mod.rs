@@ -3,6 +3,7 @@
 //! Most requests contain what they expect to find in the record, so they may be sent twice. A few, such as [`force_unlock`], must not be
 //! sent twice, and refuse [`Request::repeat`].
 
+mod client;
 mod describe;
 mod examine;
 mod fair;
@@ -13,6 +14,7 @@ mod read_write;
 mod semaphore;
 mod value;
 
+pub(crate) use client::*;
 pub(crate) use describe::*;
 pub(crate) use examine::*;
 pub(crate) use fair::*;

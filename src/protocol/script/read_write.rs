@@ -5,7 +5,7 @@ use super::{
     Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_WRITE_FORCE_UNLOCK, Repeat, Reply, Request,
     Undecodable, WRITE_ACQUIRE, WRITE_RELEASE,
 };
-use crate::error::Holder;
+use crate::holder::Holder;
 use crate::protocol::keys::ReadWriteKeys;
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use super::{
     Arg, Delete, FIRST, FastCommand, FastPath, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE,
     VALUE_FORCE_UNLOCK, VALUE_INSPECT, VALUE_RELEASE, Verb,
 };
-use crate::error::Holder;
+use crate::holder::Holder;
 use std::sync::Arc;
 
 /// Sets the token.

@@ -4,6 +4,8 @@
 #![allow(dead_code)]
 
 pub mod any_lock;
+pub mod authority;
+pub mod browser;
 pub mod canary;
 pub mod clock;
 pub mod cluster;
@@ -19,13 +21,16 @@ pub mod monitor;
 pub mod peer;
 pub mod postgres;
 pub mod product;
+pub mod prometheus;
 pub mod proxy;
 pub mod random;
 pub mod raw;
 pub mod record;
 pub mod scripts;
 pub mod server;
+pub mod spans;
 pub mod stopwatch;
+pub mod tally;
 pub mod topology;
 pub mod wake_ups;
 pub mod worker;
@@ -47,6 +52,10 @@ pub use server::Server;
 pub use stopwatch::Stopwatch;
 pub use wake_ups::{WOKEN, WakeUps};
 pub use worker::program;
+
+/// A wait for a lock that stays busy. A call that gets no reply during its wait fails, so a wait that must end as busy lasts longer
+/// than a stall of the machine.
+pub const BUSY_WAIT: Duration = Duration::from_secs(2);
 
 /// The versions of Redisson to test against.
 pub fn versions() -> Vec<String> {

@@ -6,7 +6,7 @@ use super::owners::Owner;
 use super::{search, with};
 use crate::connection::pubsub::Subscription;
 use crate::engine::key_actor::KeyActor;
-use crate::engine::session::QueueId;
+use crate::engine::queue_id::QueueId;
 use crate::engine::step::{Action, Step};
 use crate::engine::waiters::Waiter;
 use crate::engine::work::{Current, Release, Work};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::report::{Table, Target};
 use super::rounds::{Measured, TWO_TRIPS, ratio, rotated, rounds};
 use super::sample::{Figures, Sample, Samples, rate};
-use super::testbed::{TUNED, Testbed};
+use super::testbed::{TUNED, Testbed, UNCOUNTED};
 use super::{Effort, clients, cluster, many};
 
 pub struct Scenario {
@@ -16,6 +16,11 @@ pub struct Scenario {
 
 pub const ALL: &[Scenario] = &[
     Scenario { name: "uncontended", title: "One key per worker", run: uncontended },
+    Scenario {
+        name: "observed",
+        title: "One key per worker, with counters, an observer and metrics",
+        run: observed,
+    },
     Scenario { name: "contended", title: "One key, one process", run: contended },
     Scenario { name: "turns", title: "Two processes alternating on one key", run: clients::turns },
     Scenario { name: "mixed", title: "16 Rust tasks and 8 Java threads on one key", run: clients::mixed },
@@ -122,6 +127,21 @@ fn uncontended(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> 
         table.target(Target::most(format!("{workers} workers, server CPU per hold, to raw"), 0.55, server));
         let scripts = ratio(&measured, workers, ("ours, scripts", "raw"), rate);
         table.target(Target::least(format!("{workers} workers, scripts only, to raw"), 1.0, scripts));
+    }
+    Ok(table)
+}
+
+/// The cost of counters, of an observer, and of metrics with a recorder.
+fn observed(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
+    const WORKERS: usize = 64;
+    const LIBRARIES: [&str; 4] = [UNCOUNTED, "ours", "ours, observed", "ours, metrics"];
+    // The ratios are close to 1, so they need more rounds than those to other libraries.
+    let effort = Effort { rounds: 3 * effort.rounds, ..*effort };
+    let measured = rounds(testbed, &effort, "uncontended", &[WORKERS], &LIBRARIES)?;
+    let mut table = tabulate(&measured, &LIBRARIES);
+    for (library, aim) in LIBRARIES.into_iter().skip(1).zip([0.98, 0.97, 0.93]) {
+        let to = ratio(&measured, WORKERS, (library, UNCOUNTED), rate);
+        table.target(Target::least(format!("{library}: holds, to {UNCOUNTED}"), aim, to));
     }
     Ok(table)
 }

@@ -37,10 +37,24 @@ pub struct Testbed {
     processes: BTreeMap<String, Process>,
 }
 
+/// This library without its counters.
+pub const UNCOUNTED: &str = "ours, uncounted";
+
 /// Builds `benches/contenders`, and returns its program.
 pub fn build() -> Result<PathBuf, String> {
     println!("bench: building benches/contenders");
-    let (mut cargo, target) = cargo("contenders", "build");
+    built(cargo("contenders", "build", "contenders"))
+}
+
+/// Builds it with the library's counters left out.
+fn build_uncounted() -> Result<PathBuf, String> {
+    println!("bench: building benches/contenders without counters");
+    let (mut cargo, target) = cargo("contenders", "build", "contenders-uncounted");
+    cargo.env("RUSTFLAGS", "--cfg uncounted");
+    built((cargo, target))
+}
+
+fn built((mut cargo, target): (Command, PathBuf)) -> Result<PathBuf, String> {
     let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
     if !status.success() {
         return Err("bench: the build of benches/contenders failed".to_owned());
@@ -50,7 +64,7 @@ pub fn build() -> Result<PathBuf, String> {
 
 /// Runs `benches/local`, and returns its output.
 pub fn local() -> Result<String, String> {
-    let (mut cargo, _) = cargo("local", "run");
+    let (mut cargo, _) = cargo("local", "run", "local");
     let output = cargo
         .args(["--", "--bench"])
         .env("RUSTFLAGS", "--cfg measuring")
@@ -64,9 +78,9 @@ pub fn local() -> Result<String, String> {
     Ok(text.lines().map(|line| format!("{}\n", line.trim_end())).collect())
 }
 
-/// Runs cargo in a folder of `benches`. Each folder is its own workspace.
-fn cargo(folder: &str, what: &str) -> (Command, PathBuf) {
-    let target = paths::target().join(folder);
+/// Runs cargo in a folder of `benches`, with this folder for what it builds. Each folder is its own workspace.
+fn cargo(folder: &str, what: &str, target: &str) -> (Command, PathBuf) {
+    let target = paths::target().join(target);
     let mut cargo = cargo::cargo();
     cargo
         .args([what, "--quiet", "--release", "--locked", "--target-dir"])
@@ -140,7 +154,10 @@ impl Testbed {
                 command
             }
             _ => {
-                let mut command = Command::new(&self.contenders);
+                let mut command = match library {
+                    UNCOUNTED => Command::new(build_uncounted()?),
+                    _ => Command::new(&self.contenders),
+                };
                 match library {
                     elsewhere if self.elsewhere.contains_key(elsewhere) => {
                         command.args(&self.elsewhere[elsewhere])
@@ -148,6 +165,9 @@ impl Testbed {
                     "ours, scripts" => {
                         command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
                     }
+                    UNCOUNTED => command.args(["ours", &format!("redis://127.0.0.1:{port}")]),
+                    "ours, observed" => command.args(["observed", &format!("redis://127.0.0.1:{port}")]),
+                    "ours, metrics" => command.args(["metrics", &format!("redis://127.0.0.1:{port}")]),
                     "ours, pipelined" => command.args(["pipelined", &format!("redis://127.0.0.1:{port}")]),
                     "raw, no Lua" => command.args(["native", &format!("redis://127.0.0.1:{port}")]),
                     _ => command.args([library, &format!("redis://127.0.0.1:{port}")]),

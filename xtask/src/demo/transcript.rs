@@ -5,6 +5,7 @@ use std::env;
 use std::io::{self, IsTerminal};
 
 use super::process::{Language, Process};
+use super::timeline::Events;
 use super::{Effect, Event, LEASE, Step, THREADS, monotonic_ns};
 
 pub struct Transcript {
@@ -19,6 +20,7 @@ pub struct Transcript {
     /// When and how the lock was last released, as the server saw it, and by whom.
     released: Option<(u64, Effect, usize)>,
     holds: Vec<Hold>,
+    timeline: Events,
 }
 
 struct Contender {
@@ -67,6 +69,7 @@ impl Transcript {
             received: 0,
             released: None,
             holds: Vec::new(),
+            timeline: Events::default(),
         }
     }
 
@@ -105,9 +108,13 @@ impl Transcript {
                 let note = if count == 1 {
                     contender.start_ns = ns;
                     self.owners.extend(owner.map(|owner| (owner, id)));
+                    let waited_ns =
+                        self.hand_over_to(id).map_or(0, |_| ns.saturating_sub(self.contenders[id].waits_ns));
+                    self.timeline.acquired(ns, &self.contenders[id].label, waited_ns);
                     self.describe_wait(id)
                 } else {
                     contender.reentries += 1;
+                    self.timeline.re_entered(ns, &contender.label);
                     "re-entered".to_owned()
                 };
                 self.line(ns, id, &format!("holds (count {count})"), &note);
@@ -115,16 +122,23 @@ impl Transcript {
             Step::Ends => {
                 contender.count = 0;
                 let Contender { waits_ns, start_ns, .. } = *contender;
+                self.timeline.released(ns, &contender.label, ns.saturating_sub(start_ns));
                 self.holds.push(Hold { id, waits_ns, start_ns, end_ns: ns });
             }
             Step::Freed => {}
         }
     }
 
-    fn describe_wait(&mut self, id: usize) -> String {
+    /// The time in ms from the last release to the hold that this contender has begun, if it waited for that release.
+    fn hand_over_to(&self, id: usize) -> Option<f64> {
         let Contender { waits_ns, start_ns, .. } = self.contenders[id];
+        self.holds.last().and_then(|last| hand_over(last.end_ns, waits_ns, start_ns))
+    }
+
+    fn describe_wait(&mut self, id: usize) -> String {
+        let waits_ns = self.contenders[id].waits_ns;
         let released = self.released.take();
-        let time = self.holds.last().and_then(|last| hand_over(last.end_ns, waits_ns, start_ns));
+        let time = self.hand_over_to(id);
         let (Some(time), Some((_, effect, by))) = (time, released.filter(|(ns, ..)| waits_ns < *ns)) else {
             return "the lock was free".to_owned();
         };
@@ -151,6 +165,14 @@ impl Transcript {
         let label = format!("{label:<13}");
         let label = if self.colours { format!("\x1b[{colour}m{label}\x1b[0m") } else { label };
         println!("{}", format!("{seconds:>7.3}s  {label}  {what:<15}  {note}").trim_end());
+    }
+
+    /// Writes the timeline, and prints its paths.
+    pub fn write_timeline(&self) -> Result<(), String> {
+        let [trace, page] = self.timeline.write()?;
+        println!("\ntimeline: {} opens in a browser", page.display());
+        println!("timeline: {} opens in https://ui.perfetto.dev and in chrome://tracing", trace.display());
+        Ok(())
     }
 
     /// Prints the summary, and returns the problems.

@@ -30,6 +30,8 @@ pub enum Harness {
     Suite,
     /// `tests/shuttle`.
     Schedules,
+    /// `cli/tests`.
+    CommandLine,
     /// A campaign of one minute, `cargo xtask chaos` with these arguments.
     Campaign(Vec<String>),
 }
@@ -39,6 +41,7 @@ impl Harness {
         match self {
             Self::Suite => "suite".to_owned(),
             Self::Schedules => "schedules".to_owned(),
+            Self::CommandLine => "command line".to_owned(),
             Self::Campaign(arguments) => format!("campaign {}", arguments.join(" ")),
         }
     }
@@ -81,6 +84,10 @@ fn parse_header(text: &str) -> Result<(String, BTreeSet<Check>), String> {
             tests(&Harness::Suite, Symptom::Hang, names)
         } else if let Some(names) = line.strip_prefix("Hangs in the schedules: ") {
             tests(&Harness::Schedules, Symptom::Hang, names)
+        } else if let Some(names) = line.strip_prefix("Caught by the command line: ") {
+            tests(&Harness::CommandLine, Symptom::Failure, names)
+        } else if let Some(names) = line.strip_prefix("Hangs in the command line: ") {
+            tests(&Harness::CommandLine, Symptom::Hang, names)
         } else if let Some(campaign) = line.strip_prefix("Caught by the campaign: ") {
             let (rule, arguments) =
                 campaign.split_once(": ").ok_or("expected `Caught by the campaign: <rule>: <arguments>`")?;
@@ -105,6 +112,7 @@ mod tests {
     #[test]
     fn a_header_describes_the_bug_and_names_each_check() {
         let text = "A bug\nof two lines.\nCaught by the suite: a::b c::d\nHangs in the schedules: e::f\n\
+                    Caught by the command line: g::h\n\
                     Caught by the campaign: fencing tokens increase: --seed 1\n--- a/x\n+++ b/x\n";
         let (description, checks) = parse_header(text).unwrap();
         assert_eq!(description, "A bug of two lines.");
@@ -113,6 +121,7 @@ mod tests {
             (Harness::Suite, "a::b", Symptom::Failure),
             (Harness::Suite, "c::d", Symptom::Failure),
             (Harness::Schedules, "e::f", Symptom::Hang),
+            (Harness::CommandLine, "g::h", Symptom::Failure),
             (campaign, "fencing tokens increase", Symptom::Failure),
         ];
         let expected =

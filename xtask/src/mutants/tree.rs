@@ -83,6 +83,10 @@ impl Tree {
                 schedules(&mut building).arg("--no-run");
                 "redisson_lock-"
             }
+            Harness::CommandLine => {
+                building.args(["build", "--package", "redisson-lock-cli", "--bins", "--test", "cli"]);
+                "cli-"
+            }
             Harness::Campaign(_) => return Err("a campaign has no test program to build".to_owned()),
         };
         let built = building
