@@ -17,7 +17,14 @@ _redisson-lock() {
     _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -53,15 +60,24 @@ value\:"The classic Redis lock, SET NX"))' \
 kill\:"It gets SIGKILL"
 warn\:"It continues, and a message says so"))' \
 '--kill-after=[The time between the SIGTERM and the SIGKILL that end the program]:SECONDS:_default' \
-'-E+[The exit code if the lock stays busy]:CODE:_default' \
-'--conflict-exit-code=[The exit code if the lock stays busy]:CODE:_default' \
-'--busy-code=[The exit code if the lock stays busy]:CODE:_default' \
-'--unavailable-code=[The exit code if Redis is unreachable]:CODE:_default' \
-'--lost-code=[The exit code if the lock is lost]:CODE:_default' \
+'-E+[The code if the lock stays busy. Default\: REDISSON_LOCK_BUSY_CODE, then 75]:CODE:_default' \
+'--conflict-exit-code=[The code if the lock stays busy. Default\: REDISSON_LOCK_BUSY_CODE, then 75]:CODE:_default' \
+'--busy-code=[The code if the lock stays busy. Default\: REDISSON_LOCK_BUSY_CODE, then 75]:CODE:_default' \
+'--unavailable-code=[The code if Redis is unreachable. Default\: REDISSON_LOCK_UNAVAILABLE_CODE, then 69]:CODE:_default' \
+'--lost-code=[The code if the lock is lost. Default\: REDISSON_LOCK_LOST_CODE, then 70]:CODE:_default' \
+'--system-code=[The code if the system or the server refuses something. Default\: REDISSON_LOCK_SYSTEM_CODE, then 71]:CODE:_default' \
+'--not-executable-code=[The code if the program cannot be executed. Default\: REDISSON_LOCK_NOT_EXECUTABLE_CODE, then 126]:CODE:_default' \
+'--not-found-code=[The code if the program does not exist. Default\: REDISSON_LOCK_NOT_FOUND_CODE, then 127]:CODE:_default' \
 '()-c+[Run this command line with /bin/sh, in place of a program]:LINE:_default' \
 '()--command=[Run this command line with /bin/sh, in place of a program]:LINE:_default' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
@@ -70,6 +86,7 @@ warn\:"It continues, and a message says so"))' \
 '(-w --wait)-n[Do not wait for a busy lock]' \
 '(-w --wait)--nonblock[Do not wait for a busy lock]' \
 '(-w --wait)--nb[Do not wait for a busy lock]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -96,6 +113,12 @@ value\:"The classic Redis lock, SET NX"))' \
 '(--kind -s --shared -x --exclusive --min-hold --max-hold)--limit=[Allow this many holders at a time, by an expirable semaphore in place of a lock]:N:_default' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
@@ -104,6 +127,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '(-w --wait)-n[Do not wait for a busy lock]' \
 '(-w --wait)--nonblock[Do not wait for a busy lock]' \
 '(-w --wait)--nb[Do not wait for a busy lock]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -122,12 +146,19 @@ write\:"The write side of Java'\''s getReadWriteLock"
 value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
 '(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
 '(--kind)-x[The write side of a read/write lock, as --kind write]' \
 '(--kind)--exclusive[The write side of a read/write lock, as --kind write]' \
 '--json[Write one line of JSON]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -139,10 +170,17 @@ value\:"The classic Redis lock, SET NX"))' \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '--json[Write one line of JSON for each]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -161,6 +199,12 @@ write\:"The write side of Java'\''s getReadWriteLock"
 value\:"The classic Redis lock, SET NX"))' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
 '(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
@@ -169,6 +213,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '-y[Do not ask]' \
 '--yes[Do not ask]' \
 '--json[Write one line of JSON]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -180,7 +225,14 @@ value\:"The classic Redis lock, SET NX"))' \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -199,7 +251,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -212,8 +271,15 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '--json[Write one line of JSON]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -228,9 +294,16 @@ _arguments "${_arguments_options[@]}" : \
 '--wait=[Wait at most this long for a permit. Default\: without a limit]:SECONDS:_default' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '(-w --wait)-n[Do not wait for a permit]' \
 '(-w --wait)--nonblock[Do not wait for a permit]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -242,7 +315,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -291,11 +371,167 @@ esac
     ;;
 esac
 ;;
+(plain-semaphore)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+":: :_redisson-lock__subcmd__plain-semaphore_commands" \
+"*::: :->plain-semaphore" \
+&& ret=0
+
+    case $state in
+    (plain-semaphore)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:redisson-lock-plain-semaphore-command-$line[1]:"
+        case $line[1] in
+            (create)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of the semaphore:_default' \
+':permits -- The number of permits:_default' \
+&& ret=0
+;;
+(count)
+_arguments "${_arguments_options[@]}" : \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of the semaphore:_default' \
+&& ret=0
+;;
+(acquire)
+_arguments "${_arguments_options[@]}" : \
+'--permits=[The number of permits, which are acquired at once]:N:_default' \
+'-w+[Wait at most this long for permits. Default\: without a limit]:SECONDS:_default' \
+'--wait=[Wait at most this long for permits. Default\: without a limit]:SECONDS:_default' \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(-w --wait)-n[Do not wait for permits]' \
+'(-w --wait)--nonblock[Do not wait for permits]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of the semaphore:_default' \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+'--permits=[The number of permits]:N:_default' \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+':name -- The name of the semaphore:_default' \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+":: :_redisson-lock__subcmd__plain-semaphore__subcmd__help_commands" \
+"*::: :->help" \
+&& ret=0
+
+    case $state in
+    (help)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:redisson-lock-plain-semaphore-help-command-$line[1]:"
+        case $line[1] in
+            (create)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(count)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(acquire)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(help)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
+        esac
+    ;;
+esac
+;;
 (latch)
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -314,7 +550,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -327,7 +570,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -339,7 +589,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -353,7 +610,14 @@ _arguments "${_arguments_options[@]}" : \
 '--wait=[Wait at most this long. Default\: without a limit]:SECONDS:_default' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -406,8 +670,15 @@ _arguments "${_arguments_options[@]}" : \
 '--interval=[How often to read a lock whose release is not published]:SECONDS:_default' \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '--json[Write one line of JSON for each event]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -415,12 +686,41 @@ _arguments "${_arguments_options[@]}" : \
 ':name -- The name of a lock, or a glob with *, ? or \[, such as '\''orders\:*'\'':_default' \
 && ret=0
 ;;
+(top)
+_arguments "${_arguments_options[@]}" : \
+'--interval=[The time from the end of a reading to the next one. A reading visits every key of the database once, by SCAN]:SECONDS:_default' \
+'(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
+'--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
+'-v[Report on standard error what is waited for, and who holds it]' \
+'--verbose[Report on standard error what is waited for, and who holds it]' \
+'-h[Print help (see more with '\''--help'\'')]' \
+'--help[Print help (see more with '\''--help'\'')]' \
+'::pattern -- Show only names that match this glob, such as '\''orders\:*'\''. It is the pattern of Redis'\''s SCAN:_default' \
+&& ret=0
+;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
 '--json[Write one line of JSON for each server]' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -431,7 +731,14 @@ _arguments "${_arguments_options[@]}" : \
 _arguments "${_arguments_options[@]}" : \
 '(--config)--url=[The servers\: redis\://, rediss\://, redis-sentinel\://, redis-cluster\:// or redis-replicated\:// and an address]:URL:_default' \
 '--config=[Read the servers and credentials from this Redisson configuration file, YAML or JSON]:FILE:_files' \
+'--user=[The user in Redis'\''s access control list. Default\: the default user]:NAME:_default' \
+'--password-file=[Read the password from the first line of this file. Default\: the variable REDISSON_LOCK_PASSWORD, then none]:FILE:_files' \
+'--cacert=[Trust the certificate authorities in this PEM file, in place of the system'\''s]:FILE:_files' \
+'--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
+'--key=[The private key of --cert, a PEM file]:FILE:_files' \
+'--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
 '--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
 '-h[Print help (see more with '\''--help'\'')]' \
@@ -503,6 +810,38 @@ _arguments "${_arguments_options[@]}" : \
     ;;
 esac
 ;;
+(plain-semaphore)
+_arguments "${_arguments_options[@]}" : \
+":: :_redisson-lock__subcmd__help__subcmd__plain-semaphore_commands" \
+"*::: :->plain-semaphore" \
+&& ret=0
+
+    case $state in
+    (plain-semaphore)
+        words=($line[1] "${words[@]}")
+        (( CURRENT += 1 ))
+        curcontext="${curcontext%:*:*}:redisson-lock-help-plain-semaphore-command-$line[1]:"
+        case $line[1] in
+            (create)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(count)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(acquire)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+(release)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
+        esac
+    ;;
+esac
+;;
 (latch)
 _arguments "${_arguments_options[@]}" : \
 ":: :_redisson-lock__subcmd__help__subcmd__latch_commands" \
@@ -539,6 +878,10 @@ esac
 _arguments "${_arguments_options[@]}" : \
 && ret=0
 ;;
+(top)
+_arguments "${_arguments_options[@]}" : \
+&& ret=0
+;;
 (doctor)
 _arguments "${_arguments_options[@]}" : \
 && ret=0
@@ -568,9 +911,11 @@ _redisson-lock_commands() {
 'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
 'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
-'semaphore:Create, count, acquire and release the permits of a semaphore' \
+'semaphore:Create, count, acquire and release the permits of a semaphore with leases' \
+'plain-semaphore:Create, count, acquire and release the permits of a semaphore without leases' \
 'latch:Create, count down and wait for a count-down latch' \
 'watch:Show acquisitions, releases and losses as they happen' \
+'top:Show the locks, their holders and their waiters in a live table on the full screen' \
 'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -600,9 +945,11 @@ _redisson-lock__subcmd__help_commands() {
 'inspect:Show the kind of a lock, who holds it, how long the lease lasts, and who waits' \
 'list:Show the locks, semaphores and latches that there are now' \
 'force-unlock:Release a lock, whoever holds it, and wake its waiters' \
-'semaphore:Create, count, acquire and release the permits of a semaphore' \
+'semaphore:Create, count, acquire and release the permits of a semaphore with leases' \
+'plain-semaphore:Create, count, acquire and release the permits of a semaphore without leases' \
 'latch:Create, count down and wait for a count-down latch' \
 'watch:Show acquisitions, releases and losses as they happen' \
+'top:Show the locks, their holders and their waiters in a live table on the full screen' \
 'doctor:Examine what the server permits and how it is set up, and what that means for locks' \
 'completions:Write the completions of a shell to standard output' \
 'help:Print this message or the help of the given subcommand(s)' \
@@ -674,6 +1021,36 @@ _redisson-lock__subcmd__help__subcmd__list_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help list commands' commands "$@"
 }
+(( $+functions[_redisson-lock__subcmd__help__subcmd__plain-semaphore_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__plain-semaphore_commands() {
+    local commands; commands=(
+'create:Create the semaphore with this many permits, unless it exists' \
+'count:Write the number of free permits. A semaphore that does not exist has none' \
+'acquire:Acquire permits. They have no lease, so they stay taken until somebody releases them' \
+'release:Release permits. Nothing checks who acquired them' \
+    )
+    _describe -t commands 'redisson-lock help plain-semaphore commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__acquire_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__acquire_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help plain-semaphore acquire commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__count_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__count_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help plain-semaphore count commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__create_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__create_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help plain-semaphore create commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__release_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__plain-semaphore__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help plain-semaphore release commands' commands "$@"
+}
 (( $+functions[_redisson-lock__subcmd__help__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__run_commands() {
     local commands; commands=()
@@ -708,6 +1085,11 @@ _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__create_commands() {
 _redisson-lock__subcmd__help__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock help semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__help__subcmd__top_commands] )) ||
+_redisson-lock__subcmd__help__subcmd__top_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock help top commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__help__subcmd__watch_commands] )) ||
 _redisson-lock__subcmd__help__subcmd__watch_commands() {
@@ -796,6 +1178,73 @@ _redisson-lock__subcmd__list_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock list commands' commands "$@"
 }
+(( $+functions[_redisson-lock__subcmd__plain-semaphore_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore_commands() {
+    local commands; commands=(
+'create:Create the semaphore with this many permits, unless it exists' \
+'count:Write the number of free permits. A semaphore that does not exist has none' \
+'acquire:Acquire permits. They have no lease, so they stay taken until somebody releases them' \
+'release:Release permits. Nothing checks who acquired them' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'redisson-lock plain-semaphore commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__acquire_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__acquire_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore acquire commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__count_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__count_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore count commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__create_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__create_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore create commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help_commands() {
+    local commands; commands=(
+'create:Create the semaphore with this many permits, unless it exists' \
+'count:Write the number of free permits. A semaphore that does not exist has none' \
+'acquire:Acquire permits. They have no lease, so they stay taken until somebody releases them' \
+'release:Release permits. Nothing checks who acquired them' \
+'help:Print this message or the help of the given subcommand(s)' \
+    )
+    _describe -t commands 'redisson-lock plain-semaphore help commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__acquire_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__acquire_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore help acquire commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__count_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__count_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore help count commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__create_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__create_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore help create commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__help_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__help_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore help help commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__release_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__help__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore help release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__plain-semaphore__subcmd__release_commands] )) ||
+_redisson-lock__subcmd__plain-semaphore__subcmd__release_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock plain-semaphore release commands' commands "$@"
+}
 (( $+functions[_redisson-lock__subcmd__run_commands] )) ||
 _redisson-lock__subcmd__run_commands() {
     local commands; commands=()
@@ -867,6 +1316,11 @@ _redisson-lock__subcmd__semaphore__subcmd__help__subcmd__release_commands() {
 _redisson-lock__subcmd__semaphore__subcmd__release_commands() {
     local commands; commands=()
     _describe -t commands 'redisson-lock semaphore release commands' commands "$@"
+}
+(( $+functions[_redisson-lock__subcmd__top_commands] )) ||
+_redisson-lock__subcmd__top_commands() {
+    local commands; commands=()
+    _describe -t commands 'redisson-lock top commands' commands "$@"
 }
 (( $+functions[_redisson-lock__subcmd__watch_commands] )) ||
 _redisson-lock__subcmd__watch_commands() {

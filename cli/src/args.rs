@@ -1,7 +1,7 @@
 //! The command line. The texts here are the help, the man pages and the completions.
 
-use crate::failure::{BUSY, Codes, LOST, UNAVAILABLE};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use crate::codes::CodeOptions;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,12 +32,44 @@ pub struct Connection {
     /// Read the servers and credentials from this Redisson configuration file, YAML or JSON.
     #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// The user in Redis's access control list. Default: the default user.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Read the password from the first line of this file. Default: the variable REDISSON_LOCK_PASSWORD, then none.
+    ///
+    /// The file is read again for each connection, so that the password may change.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub password_file: Option<PathBuf>,
+    /// Trust the certificate authorities in this PEM file, in place of the system's.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub cacert: Option<PathBuf>,
+    /// The client's certificate chain, a PEM file.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// The private key of --cert, a PEM file.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// The name in the server's certificate. Default: the host of the URL.
+    #[arg(long, global = true, value_name = "HOST")]
+    pub sni: Option<String>,
+    /// Accept any certificate. An attacker on the network can then read the traffic and the password.
+    #[arg(long, global = true, conflicts_with = "cacert")]
+    pub insecure: bool,
     /// Limit the time to connect, and the time of each request to Redis.
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
     pub timeout: Duration,
     /// Report on standard error what is waited for, and who holds it.
     #[arg(short, long, global = true)]
     pub verbose: bool,
+}
+
+impl Connection {
+    /// Whether an option for TLS is set.
+    pub fn wants_tls(&self) -> bool {
+        self.insecure
+            || [&self.cacert, &self.cert, &self.key].iter().any(|file| file.is_some())
+            || self.sni.is_some()
+    }
 }
 
 /// A command.
@@ -55,11 +87,17 @@ pub enum Command {
     List(List),
     /// Release a lock, whoever holds it, and wake its waiters.
     ForceUnlock(ForceUnlock),
-    /// Create, count, acquire and release the permits of a semaphore.
+    /// Create, count, acquire and release the permits of a semaphore with leases.
     Semaphore {
         /// The action.
         #[command(subcommand)]
         command: SemaphoreCommand,
+    },
+    /// Create, count, acquire and release the permits of a semaphore without leases.
+    PlainSemaphore {
+        /// The action.
+        #[command(subcommand)]
+        command: PlainSemaphoreCommand,
     },
     /// Create, count down and wait for a count-down latch.
     Latch {
@@ -69,6 +107,10 @@ pub enum Command {
     },
     /// Show acquisitions, releases and losses as they happen.
     Watch(Watch),
+    /// Show the locks, their holders and their waiters in a live table on the full screen.
+    ///
+    /// Keys: q quits, s sorts, / filters, p pauses, Enter shows one lock, ? shows all keys.
+    Top(Top),
     /// Examine what the server permits and how it is set up, and what that means for locks.
     ///
     /// Exits with 1 if something endangers a lock.
@@ -213,7 +255,7 @@ pub struct Run {
     pub kill_after: Duration,
     /// The exit codes.
     #[command(flatten)]
-    pub codes: Codes,
+    pub codes: CodeOptions,
     /// Run this command line with /bin/sh, in place of a program.
     #[arg(short, long, value_name = "LINE", conflicts_with = "program")]
     pub command: Option<String>,
@@ -231,45 +273,6 @@ pub enum OnLost {
     Kill,
     /// It continues, and a message says so.
     Warn,
-}
-
-impl clap::FromArgMatches for Codes {
-    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
-        let code = |id: &str, default: u8| matches.get_one::<u8>(id).copied().unwrap_or(default);
-        Ok(Self {
-            busy: code("busy_code", BUSY),
-            unavailable: code("unavailable_code", UNAVAILABLE),
-            lost: code("lost_code", LOST),
-        })
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
-        *self = Self::from_arg_matches(matches)?;
-        Ok(())
-    }
-}
-
-impl Args for Codes {
-    fn augment_args(command: clap::Command) -> clap::Command {
-        let code = |id: &'static str, long: &'static str, help: &'static str, default: &'static str| {
-            clap::Arg::new(id)
-                .long(long)
-                .value_name("CODE")
-                .value_parser(clap::value_parser!(u8))
-                .default_value(default)
-                .action(ArgAction::Set)
-                .help(help)
-        };
-        let busy = code("busy_code", "conflict-exit-code", "The exit code if the lock stays busy", "75");
-        command
-            .arg(busy.short('E').visible_alias("busy-code"))
-            .arg(code("unavailable_code", "unavailable-code", "The exit code if Redis is unreachable", "69"))
-            .arg(code("lost_code", "lost-code", "The exit code if the lock is lost", "70"))
-    }
-
-    fn augment_args_for_update(command: clap::Command) -> clap::Command {
-        Self::augment_args(command)
-    }
 }
 
 /// Hold a lock until standard input ends or a signal comes.
@@ -321,6 +324,20 @@ pub struct Watch {
     /// Write one line of JSON for each event.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Show the locks in a live table.
+#[derive(Args, Clone, Debug)]
+pub struct Top {
+    /// Show only names that match this glob, such as 'orders:*'. It is the pattern of Redis's SCAN.
+    #[arg(default_value = "*")]
+    pub pattern: String,
+    /// Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks.
+    #[arg(short, long)]
+    pub all: bool,
+    /// The time from the end of a reading to the next one. A reading visits every key of the database once, by SCAN.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "2")]
+    pub interval: Duration,
 }
 
 /// Examine the servers.
@@ -388,6 +405,45 @@ pub enum SemaphoreCommand {
     },
 }
 
+/// A command for a semaphore without leases: Java's getSemaphore.
+#[derive(Debug, Subcommand)]
+pub enum PlainSemaphoreCommand {
+    /// Create the semaphore with this many permits, unless it exists.
+    Create {
+        /// The name of the semaphore.
+        name: String,
+        /// The number of permits.
+        permits: u32,
+    },
+    /// Write the number of free permits. A semaphore that does not exist has none.
+    Count {
+        /// The name of the semaphore.
+        name: String,
+    },
+    /// Acquire permits. They have no lease, so they stay taken until somebody releases them.
+    Acquire {
+        /// The name of the semaphore.
+        name: String,
+        /// The number of permits, which are acquired at once.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "1")]
+        permits: u32,
+        /// Do not wait for permits.
+        #[arg(short, long, conflicts_with = "wait")]
+        nonblock: bool,
+        /// Wait at most this long for permits. Default: without a limit.
+        #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
+        wait: Option<Duration>,
+    },
+    /// Release permits. Nothing checks who acquired them.
+    Release {
+        /// The name of the semaphore.
+        name: String,
+        /// The number of permits.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value = "1")]
+        permits: u32,
+    },
+}
+
 /// A command for a latch: Java's getCountDownLatch.
 #[derive(Debug, Subcommand)]
 pub enum LatchCommand {
@@ -424,6 +480,10 @@ pub enum LatchCommand {
 pub struct Launch {
     /// The process id of `run`.
     pub parent: i32,
+    /// The exit code if the program cannot be executed.
+    pub not_executable: u8,
+    /// The exit code if the program does not exist.
+    pub not_found: u8,
     /// Make the program the foreground job of the terminal.
     #[arg(long)]
     pub foreground: bool,

@@ -1,8 +1,9 @@
 //! The program of `run`, in a process group of its own, with its guard.
 
+use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
-use crate::signals;
+use crate::signals::{self, Signals};
 use crate::terminal;
 use rustix::io::Errno;
 use rustix::process::{
@@ -36,17 +37,29 @@ pub enum Change {
     Ended(u8),
     /// It was stopped.
     Stopped,
+    /// The system does not tell, so that the program may run on.
+    Unknown(Errno),
+}
+
+/// How the start of a program ended.
+pub enum Start {
+    /// It runs.
+    Running(Child),
+    /// This signal came first, so that nothing runs.
+    Signalled(i32),
 }
 
 impl Child {
-    /// Starts the program, with additions to its environment.
+    /// Starts the program, with additions to its environment, unless a signal comes first.
     ///
     /// The program starts only after the guard has its first message.
-    pub fn start(
+    pub async fn start(
         program: &[OsString],
         environment: &[(&str, String)],
         first: Option<Message>,
-    ) -> Result<Self, Failure> {
+        codes: &Codes,
+        signals: &mut Signals,
+    ) -> Result<Start, Failure> {
         let changes = unix::signal(SignalKind::child());
         let changes = changes.map_err(|error| Failure::system("cannot receive signals", &error))?;
         // A process that has lost its parent stays in the group, and PID 1 of a container may never reap it.
@@ -54,7 +67,8 @@ impl Child {
             .map_err(|error| Failure::system("cannot adopt orphans", &error))?;
         let foreground = terminal::is_ours();
         let mut launcher = own_program();
-        launcher.args(["__launch", &std::process::id().to_string()]);
+        let (not_executable, not_found) = (codes.not_executable.to_string(), codes.not_found.to_string());
+        launcher.args(["__launch", &std::process::id().to_string(), &not_executable, &not_found]);
         if foreground {
             launcher.arg("--foreground");
         }
@@ -63,29 +77,47 @@ impl Child {
         let child = child.map_err(|error| Failure::system("cannot start the program", &error))?;
         let pid = Pid::from_child(&child);
         let mut started = Self { pid, foreground, changes, guard: None };
-        match started.release(first) {
-            Ok(()) => Ok(started),
-            Err(failure) => {
-                started.signal(Signal::KILL);
-                let _ = waitpid(Some(pid), WaitOptions::empty());
-                Err(failure)
-            }
+        let released = started.release(first, signals).await;
+        if !matches!(released, Ok(None)) {
+            started.signal(Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+            started.dismiss_guard();
         }
+        Ok(match released? {
+            None => Start::Running(started),
+            Some(signal) => Start::Signalled(signal),
+        })
     }
 
-    /// Waits for the launcher, starts the guard, and lets the launcher become the program.
-    fn release(&mut self, first: Option<Message>) -> Result<(), Failure> {
-        let failed = || Failure::System("the launcher of the program failed: see its message".to_owned());
-        match waitpid(Some(self.pid), WaitOptions::UNTRACED) {
-            Ok(Some((_, status))) if status.stopped() => {}
-            _ => return Err(failed()),
-        }
+    /// Starts the guard, waits for the launcher, and lets it become the program. Returns the signal that came before that.
+    async fn release(
+        &mut self,
+        first: Option<Message>,
+        signals: &mut Signals,
+    ) -> Result<Option<i32>, Failure> {
         self.guard = Some(guard(self.pid)?);
         if let Some(first) = first {
             self.tell_guard(first);
         }
+        loop {
+            // A signal that came before the launcher was ready is seen before that.
+            tokio::select! {
+                biased;
+                signal = signals.next_ending() => return Ok(Some(signal)),
+                _ = self.changes.recv() => {}
+            }
+            match waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG) {
+                Ok(Some((_, status))) if status.stopped() => break,
+                Ok(None) | Err(Errno::INTR) => {}
+                Ok(Some(_)) => {
+                    let text = "the launcher of the program failed: see its message";
+                    return Err(Failure::System(text.to_owned()));
+                }
+                Err(error) => return Err(Failure::system("cannot wait for the launcher", &error)),
+            }
+        }
         self.signal(Signal::CONT);
-        Ok(())
+        Ok(None)
     }
 
     /// Waits for the program to end or to be stopped.
@@ -97,10 +129,7 @@ impl Child {
                 Ok(Some((_, status))) if status.stopped() => return Change::Stopped,
                 Ok(Some((_, status))) => return Change::Ended(self.ended(status)),
                 Ok(None) | Err(Errno::INTR) => {}
-                Err(error) => {
-                    eprintln!("redisson-lock: the exit code of the program is unknown: {error}");
-                    return Change::Ended(crate::failure::SYSTEM);
-                }
+                Err(error) => return Change::Unknown(error),
             }
             self.changes.recv().await;
         }
@@ -171,9 +200,9 @@ impl Child {
 
     /// Ends the guard. The rest of the group, if any, continues.
     pub fn dismiss_guard(&mut self) {
-        self.tell_guard(Message::Done);
-        if let Some((mut guard, input)) = self.guard.take() {
-            drop(input);
+        if let Some((mut guard, _input)) = self.guard.take() {
+            // Before the pipe closes, which would mean that this process is dead.
+            let _ = guard.kill();
             let _ = guard.wait();
         }
     }
@@ -194,4 +223,45 @@ fn own_program() -> Command {
     let mut command = Command::new(OWN_PROGRAM);
     command.arg0("redisson-lock");
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getpgid;
+    use std::{env, fs};
+
+    const VARIABLE: &str = "REDISSON_LOCK_TEST_WAITS";
+
+    /// A group that is no child of this process, so that the system refuses to wait for it. The test runs itself again, because a process
+    /// that waits for any child takes those of other tests.
+    #[tokio::test]
+    async fn a_program_that_cannot_be_waited_for_can_still_be_ended() {
+        if env::var_os(VARIABLE).is_none() {
+            let mut again = Command::new(env::current_exe().unwrap());
+            again.args(["--exact", "child::tests::a_program_that_cannot_be_waited_for_can_still_be_ended"]);
+            let output = again.env(VARIABLE, "1").output().unwrap();
+            let shown = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+            return;
+        }
+        let line = "setsid sleep 1000 > /dev/null 2>&1 & echo $!";
+        let shell = Command::new("sh").args(["-c", line]).stdin(Stdio::null()).output().unwrap();
+        let pid = String::from_utf8(shell.stdout).unwrap().trim().parse().unwrap();
+        let pid = Pid::from_raw(pid).unwrap();
+        while getpgid(Some(pid)) != Ok(pid) {
+            sleep(LOOK).await;
+        }
+        let changes = unix::signal(SignalKind::child()).unwrap();
+        let mut child = Child { pid, foreground: false, changes, guard: None };
+        assert!(matches!(child.change().await, Change::Unknown(Errno::CHILD)));
+        child.end_group(Duration::ZERO).await;
+        let stat = || fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+        // A killed process still has to get to its end.
+        let started = Instant::now();
+        while !stat().is_empty() && !stat().contains(") Z ") {
+            assert!(started.elapsed() < Duration::from_secs(20), "{}", stat());
+            sleep(LOOK).await;
+        }
+    }
 }

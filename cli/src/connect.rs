@@ -2,6 +2,7 @@
 
 use crate::args::Connection;
 use crate::failure::Failure;
+use crate::security;
 use crate::signals::{self, Signals};
 use redisson_lock::{Client, ClientBuilder, RedissonConfig};
 use std::env;
@@ -46,6 +47,7 @@ pub async fn connect_with(connection: &Connection, lease: Option<Duration>) -> R
     if connection.timeout.is_zero() {
         return Err(Failure::Usage("--timeout must be above 0".to_owned()));
     }
+    let (tls, credentials) = (security::tls(connection)?, security::credentials(connection)?);
     let settings = |builder: ClientBuilder| {
         let builder = builder.connect_timeout(connection.timeout).response_timeout(connection.timeout);
         match lease {
@@ -60,15 +62,29 @@ pub async fn connect_with(connection: &Connection, lease: Option<Duration>) -> R
                 path.display()
             ))
         })?;
-        let config = RedissonConfig::parse(&text)?;
+        let mut config = RedissonConfig::parse(&text)?;
         if connection.verbose {
             for warning in config.warnings() {
                 eprintln!("redisson-lock: {}: {warning}", path.display());
             }
         }
+        if let Some(tls) = tls {
+            config = config.tls(tls);
+        }
+        if let Some(provide) = credentials {
+            config = config.credentials(provide);
+        }
         return Ok(config.configure(settings).connect().await?);
     }
-    Ok(settings(Client::builder()).connect(url(connection)?).await?)
+    let (url, mut builder) = (url(connection)?, settings(Client::builder()));
+    security::check_url(&url, connection, credentials.is_some())?;
+    if let Some(tls) = tls {
+        builder = builder.tls(tls);
+    }
+    if let Some(provide) = credentials {
+        builder = builder.credentials(provide);
+    }
+    Ok(builder.connect(url).await?)
 }
 
 /// Returns the URL. A password is accepted only in the environment.
@@ -76,7 +92,7 @@ fn url(connection: &Connection) -> Result<String, Failure> {
     match &connection.url {
         Some(url) if has_password(url) => Err(Failure::Usage(format!(
             "--url contains a password, which every user can read in the process list: put the URL into {URL}, or use \
-             --config"
+             --password-file or --config"
         ))),
         Some(url) => Ok(url.clone()),
         None => match env::var(URL) {
@@ -90,7 +106,7 @@ fn url(connection: &Connection) -> Result<String, Failure> {
 }
 
 /// Whether the URL names a password, in front of the host or as the parameter of a Unix socket.
-fn has_password(url: &str) -> bool {
+pub fn has_password(url: &str) -> bool {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let in_front = authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'));

@@ -35,6 +35,9 @@ const NEEDS: [(&str, &str); 9] = [
     ("latch", "decr del exists get pexpire pttl publish set"),
 ];
 
+/// The commands of `list`, `inspect`, `watch` and `top`. Without the others of `docs/deployment.md`, they show less.
+pub const READING: &str = "getrange hget hscan pttl scan type";
+
 /// How much a finding matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
@@ -140,25 +143,55 @@ fn version(report: &ServerReport) -> Finding {
 /// One finding for each kind that lacks a command.
 fn commands(report: &ServerReport) -> Vec<Finding> {
     let subject = "commands";
+    let finding = |level, text| Finding { level, subject, text };
+    let mut found = Vec::new();
+    for (kind, needs) in NEEDS {
+        let lacks = lacking(report, needs);
+        if !lacks.is_empty() {
+            let text = format!(
+                "{kind}: cannot be used, because the user may not run {}: grant it",
+                lacks.join(", ")
+            );
+            found.push(finding(Level::Danger, text));
+        }
+    }
+    let subscribe: Vec<&str> = lacking(report, "subscribe ssubscribe");
+    if !subscribe.is_empty() {
+        let text = format!(
+            "every kind but spin: nobody can wait, because the user may not run {}: grant it",
+            subscribe.join(", ")
+        );
+        found.push(finding(Level::Danger, text));
+    }
+    if found.is_empty() {
+        found.push(finding(Level::Ok, "the user may run the commands of every kind".to_owned()));
+    }
+    let reading = lacking(report, READING);
+    if !reading.is_empty() {
+        let lacks = reading.join(", ");
+        let text =
+            format!("list, inspect, watch and top cannot be used, because the user may not run {lacks}");
+        found.push(finding(Level::Note, text));
+    }
+    if let Some(reason) = &report.restricted {
+        found.push(finding(Level::Note, format!("the user may not use every key and channel: {reason}")));
+    }
+    found
+}
+
+/// The commands of a kind, by its name on the command line.
+pub fn needs_of(kind: &str) -> &'static str {
+    let (_, needs) =
+        NEEDS.iter().find(|(kinds, _)| kinds.split(", ").any(|other| other == kind)).unwrap_or(&NEEDS[0]);
+    needs
+}
+
+/// Which of the needed commands, separated by spaces, the server refuses.
+pub fn lacking<'a>(report: &ServerReport, needs: &'a str) -> Vec<&'a str> {
     let refused = |command: &str| report.refused.contains_key(command);
     // A cluster with sharded messages needs SPUBLISH in place of PUBLISH.
     let is_lacking = |command: &&str| refused(command) || (*command == "publish" && refused("spublish"));
-    let lacking = NEEDS.iter().filter_map(|(kind, needs)| {
-        let lacks: Vec<&str> = needs.split(' ').filter(is_lacking).collect();
-        let text =
-            format!("{kind}: cannot be used, because the user may not run {}: grant it", lacks.join(", "));
-        (!lacks.is_empty()).then_some(Finding { level: Level::Danger, subject, text })
-    });
-    let mut found: Vec<_> = lacking.collect();
-    if found.is_empty() {
-        let text = "the user may run the commands of every kind (SUBSCRIBE is not tried)".to_owned();
-        found.push(Finding { level: Level::Ok, subject, text });
-    }
-    if let Some(reason) = &report.restricted {
-        let text = format!("the user may not use every key and channel: {reason}");
-        found.push(Finding { level: Level::Note, subject, text });
-    }
-    found
+    needs.split(' ').filter(is_lacking).collect()
 }
 
 fn eviction(report: &ServerReport) -> Finding {
@@ -222,12 +255,11 @@ fn replicas(report: &ServerReport) -> Vec<Finding> {
     let Some(replicas) = number("connected_slaves") else { return vec![unknown(subject, "INFO")] };
     let mut found = Vec::new();
     let mut find = |level, text| found.push(Finding { level, subject, text });
-    let lacks: Vec<&str> =
-        ["role", "wait"].into_iter().filter(|name| report.refused.contains_key(*name)).collect();
+    let lacks: Vec<_> = lacking(report, "role wait").into_iter().map(str::to_uppercase).collect();
     match replicas {
         0 => find(Level::Ok, "none, so there is no failover that could lose a lock".to_owned()),
         n if !lacks.is_empty() => {
-            let lacks = lacks.join(" and ").to_uppercase();
+            let lacks = lacks.join(" and ");
             find(
                 Level::Danger,
                 format!("{n}, but the user may not run {lacks}: a failover may lose locks of every kind"),
@@ -253,9 +285,9 @@ fn replicas(report: &ServerReport) -> Vec<Finding> {
 fn clock(offset: Option<(i64, u64)>) -> Finding {
     let subject = "clock";
     let Some((ahead, uncertainty)) = offset else { return unknown(subject, "TIME") };
-    let which = if ahead < 0 { "behind" } else { "ahead" };
+    let which = if ahead < 0 { "behind" } else { "ahead of" };
     let text =
-        format!("the server is {} ms {which} of this host (within {uncertainty} ms)", ahead.unsigned_abs());
+        format!("the server is {} ms {which} this host (within {uncertainty} ms)", ahead.unsigned_abs());
     if Duration::from_millis(ahead.unsigned_abs().saturating_sub(uncertainty)) < SKEW {
         return Finding { level: Level::Ok, subject, text };
     }

@@ -1,40 +1,9 @@
 //! [`Failure`]: why a command failed, and its exit code.
 
+use crate::codes::Codes;
 use redisson_lock::Error;
 use std::fmt;
 use std::io;
-
-/// The exit code for a wrong command line.
-pub const USAGE: u8 = 64;
-/// The exit code if Redis is unreachable.
-pub const UNAVAILABLE: u8 = 69;
-/// The exit code for a lost hold.
-pub const LOST: u8 = 70;
-/// The exit code for an error of the system or a refusal of the server.
-pub const SYSTEM: u8 = 71;
-/// The exit code for a busy lock.
-pub const BUSY: u8 = 75;
-/// The exit code for a program that cannot be executed.
-pub const NOT_EXECUTABLE: u8 = 126;
-/// The exit code for a program that does not exist.
-pub const NOT_FOUND: u8 = 127;
-
-/// The exit codes that `run` can change.
-#[derive(Clone, Copy, Debug)]
-pub struct Codes {
-    /// The lock stayed busy.
-    pub busy: u8,
-    /// Redis is unreachable.
-    pub unavailable: u8,
-    /// The hold was lost.
-    pub lost: u8,
-}
-
-impl Default for Codes {
-    fn default() -> Self {
-        Self { busy: BUSY, unavailable: UNAVAILABLE, lost: LOST }
-    }
-}
 
 /// Why a command failed, with a remedy.
 #[derive(Debug)]
@@ -60,13 +29,13 @@ impl Failure {
     /// Returns the exit code.
     pub fn code(&self, codes: &Codes) -> u8 {
         match self {
-            Self::Usage(_) => USAGE,
+            Self::Usage(_) => codes.usage,
             Self::Busy(_) => codes.busy,
             Self::Lost(_) => codes.lost,
             Self::Library(error) if error.is_lost() => codes.lost,
             Self::Library(error) if error.is_unavailable() => codes.unavailable,
-            Self::Library(error) if error.is_misuse() => USAGE,
-            Self::Library(_) | Self::System(_) => SYSTEM,
+            Self::Library(error) if error.is_misuse() => codes.usage,
+            Self::Library(_) | Self::System(_) => codes.system,
         }
     }
 }
@@ -95,6 +64,16 @@ impl fmt::Display for Failure {
                     f,
                     "the key has a record of another kind ({code} {message}): name the kind with --kind"
                 )
+            }
+            Self::Library(Error::Refused { node, code, .. }) if code == "WRONGPASS" || code == "NOAUTH" => {
+                write!(
+                    f,
+                    "{node} refuses the user or the password ({code}): check REDISSON_LOCK_URL, or --user and \
+                     REDISSON_LOCK_PASSWORD or --password-file, or the file of --config"
+                )
+            }
+            Self::Library(error @ Error::Untrusted { .. }) => {
+                write!(f, "{error}: the options are --cacert, --cert with --key, and --sni")
             }
             Self::Library(error) => write!(f, "{error}"),
         }

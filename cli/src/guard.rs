@@ -4,7 +4,7 @@
 //! 1. While no deadline is set, the guard only waits.
 //! 2. After the deadline of the hold, and a moment for `run` to act, the group gets SIGTERM. At the last moment it gets
 //!    SIGKILL. Each new message replaces both times.
-//! 3. If the messages end without [`Message::Done`], `run` is dead, and the group gets SIGKILL.
+//! 3. If the messages end, `run` is dead, and the group gets SIGKILL. Otherwise `run` kills the guard.
 
 use crate::args;
 use crate::failure::Failure;
@@ -19,13 +19,11 @@ use std::time::Duration;
 /// The time that `run` has to act after the deadline, before the guard does.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A message to the guard.
+/// A message to the guard: the program must end, by SIGTERM at the first time, and by SIGKILL at the second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// The program must end: SIGTERM at the first time, SIGKILL at the second.
-    End { term: u64, kill: u64 },
-    /// The program has ended, so the guard may end.
-    Done,
+pub struct Message {
+    term: u64,
+    kill: u64,
 }
 
 const SIZE: usize = 16;
@@ -36,31 +34,24 @@ impl Message {
     pub fn deadline(left: Duration, kill_after: Duration) -> Self {
         let end = now().saturating_add(millis(left));
         let kill = end.saturating_add(millis(kill_after));
-        Self::End { term: end.saturating_add(millis(MARGIN)).min(kill), kill }
+        Self { term: end.saturating_add(millis(MARGIN)).min(kill), kill }
     }
 
     /// The message that the program has its SIGTERM, and must end within `kill_after`.
     pub fn kill_after(kill_after: Duration) -> Self {
-        Self::End { term: NEVER, kill: now().saturating_add(millis(kill_after)) }
+        Self { term: NEVER, kill: now().saturating_add(millis(kill_after)) }
     }
 
     fn encode(self) -> [u8; SIZE] {
-        let (term, kill) = match self {
-            Self::End { term, kill } => (term, kill),
-            Self::Done => (0, 0),
-        };
         let mut bytes = [0; SIZE];
-        bytes[..8].copy_from_slice(&term.to_le_bytes());
-        bytes[8..].copy_from_slice(&kill.to_le_bytes());
+        bytes[..8].copy_from_slice(&self.term.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.kill.to_le_bytes());
         bytes
     }
 
     fn decode(bytes: [u8; SIZE]) -> Self {
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-        match (number(0), number(8)) {
-            (0, 0) => Self::Done,
-            (term, kill) => Self::End { term, kill },
-        }
+        Self { term: number(0), kill: number(8) }
     }
 
     /// Sends the message.
@@ -97,10 +88,7 @@ pub fn guard(arguments: &args::Guard) -> Result<u8, Failure> {
         let mut bytes = [0; SIZE];
         // Without a buffer, because `poll` does not see one. A pipe passes on such a short message as a whole.
         match rustix::io::read(stdin(), &mut bytes) {
-            Ok(SIZE) => match Message::decode(bytes) {
-                Message::Done => return Ok(0),
-                Message::End { term: new_term, kill: new_kill } => (term, kill) = (new_term, new_kill),
-            },
+            Ok(SIZE) => Message { term, kill } = Message::decode(bytes),
             Err(Errno::INTR) => {}
             // `run` is dead.
             _ => kill = 0,
@@ -128,20 +116,14 @@ mod tests {
 
     #[test]
     fn messages_survive_the_pipe() {
-        for message in
-            [Message::Done, Message::End { term: 1, kill: 2 }, Message::End { term: NEVER, kill: NEVER }]
-        {
+        for message in [Message { term: 1, kill: 2 }, Message { term: NEVER, kill: NEVER }] {
             assert_eq!(Message::decode(message.encode()), message);
         }
     }
 
     #[test]
     fn the_guard_kills_no_later_than_kill_after() {
-        let Message::End { term, kill } =
-            Message::deadline(Duration::from_secs(30), Duration::from_millis(100))
-        else {
-            panic!("a deadline is set")
-        };
-        assert!(term <= kill);
+        let message = Message::deadline(Duration::from_secs(30), Duration::from_millis(100));
+        assert!(message.term <= message.kill);
     }
 }

@@ -5,23 +5,33 @@ use crate::connect::connect;
 use crate::failure::Failure;
 use crate::hold::line;
 use crate::locks;
+use crate::permissions::{Wanted, explained};
 use crate::table::{lease, number, shown};
 use clap::ValueEnum;
 use redisson_lock::{Description, Holder, Inspection, Owner};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Shows the lock.
 pub async fn inspect(inspect: &Inspect, connection: &Connection) -> Result<u8, Failure> {
     let client = connect(connection).await?;
     let (json, text) = if let Some(kind) = inspect.kind.kind() {
         let lock = locks::lock(&client, kind, &inspect.name, &Owner::unique());
-        let seen = lock.inspect().await?;
+        let seen = match lock.inspect().await {
+            Ok(seen) => seen,
+            Err(error) => {
+                let wanted = Wanted::Kind(&inspect.name, &kind_name(kind));
+                return Err(explained(&client, wanted, error.into()).await);
+            }
+        };
         (of_kind_as_json(lock.name(), kind, &seen), of_kind_as_text(lock.name(), kind, &seen))
     } else {
-        match client.describe(&inspect.name).await? {
-            Some(seen) => (as_json(&seen), as_text(&seen)),
-            None => (free_as_json(&inspect.name), free_as_text(&inspect.name)),
+        match client.describe(&inspect.name).await {
+            Ok(Some(seen)) => (as_json(&seen), as_text(&seen)),
+            Ok(None) => (free_as_json(&inspect.name), free_as_text(&inspect.name)),
+            Err(error) => {
+                return Err(explained(&client, Wanted::Lock(&inspect.name), error.into()).await);
+            }
         }
     };
     if inspect.json {
@@ -89,7 +99,18 @@ fn free_as_json(name: &str) -> Value {
 
 /// Returns holders as JSON.
 pub fn holders_as_json(holders: &[Holder]) -> Vec<Value> {
-    let holder = |holder: &Holder| json!({"owner": holder.owner(), "client": holder.client_id(), "count": holder.count()});
+    let holder = |holder: &Holder| {
+        let mut shown =
+            json!({"owner": holder.owner(), "client": holder.client_id(), "count": holder.count()});
+        if let Some(client) = holder.client() {
+            let since = client.since.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            shown["application"] = json!(client.application);
+            shown["host"] = json!(client.host);
+            shown["pid"] = json!(client.pid);
+            shown["since_ms"] = json!(u64::try_from(since).ok());
+        }
+        shown
+    };
     holders.iter().map(holder).collect()
 }
 
@@ -138,6 +159,9 @@ fn holders_as_text(holders: &[Holder]) -> String {
         return "holder   none: the lock is free\n".to_owned();
     }
     let times = |count| if count == 1 { "once".to_owned() } else { format!("{count} times") };
-    let line = |holder: &Holder| format!("holder   {}, {}\n", shown(holder.owner()), times(holder.count()));
+    let line = |holder: &Holder| {
+        let client = holder.client().map_or_else(String::new, |client| format!("client   {client}\n"));
+        format!("holder   {}, {}\n{client}", shown(holder.owner()), times(holder.count()))
+    };
     holders.iter().map(line).collect()
 }

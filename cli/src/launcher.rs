@@ -4,7 +4,7 @@
 //! launcher, which prepares its own process and then becomes the program.
 
 use crate::args::Launch;
-use crate::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
+use crate::failure::Failure;
 use crate::terminal;
 use rustix::process::{Pid, Signal, getpgrp, getpid, getppid, kill_process, set_parent_process_death_signal};
 use std::io::ErrorKind;
@@ -33,13 +33,13 @@ pub fn launch(launch: &Launch) -> Result<u8, Failure> {
     Ok(match error.kind() {
         ErrorKind::NotFound => {
             eprintln!("redisson-lock: `{program}` is not found: check the path of the program");
-            NOT_FOUND
+            launch.not_found
         }
         _ => {
             eprintln!(
                 "redisson-lock: `{program}` cannot be executed: {error}: check its permissions and format"
             );
-            NOT_EXECUTABLE
+            launch.not_executable
         }
     })
 }

@@ -5,8 +5,9 @@ use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
 use crate::inspect::as_json;
+use crate::permissions::{Wanted, explained};
 use crate::table::{aligned, lease, number, shown};
-use redisson_lock::Description;
+use redisson_lock::{Description, Holder};
 use tokio_stream::StreamExt;
 
 /// Lists the locks, in the order of their names.
@@ -15,7 +16,12 @@ pub async fn list(list: &List, connection: &Connection) -> Result<u8, Failure> {
         let (mut found, mut unclear) = (Vec::new(), 0);
         let mut locks = client.locks(&list.pattern);
         while let Some(seen) = locks.next().await {
-            let seen = seen?;
+            let seen = match seen {
+                Ok(seen) => seen,
+                Err(error) => {
+                    return Err(explained(client, Wanted::Pattern(&list.pattern), error.into()).await);
+                }
+            };
             if list.all || seen.kind.is_certain() {
                 found.push(seen);
             } else {
@@ -42,14 +48,19 @@ pub async fn list(list: &List, connection: &Connection) -> Result<u8, Failure> {
     .await
 }
 
+/// Returns the name of the holder's client, or the owner id.
+pub fn holder_name(holder: &Holder) -> String {
+    holder.client().map_or_else(|| shown(holder.owner()), ToString::to_string)
+}
+
 fn row(seen: &Description) -> [String; 6] {
     let (holder, count) = match (seen.holders.as_slice(), seen.count, seen.taken) {
         ([], Some(free), Some(taken)) => (format!("{taken} taken"), free.to_string()),
         ([], Some(count), None) => ("-".to_owned(), count.to_string()),
         ([], None, _) => ("-".to_owned(), "0".to_owned()),
-        ([only], ..) => (shown(only.owner()), only.count().to_string()),
+        ([only], ..) => (holder_name(only), only.count().to_string()),
         ([first, others @ ..], ..) => {
-            (format!("{} and {} more", shown(first.owner()), others.len()), first.count().to_string())
+            (format!("{} and {} more", holder_name(first), others.len()), first.count().to_string())
         }
     };
     let left = lease(seen.remaining_lease);

@@ -205,9 +205,9 @@ async fn report_wait(holdable: &Holdable) {
     }
 }
 
-/// Names the holders: ", held by client <uuid>, thread <id>". A bare number is the id of a Java thread, or of a task of a Rust service.
+/// Names the holders: ", held by client <uuid>, thread <id>", with the name of the client in front if it has one. A bare number is the id of a Java thread, or of a task of a Rust service.
 pub fn held_by(holders: &[Holder]) -> String {
-    let name = |holder: &Holder| match holder.owner().split_once(':') {
+    let id = |holder: &Holder| match holder.owner().split_once(':') {
         Some((client, owner)) => {
             let owner = owner.strip_suffix(":write").unwrap_or(owner);
             let is_number = owner.bytes().all(|byte| byte.is_ascii_digit());
@@ -215,6 +215,10 @@ pub fn held_by(holders: &[Holder]) -> String {
             format!("client {}, {what} {}", shown(client), shown(owner))
         }
         None => format!("owner {}", shown(holder.owner())),
+    };
+    let name = |holder: &Holder| match holder.client() {
+        Some(client) => format!("{client} ({})", id(holder)),
+        None => id(holder),
     };
     match holders {
         [] => String::new(),

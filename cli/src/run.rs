@@ -6,7 +6,8 @@
 //! 4. The lock is released only after the program has ended.
 
 use crate::args::{Connection, OnLost, Run};
-use crate::child::{Change, Child};
+use crate::child::{Change, Child, Start};
+use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
 use crate::locks::{self, Held};
@@ -19,14 +20,14 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Runs the program, and returns its exit code.
-pub async fn run(run: Run, connection: &Connection) -> Result<u8, Failure> {
+pub async fn run(run: Run, connection: &Connection, codes: &Codes) -> Result<u8, Failure> {
     let signals = Signals::forwarded()?;
-    let held = async |held, signals: &mut Signals| hold(&run, held, signals).await;
+    let held = async |held, signals: &mut Signals| hold(&run, codes, held, signals).await;
     locks::while_held(&run.name, &run.terms, connection, signals, held).await
 }
 
 /// Runs the program, and releases what is held.
-async fn hold(run: &Run, held: Held, signals: &mut Signals) -> Result<u8, Failure> {
+async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Result<u8, Failure> {
     let status = held.status();
     let mut environment =
         vec![("REDISSON_LOCK_NAME", status.name().to_owned()), ("REDISSON_LOCK_OWNER", held.owner())];
@@ -34,9 +35,10 @@ async fn hold(run: &Run, held: Held, signals: &mut Signals) -> Result<u8, Failur
         environment.push(("REDISSON_LOCK_TOKEN", token.to_string()));
     }
     let first = (run.on_lost != OnLost::Warn).then(|| Message::deadline(status.validity(), kill_after(run)));
-    let child = Child::start(&program(run), &environment, first);
-    let code = match child {
-        Ok(mut child) => supervise(run, &status, &mut child, signals).await,
+    let started = Child::start(&program(run), &environment, first, codes, signals).await;
+    let code = match started {
+        Ok(Start::Running(mut child)) => supervise(run, &status, &mut child, signals).await,
+        Ok(Start::Signalled(signal)) => Ok(signals::exit_code(signal)),
         Err(failure) => Err(failure),
     };
     let state = status.state();
@@ -98,7 +100,11 @@ async fn supervise(
         tokio::select! {
             biased;
             change = child.change() => match change {
-                Change::Ended(code) => break code,
+                Change::Ended(code) => break Ok(code),
+                Change::Unknown(error) => {
+                    must_end = true;
+                    break Err(Failure::system("cannot wait for the program, so that its group is ended", &error));
+                }
                 Change::Stopped => child.stop_too(),
             },
             number = signals.next() => {
@@ -140,5 +146,5 @@ async fn supervise(
         child.end_group(left).await;
     }
     child.dismiss_guard();
-    Ok(code)
+    code
 }

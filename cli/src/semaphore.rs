@@ -1,9 +1,10 @@
-//! `semaphore`: the permits of an expirable semaphore.
+//! `semaphore` and `plain-semaphore`: the permits of semaphores with and without leases.
 
-use crate::args::{Connection, SemaphoreCommand};
+use crate::args::{Connection, PlainSemaphoreCommand, SemaphoreCommand};
 use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
+use redisson_lock::Client;
 use serde_json::json;
 use std::time::Duration;
 
@@ -12,12 +13,10 @@ pub async fn semaphore(command: SemaphoreCommand, connection: &Connection) -> Re
     with_client(connection, async |client| execute(client, command).await).await
 }
 
-async fn execute(client: &redisson_lock::Client, command: SemaphoreCommand) -> Result<u8, Failure> {
+async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failure> {
     match command {
         SemaphoreCommand::Create { name, permits } => {
-            if !client.expirable_semaphore(&name).try_set_permits(permits).await? {
-                return Err(Failure::Busy(format!("the semaphore `{name}` exists: it is unchanged")));
-            }
+            created(&name, client.expirable_semaphore(&name).try_set_permits(permits).await?)?;
         }
         SemaphoreCommand::Count { name, json } => {
             let semaphore = client.expirable_semaphore(&name);
@@ -35,11 +34,7 @@ async fn execute(client: &redisson_lock::Client, command: SemaphoreCommand) -> R
                 None => Some(semaphore.acquire().await?),
                 Some(wait) => semaphore.try_acquire_for(wait).await?,
             };
-            let Some(permit) = permit else {
-                return Err(Failure::Busy(format!(
-                    "no permit of `{name}` is free: try again later, or wait longer with -w"
-                )));
-            };
+            let permit = permit.ok_or_else(|| busy(&name))?;
             println!("{}", permit.ids().join(" "));
             permit.forget();
         }
@@ -50,4 +45,44 @@ async fn execute(client: &redisson_lock::Client, command: SemaphoreCommand) -> R
         }
     }
     Ok(0)
+}
+
+/// Runs the command for a semaphore without leases.
+pub async fn plain_semaphore(command: PlainSemaphoreCommand, connection: &Connection) -> Result<u8, Failure> {
+    with_client(connection, async |client| execute_plain(client, command).await).await
+}
+
+async fn execute_plain(client: &Client, command: PlainSemaphoreCommand) -> Result<u8, Failure> {
+    match command {
+        PlainSemaphoreCommand::Create { name, permits } => {
+            created(&name, client.semaphore(&name).try_set_permits(permits).await?)?;
+        }
+        PlainSemaphoreCommand::Count { name } => {
+            println!("{}", client.semaphore(&name).available_permits().await?);
+        }
+        PlainSemaphoreCommand::Acquire { name, permits, nonblock, wait } => {
+            let semaphore = client.semaphore(&name);
+            let permit = match if nonblock { Some(Duration::ZERO) } else { wait } {
+                None => Some(semaphore.acquire_many(permits).await?),
+                Some(wait) => semaphore.try_acquire_many_for(permits, wait).await?,
+            };
+            permit.ok_or_else(|| busy(&name))?.forget();
+        }
+        PlainSemaphoreCommand::Release { name, permits } => {
+            // A release would create the semaphore, for example after a typing error.
+            if !client.semaphore(&name).release_if_exists(permits).await? {
+                return Err(Failure::Lost(format!("the semaphore `{name}` does not exist: create it first")));
+            }
+        }
+    }
+    Ok(0)
+}
+
+fn created(name: &str, is_new: bool) -> Result<(), Failure> {
+    let exists = || Failure::Busy(format!("the semaphore `{name}` exists: it is unchanged"));
+    is_new.then_some(()).ok_or_else(exists)
+}
+
+fn busy(name: &str) -> Failure {
+    Failure::Busy(format!("no permit of `{name}` is free: try again later, or wait longer with -w"))
 }

@@ -1,5 +1,6 @@
 //! Output for people: aligned columns, colours, and texts that cannot confuse a terminal.
 
+use ratatui::text::Span;
 use std::env;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
@@ -19,20 +20,25 @@ pub enum Style {
     Red,
 }
 
-/// Returns the text in a style, if standard output is a terminal, and `NO_COLOR` is not set.
-pub fn styled(text: &str, style: Style) -> String {
+/// Whether standard output has colours: it is a terminal, and `NO_COLOR` is not set.
+pub fn has_colours() -> bool {
     static COLOURS: LazyLock<bool> = LazyLock::new(|| {
         let is_set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = env::var_os("TERM").is_none_or(|name| name == "dumb");
         io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
     });
+    *COLOURS
+}
+
+/// Returns the text in a style, if standard output has colours.
+pub fn styled(text: &str, style: Style) -> String {
     let code = match style {
         Style::Bold => 1,
         Style::Green => 32,
         Style::Yellow => 33,
         Style::Red => 31,
     };
-    if *COLOURS { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if has_colours() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Aligns the columns of `rows`, the first of which has the titles. Two spaces separate them.
@@ -40,20 +46,25 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let mut widths = [0; N];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+            *width = self::width(cell).max(*width);
         }
     }
     let mut text = String::new();
     for (at, row) in rows.iter().enumerate() {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(widths) {
-            let _ = write!(line, "{cell:width$}  ");
+            let _ = write!(line, "{cell}{:1$}", "", width + 2 - self::width(cell));
         }
         let line = line.trim_end();
         text.push_str(&if at == 0 { styled(line, Style::Bold) } else { line.to_owned() });
         text.push('\n');
     }
     text
+}
+
+/// The width of a text in a terminal, where some characters take two columns.
+pub fn width(text: &str) -> usize {
+    Span::raw(text).width()
 }
 
 /// A lease: "4.2 s", "-" without a record, or "no end".

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::hold::line;
 use crate::inspect::holders_as_json;
 use crate::locks::{self, held_by};
+use crate::permissions::{Wanted, explained};
 use crate::table::shown;
 use redisson_lock::{Client, Owner, RecordKind};
 use serde_json::json;
@@ -38,7 +39,10 @@ pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Resu
 
 /// The kind that the record shows. A free lock may be of any kind.
 async fn kind_of(client: &Client, name: &str) -> Result<Kind, Failure> {
-    let seen = client.describe(name).await?;
+    let seen = match client.describe(name).await {
+        Ok(seen) => seen,
+        Err(error) => return Err(explained(client, Wanted::Lock(name), error.into()).await),
+    };
     let remedy = match seen.map(|seen| seen.kind) {
         None | Some(RecordKind::Lock) => return Ok(Kind::Lock),
         Some(RecordKind::Fair) => return Ok(Kind::Fair),

@@ -4,12 +4,15 @@ use crate::args::{Connection, Watch};
 use crate::connect::with_client;
 use crate::failure::Failure;
 use crate::hold::line;
+use crate::list::holder_name;
+use crate::permissions::{Wanted, explained};
 use crate::table::{Style, shown, styled};
-use redisson_lock::{Client, Description, Holder, Sighting};
+use redisson_lock::{Client, Description, Error, Holder, Sighting};
 use serde_json::json;
 use std::collections::HashSet;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::time::{sleep, timeout};
@@ -43,9 +46,11 @@ pub async fn watch(watch: &Watch, connection: &Connection) -> Result<u8, Failure
             if watch.name.contains(['*', '?', '[']) {
                 return look_for(client, watch, &reports).await;
             }
-            follow(client.clone(), watch.name.clone(), watch.interval, reports.clone(), false, false).await;
+            let followed = Follower::new(&watch.name, watch.interval, &reports).follow(client).await;
             // Only a client that is closed ends the stream.
-            Err(Failure::System("the client is closed".to_owned()))
+            let failure =
+                followed.map_or_else(Failure::from, |()| Failure::System("the client is closed".to_owned()));
+            Err(explained(client, Wanted::Lock(&watch.name), failure).await)
         };
         tokio::pin!(looking);
         loop {
@@ -62,8 +67,7 @@ pub async fn watch(watch: &Watch, connection: &Connection) -> Result<u8, Failure
 /// Follows each lock of the pattern, from when it is found until it has been free for a while.
 async fn look_for(client: &Client, watch: &Watch, reports: &UnboundedSender<Report>) -> Result<u8, Failure> {
     let followed = Arc::new(Mutex::new(HashSet::<String>::new()));
-    let names = || followed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let mut is_new = false;
+    let mut is_first_look = true;
     loop {
         let mut locks = client.locks(&watch.name);
         while let Some(found) = locks.next().await {
@@ -71,84 +75,137 @@ async fn look_for(client: &Client, watch: &Watch, reports: &UnboundedSender<Repo
                 Ok(found) if found.kind.is_certain() => found.name,
                 Ok(_) => continue,
                 Err(error) if error.is_unavailable() => {
-                    let event =
-                        Event { what: "error", kind: None, holder: None, detail: Some(error.to_string()) };
-                    let _ = reports.send((watch.name.clone(), event, SystemTime::now()));
+                    let _ =
+                        reports.send((watch.name.clone(), of_error(error.to_string()), SystemTime::now()));
                     break;
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    return Err(explained(client, Wanted::Pattern(&watch.name), error.into()).await);
+                }
             };
-            if names().insert(name.clone()) {
-                let (client, reports, followed) = (client.clone(), reports.clone(), followed.clone());
-                let interval = watch.interval;
+            if names(&followed).insert(name.clone()) {
+                let follower = Follower::new(&name, watch.interval, reports).while_held(is_first_look);
+                let (client, followed) = (client.clone(), followed.clone());
                 tokio::spawn(async move {
-                    follow(client, name.clone(), interval, reports, true, is_new).await;
-                    followed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).remove(&name);
+                    // The next look for names reports an error that lasts.
+                    let _ = follower.follow(&client).await;
+                    names(&followed).remove(&name);
                 });
             }
         }
-        is_new = true;
+        is_first_look = false;
         sleep(watch.interval.max(LOOK)).await;
     }
 }
 
-/// Reports the events of one lock. `until_free` says to stop after the lock has been free for a while, `is_new` that the lock was free
-/// before.
-async fn follow(
-    client: Client,
+fn names(followed: &Mutex<HashSet<String>>) -> MutexGuard<'_, HashSet<String>> {
+    followed.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Reports the events of one lock.
+struct Follower {
     name: String,
     interval: Duration,
     reports: UnboundedSender<Report>,
-    until_free: bool,
-    is_new: bool,
-) {
-    let mut sightings = client.watch(&name, interval);
-    // The last sighting, and when it was.
-    let mut before: Option<(Option<Description>, Instant)> = is_new.then(|| (None, Instant::now()));
-    let (mut last_error, mut held_at) = (None, Instant::now());
-    while let Some(seen) = sightings.next().await {
-        let report = |event| reports.send((name.clone(), event, SystemTime::now())).is_ok();
-        let mut seen = match seen {
-            Ok(seen) => seen,
-            Err(error) => {
-                let error = error.to_string();
-                if last_error.as_ref() != Some(&error) {
-                    report(Event { what: "error", kind: None, holder: None, detail: Some(error.clone()) });
-                    last_error = Some(error);
+    /// Whether to stop after the lock has been free for a while.
+    is_temporary: bool,
+    /// The last sighting, and when it was.
+    before: Option<(Option<Description>, Instant)>,
+    /// When the lock was last held, or the start.
+    held_at: Instant,
+    last_error: Option<String>,
+}
+
+impl Follower {
+    fn new(name: &str, interval: Duration, reports: &UnboundedSender<Report>) -> Self {
+        Self {
+            name: name.to_owned(),
+            interval,
+            reports: reports.clone(),
+            is_temporary: false,
+            before: None,
+            held_at: Instant::now(),
+            last_error: None,
+        }
+    }
+
+    /// Follows a lock that is held only for as long as it is, and for a while after. Unless the first look for locks found it, it was free
+    /// before.
+    fn while_held(self, is_first_look: bool) -> Self {
+        let before = (!is_first_look).then(|| (None, Instant::now()));
+        Self { is_temporary: true, before, ..self }
+    }
+
+    /// Reports until the client is closed, or nobody receives the reports, or a temporary one is done. Fails if the first reading does, and
+    /// another would, too.
+    async fn follow(mut self, client: &Client) -> Result<(), Error> {
+        let mut sightings = client.watch(&self.name, self.interval);
+        while let Some(seen) = sightings.next().await {
+            let mut seen = match seen {
+                Ok(seen) => seen,
+                Err(error) if self.before.is_none() && !error.is_retryable() => return Err(error),
+                Err(error) => {
+                    self.report_error(error.to_string());
+                    // An error may come at once.
+                    sleep(self.interval).await;
+                    continue;
                 }
-                // An error may come at once.
-                sleep(interval).await;
-                continue;
-            }
-        };
-        last_error = None;
-        let at = Instant::now();
-        let ended = |seen: &Sighting| {
-            let was = before.iter().flat_map(|(before, _)| before.iter().flat_map(|lock| &lock.holders));
-            let now = |holder: &Holder| {
-                seen.lock.iter().any(|lock| lock.holders.iter().any(|other| other.owner() == holder.owner()))
             };
-            was.filter(|holder| !now(holder)).count() > 0
-        };
-        if ended(&seen) && seen.releases == 0 {
-            // The message comes on another connection than the reading.
-            if let Ok(Some(Ok(later))) = timeout(LATE, sightings.next()).await {
-                seen = later;
+            let at = Instant::now();
+            if self.has_ended_a_hold(&seen) && seen.releases == 0 {
+                // The message comes on another connection than the reading.
+                if let Ok(Some(Ok(later))) = timeout(LATE, sightings.next()).await {
+                    seen = later;
+                }
+            }
+            if self.take(seen, at).is_break() {
+                break;
             }
         }
-        let now = match &before {
+        Ok(())
+    }
+
+    /// Whether a holder of the sighting before is no holder in this one.
+    fn has_ended_a_hold(&self, seen: &Sighting) -> bool {
+        let is_now = |holder: &Holder| {
+            seen.lock.iter().flat_map(|lock| &lock.holders).any(|other| other.owner() == holder.owner())
+        };
+        let before = self.before.iter().filter_map(|(before, _)| before.as_ref());
+        before.flat_map(|lock| &lock.holders).any(|holder| !is_now(holder))
+    }
+
+    /// Reports what a sighting shows.
+    fn take(&mut self, seen: Sighting, at: Instant) -> ControlFlow<()> {
+        self.last_error = None;
+        let events = match &self.before {
             None => first(&seen),
             Some((before, then)) => events(before.as_ref(), &seen, at - *then),
         };
-        if !now.into_iter().all(report) {
-            return;
+        for event in events {
+            self.report(event)?;
         }
         if seen.lock.is_some() {
-            held_at = at;
-        } else if until_free && held_at.elapsed() > KEPT {
-            return;
+            self.held_at = at;
+        } else if self.is_temporary && self.held_at.elapsed() > KEPT {
+            return ControlFlow::Break(());
         }
-        before = Some((seen.lock, at));
+        self.before = Some((seen.lock, at));
+        ControlFlow::Continue(())
+    }
+
+    /// Reports an error once, until a sighting or another error comes.
+    fn report_error(&mut self, error: String) {
+        if self.last_error.as_ref() != Some(&error) {
+            let _ = self.report(of_error(error.clone()));
+            self.last_error = Some(error);
+        }
+    }
+
+    fn report(&self, event: Event) -> ControlFlow<()> {
+        match self.reports.send((self.name.clone(), event, SystemTime::now())) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
     }
 }
 
@@ -214,6 +271,10 @@ fn of_holder(what: &'static str, lock: &Description, holder: &Holder, detail: Op
     Event { holder: Some(holder.clone()), ..of_lock(what, lock, detail) }
 }
 
+fn of_error(error: String) -> Event {
+    Event { what: "error", kind: None, holder: None, detail: Some(error) }
+}
+
 fn of_lock(what: &'static str, lock: &Description, detail: Option<String>) -> Event {
     Event { what, kind: Some(lock.kind.to_string()), holder: None, detail }
 }
@@ -252,9 +313,7 @@ fn write((name, event, at): &Report, as_json: bool) -> Result<(), Failure> {
     };
     let ms = time.subsec_millis();
     let mut text = format!("{hour:02}:{minute:02}:{second:02}.{ms:03}Z  {word}  {}", shown(name));
-    for part in
-        [kind.clone(), holder.as_ref().map(|holder| shown(holder.owner())), detail.as_deref().map(shown)]
-    {
+    for part in [kind.clone(), holder.as_ref().map(holder_name), detail.as_deref().map(shown)] {
         part.iter().for_each(|part| text.push_str(&format!("  {part}")));
     }
     let mut output = io::stdout().lock();

@@ -1,12 +1,15 @@
 //! The program `redisson-lock` of `cli/` beside Java threads: each excludes the other, and the program names and ends Java's holds.
-//! `cli/tests` has the tests without Java.
+//! Also the program at a cluster, at sentinels, and at a server with a wrong clock. `cli/tests` has the tests at one server.
 
+use crate::support::cluster::Cluster;
+use crate::support::group::Group;
 use crate::support::java::JavaThread;
 use crate::support::kind::{Kind, each, with_versions};
 use crate::support::{Java, Server, eventually, setting, since, subscribers, versions};
+use std::collections::{BTreeSet, HashMap};
 use std::process::{Output, Stdio};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
@@ -23,16 +26,24 @@ const KINDS: [(Kind, &str); 6] = [
 ];
 
 fn command_line(server: &Server, words: &[&str]) -> Command {
+    command_line_at(&server.url(), words)
+}
+
+fn command_line_at(url: &str, words: &[&str]) -> Command {
     let mut command = Command::new(setting("REDISSON_LOCK_CLI"));
-    command.args(words).env("REDISSON_LOCK_URL", server.url()).kill_on_drop(true);
+    command.args(words).env("REDISSON_LOCK_URL", url).kill_on_drop(true);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
 /// Runs the program to its end. Returns the exit code and the output.
 async fn done(server: &Server, words: &[&str]) -> (Option<i32>, String) {
+    done_at(&server.url(), words).await
+}
+
+async fn done_at(url: &str, words: &[&str]) -> (Option<i32>, String) {
     let output =
-        timeout(SOON, command_line(server, words).output()).await.expect("the program ends").unwrap();
+        timeout(SOON, command_line_at(url, words).output()).await.expect("the program ends").unwrap();
     let Output { status, stdout, stderr } = output;
     (status.code(), String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap())
 }
@@ -188,4 +199,158 @@ async fn force_unlock_wakes_the_waiters_of_java() {
         waiter.unlock(waits_for.java(), "n").await.unwrap();
     })
     .await;
+}
+
+/// A program that runs, and the lines of its output.
+struct Running {
+    child: tokio::process::Child,
+    lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        Self { lines: BufReader::new(child.stdout.take().unwrap()).lines(), child }
+    }
+
+    async fn line(&mut self) -> String {
+        let line = timeout(SOON, self.lines.next_line()).await.expect("it writes a line").unwrap();
+        line.expect("it still runs")
+    }
+
+    /// Closes its input, and returns its exit code.
+    async fn end(mut self) -> Option<i32> {
+        drop(self.child.stdin.take());
+        timeout(SOON, self.child.wait()).await.expect("it ends").unwrap().code()
+    }
+}
+
+/// The first owner in a line of JSON.
+fn owner(line: &str) -> Option<String> {
+    Some(line.split_once(r#""owner":""#)?.1.split_once('"')?.0.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_master_of_a_cluster_is_listed_watched_and_examined() {
+    let cluster = Cluster::start(3, 0);
+    let url = cluster.url();
+    let name = |master: usize| {
+        (0..).map(|at| format!("orders:{at}")).find(|name| cluster.master_of(name) == master).unwrap()
+    };
+    let names: Vec<String> = (0..3).map(name).collect();
+    let mut holders = Vec::new();
+    for name in &names {
+        let mut holder = Running::start(command_line_at(&url, &["hold", name]));
+        let owner = owner(&holder.line().await).unwrap();
+        holders.push((holder, owner));
+    }
+
+    let (code, list) = done_at(&url, &["list", "orders:*", "--json"]).await;
+    assert_eq!((code, list.lines().count()), (Some(0), 3), "{list}");
+    for (name, (_, owner)) in names.iter().zip(&holders) {
+        let (code, one) = done_at(&url, &["inspect", name, "--json"]).await;
+        assert_eq!(code, Some(0), "{one}");
+        assert!(
+            one.contains(owner) && list.lines().any(|line| line.contains(name) && line.contains(owner)),
+            "{list}"
+        );
+    }
+
+    let (code, report) = done_at(&url, &["doctor"]).await;
+    assert_eq!(code, Some(0), "{report}");
+    for master in &cluster.masters {
+        assert!(report.lines().any(|line| line == master.address()), "{report}");
+    }
+
+    let watch = ["watch", "orders:*", "--interval", "0.05", "--json"];
+    let mut watching = Running::start(command_line_at(&url, &watch));
+    let mut seen = BTreeSet::new();
+    while seen.len() < 3 {
+        let line = watching.line().await;
+        assert!(line.contains(r#""event":"held""#), "{line}");
+        seen.extend(names.iter().filter(|name| line.contains(&format!(r#""name":"{name}""#))));
+    }
+
+    // `script` gives it a terminal, which has no size.
+    let program = setting("REDISSON_LOCK_CLI");
+    let line = format!("TERM=xterm exec {program} top 'orders:*' --interval 0.05");
+    let mut top = Command::new("script");
+    top.args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"])
+        .env("REDISSON_LOCK_URL", &url);
+    let mut top = top.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+    let (mut shown, mut output) = (String::new(), top.stdout.take().unwrap());
+    while !names.iter().all(|name| shown.contains(name.as_str())) {
+        let mut bytes = [0; 4096];
+        let read = timeout(SOON, output.read(&mut bytes)).await.expect("it draws").unwrap();
+        assert_ne!(read, 0, "{shown}");
+        shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    top.stdin.as_mut().unwrap().write_all(b"q").await.unwrap();
+    assert_eq!(timeout(SOON, top.wait()).await.expect("q ends it").unwrap().code(), Some(0));
+
+    for (holder, _) in holders {
+        assert_eq!(holder.end().await, Some(0));
+    }
+    while !seen.is_empty() {
+        let line = watching.line().await;
+        assert!(line.contains(r#""event":"released""#), "{line}");
+        seen.retain(|name| !line.contains(&format!(r#""name":"{name}""#)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_and_inspect_follow_the_sentinels_to_the_next_master() {
+    let mut group = Group::start(1);
+    let url = group.url();
+    let mut running =
+        Running::start(command_line_at(&url, &["run", "n", "--", "sh", "-c", "echo ran; exec cat"]));
+    assert_eq!(running.line().await, "ran");
+    let inspected = || async { done_at(&url, &["inspect", "n", "--json"]).await };
+    let (code, before) = inspected().await;
+    assert_eq!(code, Some(0), "{before}");
+    assert!(owner(&before).is_some(), "{before}");
+    let (code, busy) = done_at(&url, &["run", "n", "-n", "--", "true"]).await;
+    assert_eq!(code, Some(75), "{busy}");
+    group.master.kill();
+    group.wait_for_promotion().await;
+    // The sentinel names the next master a moment after it has made it one.
+    let mut sentinel = group.sentinels[0].cli();
+    eventually(|| {
+        let mut question = redis::cmd("SENTINEL");
+        let named: HashMap<String, String> =
+            question.arg("MASTER").arg("orders").query(&mut sentinel).unwrap();
+        named["port"] == group.replica.port().to_string()
+    })
+    .await;
+    let (code, after) = inspected().await;
+    assert_eq!((code, owner(&after)), (Some(0), owner(&before)), "{after}");
+    let (_, report) = done_at(&url, &["doctor"]).await;
+    assert!(report.starts_with(&group.replica.address()), "{report}");
+    assert_eq!(running.end().await, Some(0));
+    let (_, released) = inspected().await;
+    assert!(owner(&released).is_none(), "{released}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn doctor_finds_a_wrong_clock() {
+    let file = std::env::temp_dir().join(format!("redisson-lock-doctor-{}", std::process::id()));
+    let set = |offset: &str| std::fs::write(&file, offset).unwrap();
+    set("+0s");
+    let server = Server::with_clock(file.to_str().unwrap());
+    for (offset, code, text) in [
+        ("+0s", 0, "ok      clock "),
+        ("+60s", 1, " ms ahead of this host"),
+        ("-60s", 1, " ms behind this host"),
+    ] {
+        set(offset);
+        let (found, report) = done(&server, &["doctor"]).await;
+        let clock = report.lines().find(|line| line.contains(" clock ")).unwrap();
+        assert!(clock.contains(text) && found == Some(code), "{offset}: {report}");
+        assert_eq!(
+            clock.contains("danger") && clock.contains("synchronise the clocks"),
+            code == 1,
+            "{report}"
+        );
+    }
+    std::fs::remove_file(file).unwrap();
 }

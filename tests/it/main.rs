@@ -10,6 +10,7 @@ mod cancelled_calls;
 mod cancelled_tasks;
 mod cluster;
 mod command_line;
+mod command_line_connecting;
 mod configuration;
 mod connecting;
 mod crowds;

@@ -8,6 +8,7 @@ mod bench;
 mod cargo;
 mod chaos;
 mod cluster;
+mod command_line;
 mod demo;
 mod downloads;
 mod features;
@@ -36,6 +37,9 @@ usage: cargo xtask <command>
   bench [--quick] [<scenario>..]
       Compare this library with raw redis-rs, Redisson and other Rust crates. The report goes to docs/bench. With --quick
       (about seven minutes), or for single scenarios, it goes to target/bench. An unknown name lists the scenarios.
+  check-command-line [--static]
+      Install redisson-lock from the files of the last commit, and measure its size and how quickly it starts. With --static,
+      also build it without a dynamic C library, which needs the target x86_64-unknown-linux-musl.
   check-features
       Check the library with every combination of its features.
   check-minimal-versions
@@ -81,6 +85,8 @@ fn main() -> ExitCode {
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.as_slice() {
+        ["check-command-line"] => command_line::check(false).map(|()| ExitCode::SUCCESS),
+        ["check-command-line", "--static"] => command_line::check(true).map(|()| ExitCode::SUCCESS),
         ["check-features"] => features::check_all().map(|()| ExitCode::SUCCESS),
         ["check-minimal-versions"] => features::check_minimal_versions().map(|()| ExitCode::SUCCESS),
         ["check-package"] => package::check().map(|()| ExitCode::SUCCESS),

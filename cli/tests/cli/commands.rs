@@ -39,6 +39,43 @@ fn hold_reports_a_loss() {
     holder.end().assert_code(70);
 }
 
+/// The key is written as a registered service does it, or by somebody who wants to confuse a terminal.
+#[test]
+fn a_registered_holder_is_shown_by_its_name() {
+    let server = Server::start();
+    let mut holder = hold(&server, &[]);
+    let owner = owner_of(&holder.line());
+    let (client, id) = owner.split_once(':').unwrap();
+    for (application, shown) in [("orders-service", "orders-service"), ("o\u{202e}r", "o\\u{202e}r")] {
+        let value = format!("application={application}\nhost=host-3\npid=4711\nsince=1700000000000");
+        let () = server.raw(&["SET", &format!("redisson-lock:client:{client}"), &value, "PX", "60000"]);
+        let name = format!("{shown} on host-3, pid 4711");
+        let text = server.output(&["inspect", "n"]).out;
+        assert!(text.contains(&format!("holder   {owner}, once\nclient   {name}\n")), "{text}");
+        let json = server.output(&["inspect", "n", "--json"]).out;
+        let info = r#""client":"CLIENT","count":1,"host":"host-3","owner":"OWNER","pid":4711,"since_ms":1700000000000"#;
+        assert!(json.contains(&info.replace("CLIENT", client).replace("OWNER", &owner)), "{json}");
+        let listed = server.output(&["list"]).out;
+        assert!(listed.contains(&format!("n     lock  {name}  1 ")), "{listed}");
+        let held_by = format!("`n` is busy, held by {name} (client {client}, owner {id})");
+        let busy = server.output(&["run", "n", "-n", "--", "true"]);
+        assert!(busy.err.contains(&held_by), "{}", busy.err);
+        let refused = server.output(&["force-unlock", "n"]);
+        assert!(refused.err.contains(&format!("held by {name} (client {client}")), "{}", refused.err);
+    }
+    let watched = server.spawn(&["watch", "n"]).line();
+    assert!(watched.contains("held      n  lock  o\\u{202e}r on host-3, pid 4711"), "{watched}");
+    let mut waiting = server.spawn(&["run", "n", "-v", "--", "true"]);
+    waiting.error_line("waiting for `n`, held by o\\u{202e}r on host-3, pid 4711 (client ");
+    // A value of another form is no name.
+    let () = server.raw(&["SET", &format!("redisson-lock:client:{client}"), "application=\u{1b}[31m"]);
+    let text = server.output(&["inspect", "n"]).out;
+    assert!(text.contains(&format!("holder   {owner}, once\nlease ")), "{text}");
+    holder.close_input();
+    holder.end().assert_code(0);
+    waiting.end().assert_code(0);
+}
+
 #[test]
 fn inspect_finds_the_kind_and_names_the_holder_and_the_queue() {
     let server = Server::start();
@@ -171,6 +208,47 @@ fn force_unlock_needs_a_yes_and_wakes_the_waiters() {
     assert_eq!(free.out, "`free` was free\n");
 }
 
+/// Wide characters take two columns.
+#[test]
+fn the_columns_of_a_list_are_aligned() {
+    let server = Server::start();
+    for name in ["注文:7", "orders:42"] {
+        let _: u32 = server.raw(&["HSET", name, "7c9e6679-7425-40de-944b-e07fc1f90ae7:85", "1"]);
+    }
+    let text = server.output(&["list"]).out;
+    let starts: Vec<&str> = text.lines().map(|line| line.split("  ").next().unwrap()).collect();
+    assert_eq!(starts, ["NAME", "orders:42", "注文:7"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("NAME       KIND"), "{text}");
+    assert!(lines[1].starts_with("orders:42  lock") && lines[2].starts_with("注文:7     lock"), "{text}");
+}
+
+#[test]
+fn the_permits_of_a_semaphore_without_leases() {
+    let server = Server::start();
+    let run = |words: &str| {
+        let words: Vec<&str> = ["plain-semaphore"].into_iter().chain(words.split(' ')).collect();
+        server.output(&words)
+    };
+    run("create s 3").assert_code(0);
+    run("create s 5").assert_code(75);
+    run("acquire s").assert_code(0);
+    run("acquire s --permits 2 -n").assert_code(0);
+    run("acquire s -n").assert_code(75);
+    run(&format!("acquire s -w {BRIEF}")).assert_code(75);
+    // Without a lease, a permit outlives the command.
+    assert_eq!(run("count s").out, "0\n");
+    let waiting = server.spawn(&["plain-semaphore", "acquire", "s", "--permits", "2"]);
+    eventually(|| server.raw::<(String, u32)>(&["PUBSUB", "NUMSUB", "redisson_sc:{s}"]).1 == 1);
+    server.output(&["plain-semaphore", "release", "s", "--permits", "3"]).assert_code(0);
+    waiting.end().assert_code(0);
+    assert_eq!(run("count s").out, "1\n");
+    run("release s --permits 0").assert_code(64);
+    run("release other").assert_code(70);
+    assert!(!server.exists("other"));
+    assert_eq!(run("count other").out, "0\n");
+}
+
 #[test]
 fn the_permits_of_a_semaphore() {
     let server = Server::start();
@@ -211,6 +289,24 @@ fn a_password_in_the_process_list_is_refused() {
     let mut command = server.cli(&["inspect", "n", "--url", &server.url()]);
     let output = command.env("REDISSON_LOCK_URL", "redis+unix:///no/such").output().unwrap();
     assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_password_is_not_shown() {
+    let server = Server::start();
+    let url = server.url() + "?pass=canary-in-url";
+    for words in [["run", "n", "-v", "--", "true"].as_slice(), &["inspect", "n", "--verbose"]] {
+        let output = server.cli(words).env("REDISSON_LOCK_URL", &url).output().unwrap();
+        // The server has no password, and refuses one.
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(71), "{error}");
+        assert!(error.contains("--password-file") && !error.contains("canary"), "{error}");
+    }
+    // Of two passwords, neither is taken.
+    let mut both = server.cli(&["inspect", "n"]);
+    both.env("REDISSON_LOCK_URL", &url).env("REDISSON_LOCK_PASSWORD", "another");
+    let output = both.output().unwrap();
+    assert_eq!(output.status.code(), Some(64), "{output:?}");
 }
 
 #[test]

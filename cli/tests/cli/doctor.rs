@@ -1,6 +1,6 @@
 //! `doctor`: each finding has a server of its own.
 
-use crate::support::Server;
+use crate::support::{Done, Server, eventually};
 
 /// The level and the text of a finding.
 fn finding(out: &str, subject: &str) -> (String, String) {
@@ -22,7 +22,7 @@ fn a_server_for_locks_is_healthy() {
         ("eviction", "ok", "noeviction"),
         ("persistence", "ok", "every write is on disk"),
         ("replicas", "ok", "none"),
-        ("clock", "ok", "of this host"),
+        ("clock", "ok", "this host"),
     ] {
         let (found, text) = finding(&done.out, subject);
         assert!(found == level && text.contains(words), "{subject}: {done:?}");
@@ -61,20 +61,23 @@ fn eviction_and_too_few_replicas_endanger_locks() {
     assert!(done.out.contains("0 of the 2 that min-replicas-to-write needs"), "{done:?}");
 }
 
+/// The program, as a user with these rules.
+fn as_user(server: &Server, rules: &[&str], words: &[&str]) -> Done {
+    let user = ["ACL", "SETUSER", "app", "reset", "on", ">canary-in-a-coal-mine", "~*", "&*", "+@all"];
+    let _: () = server.raw(&[user.as_slice(), rules].concat());
+    let url = format!("{}?user=app&pass=canary-in-a-coal-mine", server.url());
+    let done = Done::of(server.cli(words).env("REDISSON_LOCK_URL", url).output().unwrap());
+    assert!(!(done.out.clone() + &done.err).contains("canary"), "{done:?}");
+    done
+}
+
 #[test]
 fn a_command_that_the_user_lacks_is_named_with_the_kinds_that_need_it() {
     let server = Server::start();
-    let rules = ["~*", "&*", "+@all", "-zadd", "-hset", "-wait", "-config", "-info"];
-    let user = ["ACL", "SETUSER", "app", "on", ">canary-in-a-coal-mine"];
-    let _: () = server.raw(&[user.as_slice(), &rules].concat());
-    let socket = server.url().replace("redis+unix://", "");
-    let mut command = server.cli(&["doctor"]);
-    let output = command
-        .env("REDISSON_LOCK_URL", format!("redis+unix://{socket}?user=app&pass=canary-in-a-coal-mine"))
-        .output()
-        .unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{out}");
+    let rules = ["-zadd", "-hset", "-wait", "-config", "-info"];
+    let done = as_user(&server, &rules, &["doctor"]);
+    done.assert_code(1);
+    let out = &done.out;
     let lacking = |kind: &str| {
         out.lines().find(|line| line.contains(&format!("{kind}: cannot be used"))).map(str::to_owned)
     };
@@ -82,12 +85,96 @@ fn a_command_that_the_user_lacks_is_named_with_the_kinds_that_need_it() {
     assert!(lacking("fenced").unwrap().contains("may not run hset: grant it"), "{out}");
     assert!(lacking("expirable-semaphore").unwrap().contains("may not run zadd: grant it"), "{out}");
     assert!(lacking("value").is_none() && lacking("latch").is_none(), "{out}");
-    assert_eq!(finding(&out, "eviction").1, "unknown, because the user may not run INFO");
-    assert!(!out.contains("canary"));
+    assert_eq!(finding(out, "eviction").1, "unknown, because the user may not run INFO");
 
-    let _: () = server.raw(&["ACL", "SETUSER", "app", "+@all", "resetkeys", "~orders:*"]);
-    let output = command.output().unwrap();
-    let out = String::from_utf8(output.stdout).unwrap();
-    assert!(out.contains("the user may not use every key and channel"), "{out}");
-    assert!(out.contains("Nothing endangers locks."), "{out}");
+    let done = as_user(&server, &["-subscribe"], &["doctor"]);
+    done.assert_code(1);
+    let expected = "every kind but spin: nobody can wait, because the user may not run subscribe: grant it";
+    assert_eq!(finding(&done.out, "commands"), ("danger".to_owned(), expected.to_owned()));
+
+    let done = as_user(&server, &["-scan", "-type"], &["doctor"]);
+    done.assert_code(0);
+    let expected = "list, inspect, watch and top cannot be used, because the user may not run scan, type";
+    assert!(done.out.contains(&format!("note    commands     {expected}\n")), "{done:?}");
+}
+
+#[test]
+fn a_user_of_some_names_gets_a_note() {
+    let server = Server::start();
+    for rules in [["resetkeys", "~orders:*"], ["resetchannels", "&orders:*"]] {
+        let done = as_user(&server, &rules, &["doctor"]);
+        done.assert_code(0);
+        assert!(
+            done.out.contains("note    commands     the user may not use every key and channel"),
+            "{done:?}"
+        );
+        assert!(done.out.contains("Nothing endangers locks."), "{done:?}");
+    }
+    // Without PUBLISH, only SUBSCRIBE shows that the user may not use the channel.
+    let done = as_user(&server, &["resetchannels", "&orders:*", "-publish"], &["doctor"]);
+    done.assert_code(1);
+    assert!(done.out.contains("(to subscribe to "), "{done:?}");
+}
+
+#[test]
+fn replicas_are_of_no_use_without_the_commands_for_them() {
+    // Otherwise it waits for more replicas.
+    let server = Server::with(&["--repl-diskless-sync-delay", "0"]);
+    let port = server.listen().to_string();
+    let _replica = Server::with(&["--replicaof", "127.0.0.1", &port]);
+    eventually(|| server.raw::<String>(&["INFO", "replication"]).contains("state=online"));
+    let replicas = |rules: &[&str]| {
+        let done = as_user(&server, rules, &["doctor"]);
+        let (level, text) = finding(&done.out, "replicas");
+        done.assert_code(i32::from(level == "danger"));
+        (level, text)
+    };
+    assert_eq!(replicas(&[]).0, "ok");
+    for (rule, names) in
+        [(["-role"].as_slice(), "ROLE:"), (&["-wait"], "WAIT:"), (&["-role", "-wait"], "ROLE and WAIT:")]
+    {
+        let (level, text) = replicas(rule);
+        assert!(
+            level == "danger" && text.contains(&format!("1, but the user may not run {names}")),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn the_permission_that_a_command_lacks_is_named() {
+    let server = Server::start();
+    let _: u32 = server.raw(&["HSET", "n", "7c9e6679-7425-40de-944b-e07fc1f90ae7:85", "1"]);
+    let lock = ["inspect", "n"].as_slice();
+    let all = ["list"].as_slice();
+    let one = "grant ~n ~redisson_lock_queue:{n} ~redisson_lock_token:{n} ~{n}:*";
+    for (rules, words, parts) in [
+        (["-scan"].as_slice(), all, ["may not run scan", "grant +scan"]),
+        (&["-type", "-hscan"], all, ["may not run hscan, type", "grant +hscan +type"]),
+        (&["-scan", "-hscan"], lock, ["may not run hscan,", "grant +hscan"]),
+        (&["-hscan"], &["inspect", "n", "--kind", "lock"], ["may not run hscan,", "grant +hscan"]),
+        (&["-type"], &["force-unlock", "n", "--yes"], ["may not run type,", "grant +type"]),
+        (&["-type"], &["watch", "*"], ["may not run type,", "grant +type"]),
+        (&["-type"], &["watch", "n"], ["may not run type,", "grant +type"]),
+        (&["resetkeys", "~orders:*"], lock, ["may not read every key of `n`", one]),
+        (&["resetkeys", "~n"], lock, ["may not read every key of `n`", one]),
+        (
+            &["resetkeys", "~orders:*"],
+            all,
+            ["may not read every key of `*`", "grant ~* or, for the name N of each lock, ~N "],
+        ),
+        (&["-evalsha"], lock, ["NOPERM", "'evalsha'"]),
+        (&["-evalsha"], &["doctor"], ["NOPERM", "'evalsha'"]),
+    ] {
+        let done = as_user(&server, rules, words);
+        done.assert_code(71);
+        assert!(
+            parts.iter().all(|part| done.err.contains(part)) && done.out.is_empty(),
+            "{rules:?}: {done:?}"
+        );
+    }
+    // Optional permissions: the waiters are unknown then.
+    let done = as_user(&server, &["-get", "-llen", "-lrange", "-pubsub", "-time", "-zcard"], lock);
+    done.assert_code(0);
+    assert!(done.out.contains("waiters  -"), "{done:?}");
 }

@@ -78,6 +78,7 @@ fn a_pause_past_the_lease_ends_the_program_during_the_pause() {
     let family = [pid(&run.line()), pid(&run.line())];
     run.signal(Signal::STOP);
     eventually(|| !family.iter().any(|member| is_alive(*member)));
+    assert!(!server.exists("n"));
     run.signal(Signal::CONT);
     run.end().assert_code(70);
 }

@@ -6,9 +6,13 @@
 mod commands;
 mod doctor;
 mod faults;
+mod options;
 mod pages;
+mod recipes;
 mod run;
+mod screen;
 mod signals;
 mod support;
 mod terminal;
+mod top;
 mod watch;

@@ -67,6 +67,57 @@ fn an_unreachable_server_is_69_or_the_code_of_the_option() {
     assert_eq!(away(&["inspect", "n", "--timeout", "0.2"]).0, Some(69));
 }
 
+/// Each code by its option, if it has one, by its variable, and by both, in a real run.
+#[test]
+fn every_exit_code_can_be_set() {
+    let server = Server::start();
+    let mut holder = server.spawn(&["run", "busy", "-c", "echo held; exec sleep 1000"]);
+    holder.line();
+    let _: u32 = server.raw(&["RPUSH", "list", "x"]);
+    let lose = format!("{PROGRAM} force-unlock n --yes > /dev/null; sleep 1000");
+    let run = |words: &[&str], variable: Option<(&str, &str)>| {
+        let mut command = server.cli(&[["run"].as_slice(), words].concat());
+        if words.contains(&"away") {
+            command.env("REDISSON_LOCK_URL", "redis+unix:///no/such");
+        }
+        command.envs(variable).output().unwrap().status.code()
+    };
+    for (option, name, default, words) in [
+        ("--conflict-exit-code", "BUSY", 75, ["busy", "-n", "--", "true"].as_slice()),
+        ("--unavailable-code", "UNAVAILABLE", 69, &["away", "--timeout", "0.2", "--", "true"]),
+        ("--lost-code", "LOST", 70, &["n", "--lease", "0.6", "-c", &lose]),
+        ("--system-code", "SYSTEM", 71, &["list", "--", "true"]),
+        ("--not-executable-code", "NOT_EXECUTABLE", 126, &["n", "--", "/etc/passwd"]),
+        ("--not-found-code", "NOT_FOUND", 127, &["n", "--", "/no/such/program"]),
+        ("", "USAGE", 64, &["n", "--frobnicate", "--", "true"]),
+        ("", "USAGE", 64, &["n", "--owner", "a:b", "--", "true"]),
+    ] {
+        let variable = format!("REDISSON_LOCK_{name}_CODE");
+        assert_eq!(run(words, None), Some(default), "{name}");
+        assert_eq!(run(words, Some((&variable, "33"))), Some(33), "{name}");
+        if !option.is_empty() {
+            let words = [[option, "44"].as_slice(), words].concat();
+            assert_eq!(run(&words, None), Some(44), "{option}");
+            assert_eq!(run(&words, Some((&variable, "33"))), Some(44), "{option}");
+        }
+    }
+    // The variables apply to every command.
+    for (variable, code, words) in [
+        ("REDISSON_LOCK_BUSY_CODE", 33, ["hold", "busy", "-n"].as_slice()),
+        ("REDISSON_LOCK_LOST_CODE", 33, &["semaphore", "release", "s", "00000000000000000000000000000000"]),
+        ("REDISSON_LOCK_USAGE_CODE", 33, &["frobnicate"]),
+        ("REDISSON_LOCK_USAGE_CODE", 0, &["--help"]),
+    ] {
+        let done = server.cli(words).env(variable, "33").output().unwrap();
+        assert_eq!(done.status.code(), Some(code), "{words:?}: {done:?}");
+    }
+    let wrong =
+        server.cli(&["run", "n", "--", "true"]).env("REDISSON_LOCK_LOST_CODE", "256").output().unwrap();
+    assert_eq!(wrong.status.code(), Some(64));
+    let error = String::from_utf8(wrong.stderr).unwrap();
+    assert!(error.contains("REDISSON_LOCK_LOST_CODE") && error.contains("256"), "{error}");
+}
+
 #[test]
 fn a_wait_ends_with_the_release() {
     let server = Server::start();

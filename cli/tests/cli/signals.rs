@@ -1,8 +1,12 @@
 //! Signals to `redisson-lock`, and the death of it.
 
-use crate::support::{Process, Server, eventually, is_alive, pid};
+use crate::support::{
+    PROGRAM, Process, Server, children, eventually, is_alive, pid, state, with_default_signals,
+};
+use rustix::fs::{Mode, OFlags};
 use rustix::process::Signal;
-use std::process::Stdio;
+use std::fs::File;
+use std::process::{Command, Stdio};
 
 /// A shell with a child, which writes the process ids of both. Both end only by a signal.
 const FAMILY: &str = "sleep 1000 & echo $$; echo $!; wait";
@@ -51,11 +55,60 @@ fn a_signal_ends_a_wait_and_starts_nothing() {
     }
 }
 
+/// A run whose launcher is held up until the file is dropped. The dynamic linker waits for a library that is a pipe.
+fn held_up(server: &Server, words: &[&str]) -> (Process, File) {
+    let pipe = std::env::temp_dir().join(format!("redisson-lock-pipe-{}", server.socket().replace('/', "-")));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut command = with_default_signals("env");
+    command.arg(format!("LD_PRELOAD={}", pipe.display())).arg(PROGRAM).args(words);
+    let run = Process::start(command.env("REDISSON_LOCK_URL", server.url()).stdin(Stdio::null()));
+    // Lets `run` itself pass.
+    drop(File::options().write(true).open(&pipe).unwrap());
+    eventually(|| server.exists("n"));
+    let mut launcher = None;
+    eventually(|| {
+        // Fails until the launcher reads the pipe.
+        launcher = rustix::fs::open(&pipe, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()).ok();
+        launcher.is_some()
+    });
+    std::fs::remove_file(&pipe).unwrap();
+    (run, launcher.unwrap().into())
+}
+
+#[test]
+fn a_signal_between_the_grant_and_the_start_starts_nothing() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+        let server = Server::start();
+        let (run, _launcher) = held_up(&server, &["run", "n", "--", "echo", "started"]);
+        run.signal(signal);
+        let done = run.end();
+        done.assert_code(code);
+        assert_eq!(done.out, "");
+        assert!(!server.exists("n"));
+    }
+}
+
+#[test]
+fn a_signal_with_the_start_starts_nothing() {
+    let server = Server::start();
+    let (run, launcher) = held_up(&server, &["run", "n", "--", "echo", "started"]);
+    run.signal(Signal::STOP);
+    eventually(|| state(run.pid()) == Some('T'));
+    run.signal(Signal::TERM);
+    drop(launcher);
+    eventually(|| children(run.pid()).iter().any(|child| state(*child) == Some('T')));
+    run.signal(Signal::CONT);
+    let done = run.end();
+    done.assert_code(143);
+    assert_eq!(done.out, "");
+    assert!(!server.exists("n"));
+}
+
 #[test]
 fn a_signal_that_was_ignored_stays_ignored() {
     let server = Server::start();
-    let mut nohup = std::process::Command::new("nohup");
-    nohup.arg(crate::support::PROGRAM).args(["run", "n", "-c", "echo ready; read line; exit 5"]);
+    let mut nohup = Command::new("nohup");
+    nohup.arg(PROGRAM).args(["run", "n", "-c", "echo ready; read line; exit 5"]);
     let mut run = Process::start(nohup.env("REDISSON_LOCK_URL", server.url()).stdin(Stdio::piped()));
     assert_eq!(run.line(), "ready");
     run.signal(Signal::HUP);

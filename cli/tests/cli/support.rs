@@ -1,6 +1,6 @@
 //! A server for one test, and the program.
 
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
@@ -35,7 +35,7 @@ impl Server {
         Self::with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    fn with(arguments: &[&str]) -> Self {
+    pub fn with(arguments: &[&str]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Short, because the path of a socket has at most 107 bytes.
@@ -86,7 +86,7 @@ impl Server {
         self.launch();
     }
 
-    fn socket(&self) -> String {
+    pub fn socket(&self) -> String {
         self.folder.join("socket").to_str().unwrap().to_owned()
     }
 
@@ -162,7 +162,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn of(Output { status, stdout, stderr }: Output) -> Self {
+    pub fn of(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
         Self { code: status.code(), out: text(stdout), err: text(stderr) }
     }
@@ -244,11 +244,41 @@ impl Drop for Process {
     }
 }
 
+/// The state of a process, such as `T` if it is stopped; `None` if it does not exist.
+pub fn state(pid: Pid) -> Option<char> {
+    stat(&pid.as_raw_pid().to_string()).map(|(state, _)| state)
+}
+
+/// The children of a process.
+pub fn children(parent: Pid) -> Vec<Pid> {
+    let processes = std::fs::read_dir("/proc").unwrap();
+    let children = processes.filter_map(|entry| {
+        let name = entry.unwrap().file_name().into_string().ok()?;
+        let (_, its_parent) = stat(&name)?;
+        (its_parent == parent.as_raw_pid()).then(|| pid(&name))
+    });
+    children.collect()
+}
+
+/// The state and the parent of a process.
+fn stat(pid: &str) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut words = stat.rsplit_once(") ")?.1.split(' ');
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+/// Holds `name` until its input is closed. Returns the owner, too.
+pub fn hold(server: &Server, name: &str, options: &[&str]) -> (Process, String) {
+    let words = [["hold", name].as_slice(), options].concat();
+    let mut holder = Process::start(server.cli(&words).stdin(Stdio::piped()));
+    let line = holder.line();
+    let owner = line.split(r#""owner":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
+    (holder, owner)
+}
+
 /// Whether a process exists that is not only waiting to be reaped.
 pub fn is_alive(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    test_kill_process(pid).is_ok() && !matches!(state, None | Some('Z' | 'X'))
+    !matches!(state(pid), None | Some('Z' | 'X'))
 }
 
 pub fn pid(line: &str) -> Pid {

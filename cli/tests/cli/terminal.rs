@@ -1,92 +1,22 @@
 //! `run` as a job of an interactive shell, on a real terminal.
 
+use crate::screen::{pair, read_until, set_size};
 use crate::support::{PROGRAM, Server, with_default_signals};
-use rustix::fs::{Mode, OFlags};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Child;
 
-/// A new terminal: the side of its window, and the side of its programs.
-fn pair() -> (File, File) {
-    let side = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
-    grantpt(&side).unwrap();
-    unlockpt(&side).unwrap();
-    let name = ptsname(&side, Vec::new()).unwrap();
-    let other = rustix::fs::open(&name, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty());
-    (File::from(side), File::from(other.unwrap()))
-}
-
-/// The window of a terminal emulator, in which one program runs.
-pub struct Screen {
-    side: File,
-    program: Child,
-    emulator: vt100::Parser,
-}
-
-impl Screen {
-    pub fn start(server: &Server, (rows, columns): (u16, u16), words: &[&str]) -> Self {
-        let (side, other) = pair();
-        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&side, size).unwrap();
-        let input = || other.try_clone().unwrap();
-        let program = with_default_signals("setsid")
-            .args(["--ctty", PROGRAM])
-            .args(words)
-            .env("REDISSON_LOCK_URL", server.url())
-            .env("TERM", "xterm")
-            .env_remove("NO_COLOR")
-            .stdin(input())
-            .stdout(input())
-            .stderr(input())
-            .spawn()
-            .unwrap();
-        Self {
-            side,
-            program,
-            emulator: vt100::Parser::new(rows.try_into().unwrap(), columns.try_into().unwrap(), 0),
-        }
-    }
-
-    /// Reads on until the window shows this text. Returns the whole text of the window.
-    #[track_caller]
-    pub fn until(&mut self, text: &str) -> String {
-        let mut bytes = [0; 4096];
-        loop {
-            let shown = self.emulator.screen().contents();
-            if shown.contains(text) {
-                return shown;
-            }
-            let read = self.side.read(&mut bytes).unwrap_or(0);
-            assert_ne!(read, 0, "{text:?} never appeared: {shown}");
-            self.emulator.process(&bytes[..read]);
-        }
-    }
-
-    /// The colour of the character in this row and column.
-    pub fn colour(&self, row: u16, column: u16) -> vt100::Color {
-        self.emulator.screen().cell(row, column).unwrap().fgcolor()
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
-}
-
 /// A shell on a terminal.
-struct Terminal {
+pub struct Terminal {
     side: File,
     shell: Child,
     shown: String,
 }
 
 impl Terminal {
-    fn start(server: &Server) -> Self {
+    pub fn start(server: &Server) -> Self {
         let (side, other) = pair();
+        set_size(&side, (24, 80));
         let input = || other.try_clone().unwrap();
         // With a session of its own, the terminal is the shell's.
         let shell = with_default_signals("setsid")
@@ -105,29 +35,20 @@ impl Terminal {
         terminal
     }
 
-    fn write(&mut self, text: &str) {
+    pub fn write(&mut self, text: &str) {
         self.side.write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads on until this text has appeared.
     #[track_caller]
-    fn see(&mut self, text: &str) {
+    pub fn see(&mut self, text: &str) {
         self.until(text);
     }
 
     /// The same. Returns what came before the text.
     #[track_caller]
-    fn until(&mut self, text: &str) -> String {
-        let mut bytes = [0; 4096];
-        while !self.shown.contains(text) {
-            let read = self.side.read(&mut bytes).unwrap_or(0);
-            assert_ne!(read, 0, "{text:?} never appeared: {}", self.shown);
-            self.shown.push_str(&String::from_utf8_lossy(&bytes[..read]));
-        }
-        let (before, rest) = self.shown.split_once(text).unwrap();
-        let (before, rest) = (before.to_owned(), rest.to_owned());
-        self.shown = rest;
-        before
+    pub fn until(&mut self, text: &str) -> String {
+        read_until(&self.side, &mut self.shown, text)
     }
 }
 

@@ -1,18 +1,8 @@
 //! `watch`: what happens to locks, as it happens.
 
-use crate::support::{Process, Server, eventually};
-use crate::terminal::Screen;
+use crate::screen::Screen;
+use crate::support::{Process, Server, eventually, hold};
 use rustix::process::Signal;
-use std::process::Stdio;
-
-/// Holds `name` until its input is closed. Returns the owner, too.
-fn hold(server: &Server, name: &str, options: &[&str]) -> (Process, String) {
-    let words = [["hold", name].as_slice(), options].concat();
-    let mut holder = Process::start(server.cli(&words).stdin(Stdio::piped()));
-    let line = holder.line();
-    let owner = line.split(r#""owner":""#).nth(1).unwrap().split('"').next().unwrap().to_owned();
-    (holder, owner)
-}
 
 fn watch(server: &Server, words: &[&str]) -> Process {
     server.spawn(&[["watch", "--interval", "0.05"].as_slice(), words].concat())
