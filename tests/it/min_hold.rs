@@ -7,7 +7,7 @@ use redisson_lock::{Client, Error, HoldState, Lock, LossReason, MultiLock};
 use crate::support::kind::{Kind, each};
 use crate::support::proxy::ProxyLink;
 use crate::support::raw::NAME;
-use crate::support::{FaultyClient, Java, RawRedis, Server, Stopwatch, versions};
+use crate::support::{BUSY_WAIT, FaultyClient, Java, RawRedis, Server, Stopwatch, versions};
 
 const MIN: Duration = Duration::from_secs(60);
 
@@ -176,7 +176,7 @@ async fn an_expired_outer_level_does_not_end_the_minimum_time() {
     assert_eq!(outer.lost().await, HoldState::Lost(LossReason::Expired));
     assert!(matches!(outer.unlock().await, Err(Error::NotHeld { .. })));
     for _ in 0..2 {
-        assert!(lock.try_lock_for(Duration::from_millis(50)).await.unwrap().is_none());
+        assert!(lock.try_lock_for(BUSY_WAIT).await.unwrap().is_none());
     }
     assert!(lock.is_locked().await.unwrap());
 }
