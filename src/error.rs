@@ -98,6 +98,10 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    #[cfg(feature = "metrics")]
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Taken, Self::Gone, Self::DataLost, Self::Expired, Self::Unreachable];
+
     /// Its name in metrics and traces.
     pub(crate) fn label(self) -> &'static str {
         match self {

@@ -50,6 +50,11 @@ impl LockGuard {
         self.level.hold.data_epoch()
     }
 
+    /// Returns whether the hold was seen to be over. Does not read the clock, and reports nothing.
+    pub(crate) fn is_over(&self) -> bool {
+        self.level.hold.is_over()
+    }
+
     /// Returns the lease that the hold's own request gave the record.
     pub(crate) fn lease(&self) -> Duration {
         self.level.hold.lease()

@@ -31,7 +31,7 @@ const FALLBACKS: &str = "redisson_lock_script_fallbacks_total";
 /// | `redisson_lock_held` | gauge | `kind` | holds at present |
 /// | `redisson_lock_waiting` | gauge | `kind` | calls that wait at present |
 /// | `redisson_lock_lost_total` | counter | `reason` | lost holds. `reason` is `taken`, `gone`, `data_lost`, `expired` or `unreachable` |
-/// | `redisson_lock_renewal_slack_ratio` | histogram | | part of the lease that was left when a renewal was confirmed. About 0.66 is normal; 0 is a loss |
+/// | `redisson_lock_renewal_slack_ratio` | histogram | | part of the lease before that was left when a renewal was confirmed. About 0.66 is normal; 0 is a loss |
 /// | `redisson_lock_hand_offs_total` | counter | | holds that passed from the previous holder within the client |
 /// | `redisson_lock_reconnects_total` | counter | | connections that were opened again |
 /// | `redisson_lock_script_fallbacks_total` | counter | | plain commands that did nothing, so that a script followed |
@@ -39,7 +39,8 @@ const FALLBACKS: &str = "redisson_lock_script_fallbacks_total";
 /// `kind` is the kind of the lock, such as `reentrant lock`. The name of a lock is never a label, because a service may have millions of
 /// them. [`metrics_group`](Self::metrics_group) adds a label for groups of names.
 ///
-/// The metrics go to the recorder of the process, so install it before a client uses this observer. Choose buckets for the histograms in the
+/// The metrics go to the recorder of the process, so install it before a client uses this observer. Set no idle timeout in it, because the
+/// observer keeps the recorder's handles, and a recorder that forgets a metric loses the later events of it. Choose buckets for the histograms in the
 /// recorder: from 0.1 ms to a minute for the first two, from 0 to 1 for the third.
 ///
 /// ```no_run
@@ -96,7 +97,8 @@ impl Metrics {
 
     /// Adds the label `group` to all metrics that concern one lock. `group` maps the name of the lock in Redis to its group.
     ///
-    /// Return few different groups: each is a time series of its own. `group` is called for each event, so it must be quick.
+    /// Return few different groups: each is a time series of its own. Return the same group for a name each time, because the end of a hold
+    /// moves the gauge of the group that it then has. `group` is called for each event, so it must be quick.
     pub fn metrics_group<G: Into<Cow<'static, str>>>(
         mut self,
         group: impl Fn(&str) -> G + Send + Sync + 'static,
@@ -114,12 +116,17 @@ impl Metrics {
         if let Some(known) = self.frequent.get(&series) {
             return known.clone();
         }
-        let labels = labels([("kind", kind)], series.1.clone());
         let new = || {
+            // A counter of losses exists before the first loss, so that a monitoring system sees the first one as an increase.
+            for reason in LossReason::ALL {
+                counter!(LOST, labels([("reason", reason.label())], series.1.clone())).increment(0);
+            }
+            let labels = labels([("kind", kind)], series.1.clone());
             let (held, waiting) = (gauge!(HELD, labels.clone()), gauge!(WAITING, labels));
             Arc::new(Frequent { held, waiting, acquire: Default::default(), hold: Default::default() })
         };
-        self.frequent.entry(series).or_insert_with(new).clone()
+        let new = new();
+        self.frequent.entry(series).or_insert(new).clone()
     }
 
     /// Records the end of a call, and returns the metrics of its kind and group.
@@ -188,8 +195,11 @@ impl Observer for Metrics {
     }
 
     fn on_renewed(&self, renewed: &Renewed<'_>) {
-        let left = renewed.left.as_secs_f64() / renewed.lease.as_secs_f64();
-        histogram!(SLACK, labels([], self.group(renewed.name))).record(left);
+        let Renewed { name, previous, left, .. } = *renewed;
+        if !previous.is_zero() {
+            histogram!(SLACK, labels([], self.group(name)))
+                .record(left.as_secs_f64() / previous.as_secs_f64());
+        }
     }
 
     fn on_released(&self, hold: &Ended<'_>) {

@@ -20,7 +20,8 @@ use tracing::error;
 /// Order of events, for each call: [`on_waiting`](Self::on_waiting) once if it waits, then either [`on_acquired`](Self::on_acquired) or
 /// [`on_not_acquired`](Self::on_not_acquired). For each hold: `on_acquired` for the first level, again for further levels, then one of
 /// [`on_released`](Self::on_released), [`on_lost`](Self::on_lost) and [`on_unended`](Self::on_unended). Within a client, a hold of an
-/// exclusive lock ends before the next one begins. Events of different keys have no order.
+/// exclusive lock is released before the next one begins. A loss and a renewal come from other tasks, so a call may overtake their events:
+/// the next hold may begin before `on_lost`, and `on_renewed` may come after `on_released`. Events of different keys have no order.
 ///
 /// The counts agree with [`Client::stats`](crate::Client::stats). A guard that is dropped while its client closes may count as unended
 /// without an event. [`MultiLock`](crate::MultiLock) and [`RedLock`](crate::RedLock) report each of their members.
@@ -81,7 +82,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = hold;
     }
 
-    /// The connection to `node` was opened again after one was lost.
+    /// The connection to `node` was opened again after one was lost. See [`Stats::reconnects`](crate::Stats::reconnects).
     fn on_reconnected(&self, node: &str) {
         let _ = node;
     }
@@ -172,7 +173,7 @@ pub struct NotAcquired<'a> {
 ///
 /// ```
 /// fn show(renewed: &redisson_lock::observer::Renewed<'_>) {
-///     println!("{} was renewed when {:?} of {:?} were left", renewed.name, renewed.left, renewed.lease);
+///     println!("{} was renewed when {:?} of {:?} were left", renewed.name, renewed.left, renewed.previous);
 /// }
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -188,7 +189,9 @@ pub struct Renewed<'a> {
     pub owner: &'a str,
     /// The lease that the renewal set.
     pub lease: Duration,
-    /// How much of the lease before was left when the reply arrived.
+    /// The lease before. The two differ if a hold began with a lease of its own.
+    pub previous: Duration,
+    /// How much of `previous` was left when the reply arrived. Two thirds are usual, because a renewal is due after a third.
     pub left: Duration,
 }
 
@@ -308,7 +311,9 @@ impl Observers {
     /// Calls `event` with each observer. No mutex may be locked.
     pub(crate) fn tell(&self, event: impl Fn(&dyn Observer)) {
         for observer in &self.0 {
-            if catch_unwind(AssertUnwindSafe(|| event(&**observer))).is_err() {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| event(&**observer))) {
+                // The value of the panic is the observer's, too, and may panic when it is dropped.
+                std::mem::forget(panic);
                 error!("an observer panicked: correct its method, because it missed an event");
             }
         }

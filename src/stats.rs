@@ -48,7 +48,8 @@ pub struct Stats {
     pub cancelled: u64,
     /// The calls that ended with an error, unless their arguments were invalid.
     pub failed: u64,
-    /// The holds that their owner released. The server may have refused the release, or the record may have been gone.
+    /// The holds that their owner released. The server may have refused the release, or the record may have been gone: then the release
+    /// returned [`Error::Lost`](crate::Error::Lost).
     pub released: u64,
     /// The holds that were lost, by reason.
     pub lost: Losses,
@@ -59,7 +60,8 @@ pub struct Stats {
     pub renewals: Renewals,
     /// The attempts after a message of another client.
     pub wake_ups: WakeUps,
-    /// The connections that were opened again after one was lost. Connections for messages do not count.
+    /// The connections that were opened again after one was lost. The first connection to a server does not count, such as that to the
+    /// new master of a cluster. Neither do connections for messages.
     pub reconnects: u64,
     /// The requests to acquire, renew, release and inspect.
     pub requests: Requests,
@@ -117,7 +119,7 @@ impl Losses {
 pub struct Renewals {
     /// Renewals that the server confirmed.
     pub done: u64,
-    /// Those of them that were confirmed when less than a third of the lease was left. A renewal is due when two thirds are left.
+    /// Those of them that were confirmed when less than a third of the lease before was left. A renewal is due when two thirds are left.
     pub late: u64,
     /// Renewals that the server refused or did not answer. The hold is then in doubt, and the watchdog tries again.
     pub failed: u64,

@@ -135,8 +135,7 @@ impl HoldStatus {
     ///
     /// For a multi lock or red lock, this is the text of the lock whose [`name`](Self::name) is reported.
     pub fn owner(&self) -> &str {
-        let hold = self.hold();
-        hold.kind.owner(&hold.owner_id)
+        self.hold().owner_in_record()
     }
 
     /// Returns the lock's name as stored in Redis, after the name mapper.

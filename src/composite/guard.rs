@@ -63,7 +63,7 @@ impl MultiLockGuard {
         if status.state() != HoldState::Held || status.validity() <= least {
             return Err(guards.take(|_| true).into_iter().map(|member| member.guard));
         }
-        task::spawn(release_the_rest(status.lost(), guards.clone()));
+        task::spawn(release_the_rest(status.clone(), guards.clone()));
         Ok(Self { status, several, guards })
     }
 
@@ -111,9 +111,13 @@ impl MultiLockGuard {
 }
 
 /// Releases the live locks once the composite is lost. Keeps the lost ones, because `unlock` reports their errors.
-async fn release_the_rest(lost: impl Future<Output = HoldState>, guards: Guards) {
-    if let HoldState::Lost(_) = lost.await {
-        drop(guards.take(|member| member.guard.state().is_live()));
+async fn release_the_rest(status: HoldStatus, guards: Guards) {
+    if let HoldState::Lost(_) = status.lost().await {
+        // Every loss is noticed before the mutex is locked, because an observer of the loss may drop the composite's guard.
+        for member in status.members() {
+            member.state();
+        }
+        drop(guards.take(|member| !member.guard.is_over()));
     }
 }
 

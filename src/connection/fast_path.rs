@@ -111,7 +111,20 @@ impl FastPaths {
         self.0.restore.store(false, Ordering::Relaxed);
     }
 
-    /// Runs the fast path. `None` if it did nothing.
+    /// Whether the server permits the fast path, as far as known.
+    pub(super) fn permits(&self, fast_path: &FastPath) -> bool {
+        let Permitted { restore, set, transactions, delete_if, .. } = &*self.0;
+        match &fast_path.command {
+            FastCommand::Restore { .. } => restore.load(Ordering::Relaxed),
+            FastCommand::Set { .. } => set.load(Ordering::Relaxed),
+            FastCommand::Transaction { delete, .. } => {
+                transactions.load(Ordering::Relaxed)
+                    && (matches!(delete, Delete::Field(_)) || delete_if.is_some())
+            }
+        }
+    }
+
+    /// Runs the fast path, which the server permits. `None` if it did nothing.
     pub(super) async fn take(
         &self,
         fast_path: &FastPath,
@@ -119,7 +132,7 @@ impl FastPaths {
         key: &str,
     ) -> Result<Option<Reply>, RedisError> {
         match &fast_path.command {
-            FastCommand::Restore { owner, lease_ms } if self.0.restore.load(Ordering::Relaxed) => {
+            FastCommand::Restore { owner, lease_ms } => {
                 let Some(command) = fast_path.packed(|| restore(key, owner, *lease_ms)) else {
                     return Ok(None);
                 };
@@ -128,7 +141,7 @@ impl FastPaths {
                     Err(error) => self.refused(&self.0.restore, error),
                 }
             }
-            FastCommand::Set { value, lease_ms } if self.0.set.load(Ordering::Relaxed) => {
+            FastCommand::Set { value, lease_ms } => {
                 let mut command = redis::cmd("SET");
                 command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
                 match into_server_error(connection.send_packed_command(&command).await) {
@@ -137,16 +150,12 @@ impl FastPaths {
                     Err(error) => self.refused(&self.0.set, error),
                 }
             }
-            FastCommand::Transaction { delete, channel } if self.0.transactions.load(Ordering::Relaxed) => {
-                if matches!(delete, Delete::IfEqual(_)) && self.0.delete_if.is_none() {
-                    return Ok(None);
-                }
+            FastCommand::Transaction { delete, channel } => {
                 let Some(commands) = fast_path.packed(|| self.transaction(key, delete, channel)) else {
                     return Ok(None);
                 };
                 self.transacted(&connection.send_packed_commands(commands, 0, 4).await?)
             }
-            _ => Ok(None),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{Address, into_server_error};
 use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::keys;
-use crate::protocol::script::{Arg, Reply, Request, Verb};
+use crate::protocol::script::{Arg, FastPath, Reply, Request, Verb};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
@@ -79,6 +79,11 @@ pub(super) async fn open_until(
 }
 
 impl Link {
+    /// Whether the server permits this fast path, as far as known.
+    pub(super) fn permits(&self, fast_path: &FastPath) -> bool {
+        self.fast_paths.permits(fast_path)
+    }
+
     /// Sends `request` once, after `ASKING` if `asking`. `None` if the request's fast path did nothing.
     pub(super) async fn exchange(
         mut self,

@@ -128,13 +128,16 @@ impl Live {
         last.filter(|refusal| refusal.at >= since)
     }
 
-    /// Sends `request` once, and counts it. See [`Link::exchange`].
+    /// Sends `request` once, and counts it. See [`Link::exchange`]. Sends nothing if the server does not permit the request's fast path.
     pub(super) async fn exchange(
         &self,
         request: &Request,
         by_source: bool,
         asking: bool,
     ) -> Result<Option<Reply>, RedisError> {
+        if request.fast_path().is_some_and(|fast_path| !self.link.permits(fast_path)) {
+            return Ok(None);
+        }
         let counters = &*self.counters;
         let _in_flight = counters.in_flight.enter();
         match (request.fast_path(), request.verb()) {
@@ -227,7 +230,8 @@ impl Node {
         let mut supervisor = Supervisor { successor, ..Supervisor::new(discovery, options, shared) };
         let node = supervisor.node();
         let keeping = async move {
-            let up = supervisor.reopen().await;
+            let up = supervisor.open_at_last().await;
+            supervisor.publish(Status::Up(up.live.clone()));
             supervisor.run(up).await;
         };
         (node, task::spawn(keeping))
@@ -352,7 +356,12 @@ impl Supervisor {
             warn!(node = %up.live.node, reason, "connection lost");
             self.publish(Status::Down(reason.into()));
             up.close().await;
-            up = self.reopen().await;
+            up = self.open_at_last().await;
+            let counters = &self.shared.counters;
+            counters.reconnects.count();
+            counters.observers.tell(|observer| observer.on_reconnected(&up.live.node));
+            info!(node = %up.live.node, "reconnected");
+            self.publish(Status::Up(up.live.clone()));
         }
     }
 
@@ -388,18 +397,12 @@ impl Supervisor {
         }
     }
 
-    async fn reopen(&mut self) -> Up {
+    /// Connects until it succeeds.
+    async fn open_at_last(&mut self) -> Up {
         let mut backoff = RetryDelay::new(self.options.reconnect_min, self.options.reconnect_max);
         loop {
             match self.open().await {
-                Ok(up) => {
-                    let counters = &self.shared.counters;
-                    counters.reconnects.count();
-                    counters.observers.tell(|observer| observer.on_reconnected(&up.live.node));
-                    info!(node = %up.live.node, "reconnected");
-                    self.publish(Status::Up(up.live.clone()));
-                    return up;
-                }
+                Ok(up) => return up,
                 Err(error) => {
                     debug!(node = self.discovery.name(), %error, "could not connect");
                     self.status.send_replace(Status::Down(Outage::after(&error, self.discovery.name())));

@@ -87,14 +87,11 @@ pub(crate) async fn acquire(
                     return Err(error);
                 }
             };
-            let way = level.take(acquire.terms.lease, way);
+            // The hold may have been lost since the grant, for example because the task was suspended. Then the call acquires again.
+            let Some(way) = level.take(acquire.terms.lease, way) else { continue };
             acquire.report(&level.hold, way);
-            // The task may have been suspended for longer than the lease since the grant. Then it acquires again.
-            if !level.hold.state().is_live() {
-                continue;
-            }
             let took = || Moment::now().since(acquire.started);
-            spans::acquired(acquire.span, &level.hold.owner_id, way, attempts, took);
+            spans::acquired(acquire.span, level.hold.owner_in_record(), way, attempts, took);
             call.succeed();
             return Ok(Some((level, way)));
         }
@@ -214,7 +211,7 @@ impl Acquire<'_> {
         observers.tell(|observer| observer.on_waiting(&Waiting { call, name, kind, owner }));
     }
 
-    /// Reports a level to the observers. If the level is lost already, the call goes on, and may wait again.
+    /// Reports a level to the observers.
     fn report(&self, hold: &Hold, way: Way) {
         let observers = &self.session.counters.observers;
         if observers.is_empty() {
@@ -227,9 +224,9 @@ impl Acquire<'_> {
             hold: held.then_some(hold.serial),
             name: hold.record(),
             kind: traits.name,
-            owner: &hold.owner_id,
+            owner: hold.owner_in_record(),
             way,
-            waited: self.waited.swap(false, Ordering::Relaxed),
+            waited: self.waited.load(Ordering::Relaxed),
             took: Moment::now().since(self.started),
             token,
         };

@@ -60,7 +60,7 @@ impl Level {
         let begun = Begun {
             kind: kind.clone(),
             owner,
-            owner_id: "".into(),
+            owner_id: kind.owner_id("".into()),
             data_epoch: 0,
             sent: Moment::now(),
             lease: ENDLESS,
@@ -71,12 +71,16 @@ impl Level {
     }
 
     /// Marks the level as taken by its owner. From now on the watchdog watches the hold, and renews it if the level has no fixed lease. A
-    /// level that nobody takes ends with its lease. Returns how the caller came to the level, which was granted by `way`.
-    pub(crate) fn take(&mut self, lease: Lease, mut way: Way) -> Way {
+    /// level that nobody takes ends with its lease. Returns how the caller came to the level, which was granted by `way`. `None` if the hold
+    /// has ended since the grant.
+    pub(crate) fn take(&mut self, lease: Lease, mut way: Way) -> Option<Way> {
         let now = Moment::now();
+        if !self.hold.state_at(now).is_live() {
+            return None;
+        }
         // A gate is not held.
         if !self.released {
-            if !self.hold.start(&self.session.counters, now) {
+            if !self.hold.start(&self.session.counters, now)? {
                 way = Way::ReEntered;
             }
             self.session.counters.acquired(way);
@@ -94,7 +98,7 @@ impl Level {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
         }
-        way
+        Some(way)
     }
 
     /// Gives the level up without a release. The watchdog no longer renews for it.

@@ -414,7 +414,13 @@ impl KeyQueue {
             let hold = work.current.as_ref().map(|current| current.hold.clone());
             (work.take_queued(), hold)
         };
-        // Dropping the senders ends the calls that wait for them. The mutex is not locked here.
+        // The releases are not sent, so the client does not see the holds end. The mutex is not locked here.
+        for release in queued.iter().flat_map(|(_, releases)| releases) {
+            if let Release::Level(level) = release {
+                level.hold.abandon();
+            }
+        }
+        // Dropping the senders ends the calls that wait for them.
         drop(queued);
         self.signal.nudge();
         if let Some(hold) = hold {

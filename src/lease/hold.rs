@@ -131,6 +131,11 @@ impl Hold {
         self.kind.record()
     }
 
+    /// The text that identifies the owner in the record.
+    pub(crate) fn owner_in_record(&self) -> &str {
+        self.kind.owner(&self.owner_id)
+    }
+
     /// The token of a fenced lock's hold.
     pub(crate) fn token(&self) -> Option<u64> {
         self.lock().token
@@ -215,20 +220,24 @@ impl Hold {
         self.lock().renewed_until().is_none()
     }
 
-    /// Notes that an owner has taken a level at `now`. Returns whether it is the first one, which begins the hold for `counters`.
-    pub(crate) fn start(&self, counters: &Arc<Counters>, now: Moment) -> bool {
+    /// Notes that an owner has taken a level at `now`. Returns whether it is the first one, which begins the hold for `counters`. `None` if
+    /// the hold has ended before.
+    pub(crate) fn start(&self, counters: &Arc<Counters>, now: Moment) -> Option<bool> {
         let mut status = self.lock();
+        if !status.state.is_live() {
+            return None;
+        }
         let first = status.counters.is_none();
         if first {
             status.counters = Some(counters.clone());
             status.began = now;
         }
-        first
+        Some(first)
     }
 
     /// Makes the span of a hold that has begun, and keeps it until the end of the hold, if somebody records it.
     pub(crate) fn trace(&self, call: &Span) {
-        let span = spans::hold(&*self.kind, &self.owner_id, self.serial, || self.token(), call);
+        let span = spans::hold(&*self.kind, self.owner_in_record(), self.serial, || self.token(), call);
         if span.is_disabled() {
             return;
         }
@@ -415,7 +424,7 @@ impl Hold {
             hold: self.serial,
             name: self.record(),
             kind: self.kind.traits().name,
-            owner: &self.owner_id,
+            owner: self.owner_in_record(),
             held,
         };
         counters.observers.tell(|observer| match end {

@@ -64,7 +64,8 @@ impl Names {
                 key: keys::client(options.id),
                 value: ClientInfo::of_process(application, &host::name()).value().into(),
                 interval,
-                expiry: interval + options.lease.max(2 * interval),
+                // The last lease of a process may begin just before the next renewal of the key, and the key outlasts it.
+                expiry: options.lease + 2 * interval,
                 stage: watch::Sender::new(Stage::Registered),
             }
         });

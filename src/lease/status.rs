@@ -59,6 +59,13 @@ pub(crate) struct Standing {
     pub shortest: Option<Duration>,
 }
 
+impl Standing {
+    /// The length of the running lease, and how much of it is left at `now`.
+    pub(super) fn term(&self, now: Moment) -> (Duration, Duration) {
+        (self.deadline.since(self.confirmed), self.deadline.since(now))
+    }
+}
+
 /// The state of a hold. A program may hold many locks, so the parts that few holds have are boxed.
 pub(super) struct Status {
     pub state: HoldState,

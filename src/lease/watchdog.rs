@@ -88,6 +88,11 @@ impl Term {
         }
     }
 
+    /// The lease that the request sets. `None` if it only checks the hold.
+    fn renewed(self, watchdog: Duration) -> Option<Duration> {
+        (!matches!(self, Self::Check)).then(|| self.lease(watchdog))
+    }
+
     /// How far a confirmation moves the deadline. The deadline of a fixed lease stays.
     fn extension(self, watchdog: Duration) -> Duration {
         match self {
@@ -280,7 +285,7 @@ impl Watchdog {
             },
             Err(failure) => connection.error(failure, Phase::Renew),
         };
-        self.fail(&holds, &error);
+        self.fail(&holds, &terms, &error);
     }
 
     /// Sends the request of a batch.
@@ -312,11 +317,10 @@ impl Watchdog {
         let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
         let now = Moment::now();
         for ((hold, term), outcome) in holds.iter().zip(terms).zip(outcomes) {
-            let left = hold.deadline().since(now);
+            let before = hold.standing();
             let state = self.apply_one(hold, *term, outcome, answer);
-            self.count(state, left);
-            if state == HoldState::Held {
-                self.report(hold, term.lease(self.0.lease), left);
+            if let (Some(before), Some(lease)) = (before, term.renewed(self.0.lease)) {
+                self.count(hold, state, lease, before.term(now));
             }
             debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");
             match state {
@@ -344,39 +348,35 @@ impl Watchdog {
         }
     }
 
-    /// Counts a renewal that was answered when `left` was left of the lease.
-    fn count(&self, after: HoldState, left: Duration) {
-        let Shared { lease, counters, .. } = &*self.0;
+    /// Counts a renewal by `lease`, and reports it to the observers and to the span of the hold. It was answered when `left` was left of the
+    /// lease `previous`.
+    fn count(&self, hold: &Hold, after: HoldState, lease: Duration, (previous, left): (Duration, Duration)) {
+        let counters = &self.0.counters;
         match after {
-            HoldState::Held => {
-                counters.renewed.count();
-                if left < *lease / 3 {
-                    counters.renewed_late.count();
-                }
-            }
-            HoldState::Suspect => counters.not_renewed.count(),
+            HoldState::Held => {}
+            HoldState::Suspect => return counters.not_renewed.count(),
             // The hold has ended, which counts by itself.
-            HoldState::Lost(_) | HoldState::Released => {}
+            HoldState::Lost(_) | HoldState::Released => return,
         }
-    }
-
-    /// Reports a renewal to the observers and to the span of the hold.
-    fn report(&self, hold: &Hold, lease: Duration, left: Duration) {
+        counters.renewed.count();
+        if left < previous / 3 {
+            counters.renewed_late.count();
+        }
         if let Some(span) = hold.span() {
             spans::renewed(&span, lease, left);
         }
-        let observers = &self.0.counters.observers;
-        if observers.is_empty() {
+        if counters.observers.is_empty() {
             return;
         }
-        let (name, kind, owner) = (&**hold.record(), hold.kind.traits().name, &*hold.owner_id);
-        let renewed = observer::Renewed { hold: hold.serial, name, kind, owner, lease, left };
-        observers.tell(|observer| observer.on_renewed(&renewed));
+        let (name, kind, owner) = (&**hold.record(), hold.kind.traits().name, hold.owner_in_record());
+        let renewed = observer::Renewed { hold: hold.serial, name, kind, owner, lease, previous, left };
+        counters.observers.tell(|observer| observer.on_renewed(&renewed));
     }
 
     /// Doubts the holds of a failed renewal, and schedules another one.
-    fn fail(&self, holds: &[Arc<Hold>], error: &Error) {
-        self.0.counters.not_renewed.add(holds.len() as u64);
+    fn fail(&self, holds: &[Arc<Hold>], terms: &[Term], error: &Error) {
+        let renewals = terms.iter().filter(|term| term.renewed(self.0.lease).is_some());
+        self.0.counters.not_renewed.add(renewals.count() as u64);
         warn!(holds = holds.len(), %error, "renewal failed");
         let refused = matches!(error, Error::Refused { .. });
         let reason = if refused { LossReason::Expired } else { LossReason::Unreachable };

@@ -2,13 +2,13 @@
 
 use crate::support::{BUSY_WAIT, Proxy, Server, eventually};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
-use redisson_lock::{Client, Lock, LossReason, Metrics};
+use redisson_lock::{Client, HandOff, Lock, LossReason, Metrics};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const LEASE: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// The metrics of the process.
 struct Recorded {
@@ -122,8 +122,10 @@ async fn each_metric_is_moved_by_its_event() {
     let mut server = Server::start();
     let proxy = Proxy::start(server.port()).await;
     let metrics = Metrics::new().metrics_group(|name| name.split(':').next().unwrap().to_owned());
-    let builder = Client::builder().watchdog_timeout(LEASE).response_timeout(LEASE / 3);
-    let client = builder.observer(Arc::new(metrics)).connect(proxy.url()).await.unwrap();
+    let builder = Client::builder().watchdog_timeout(LEASE).response_timeout(LEASE / 2);
+    // No limit of time ends a series of hand-offs, on a slow machine either.
+    let hand_off = HandOff::new().max_time(LEASE).max_time_alone(LEASE);
+    let client = builder.hand_off(hand_off).observer(Arc::new(metrics)).connect(proxy.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();
 
     // Outcomes of calls without contention, and gauges.
@@ -215,11 +217,10 @@ async fn each_metric_is_moved_by_its_event() {
     run(&server, "DEL lost:1");
     lost(guard, LossReason::Gone, "gone").await;
     let guard = lock.lock().await.unwrap();
-    run(&server, "DEL lost:1");
-    run(&server, "HSET lost:1 another:1 1");
+    server.give_away("lost:1");
     lost(guard, LossReason::Taken, "taken").await;
     run(&server, "DEL lost:1");
-    let guard = lock.with_lease(LEASE / 9).lock().await.unwrap();
+    let guard = lock.with_lease(LEASE / 4).lock().await.unwrap();
     lost(guard, LossReason::Expired, "expired").await;
     let guard = lock.lock().await.unwrap();
     proxy.partition();

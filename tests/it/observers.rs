@@ -7,12 +7,14 @@ use crate::support::tally::Tally;
 use crate::support::{BUSY_WAIT, Server, eventually};
 use futures_util::FutureExt;
 use redisson_lock::observer::{Acquired, CallEnd, Ended, NotAcquired, Observer, Renewed, Waiting, Way};
-use redisson_lock::{Client, LossReason, Owner, blocking};
+use redisson_lock::{Client, HoldState, LossReason, MultiLock, MultiLockGuard, Owner, blocking};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NAME: &str = "n";
+/// A watchdog timeout so short that a test sees a renewal.
+const RENEWED: Duration = Duration::from_millis(1500);
 
 /// Writes each event as a line.
 #[derive(Default)]
@@ -230,7 +232,7 @@ impl Observer for Meddler {
 async fn use_one_key(kind: Kind, pipelined: bool) {
     let server = kind.server(NAME);
     let meddler = Arc::new(Meddler::default());
-    let (builder, tally) = Tally::of(kind.builder().watchdog_timeout(Duration::from_millis(300)));
+    let (builder, tally) = Tally::of(kind.builder().watchdog_timeout(RENEWED));
     let party = ClientSet::with(kind, builder.observer(meddler.clone()), &server).await;
     let lock = match kind.of(&party, NAME) {
         AnyLock::Lock(lock) if pipelined => AnyLock::Lock(lock.with_pipelined_hand_off(true)),
@@ -277,6 +279,66 @@ fn an_observer_may_use_the_client() {
     }
 }
 
+/// The group lock adds its values to the owner id by which the client knows a hold.
+#[tokio::test]
+async fn the_owner_of_a_group_lock_is_its_owner_id() {
+    let server = Server::start();
+    let diary = Arc::new(Diary::default());
+    let client = observed(&server, diary.clone()).await;
+    let group = client.group_lock(NAME, ["a", "b"]).with_owner(&Owner::new("first").unwrap());
+    group.lock().await.unwrap().unlock().await.unwrap();
+    let events = diary.take();
+    assert!(events.len() >= 2 && events.iter().all(|event| event.ends_with("owner-first")), "{events:?}");
+}
+
+/// When the second member is lost, drops the guard of a multi lock. Before that, the event of the first member lasts until the lease of the
+/// second one has ended.
+#[derive(Default)]
+struct Heir {
+    guard: Mutex<Option<MultiLockGuard>>,
+    ends: Mutex<Option<Instant>>,
+}
+
+impl Observer for Heir {
+    fn on_lost(&self, _: &Ended<'_>, _: LossReason) {
+        match self.ends.lock().unwrap().take() {
+            Some(end) => std::thread::sleep(end - Instant::now() + Duration::from_millis(10)),
+            None => drop(self.guard.lock().unwrap().take()),
+        }
+    }
+}
+
+async fn lose_two_members() {
+    const LEASE: Duration = Duration::from_secs(1);
+    let server = Server::start();
+    let heir = Arc::new(Heir::default());
+    let client = observed(&server, heir.clone()).await;
+    let [one, two] = ["one", "two"].map(|name| client.lock(name));
+    // The second member has a longer lease of its owner.
+    let longer = two.with_lease(2 * LEASE).lock().await.unwrap();
+    let guard = MultiLock::new([one, two]).unwrap().with_lease(LEASE).lock().await.unwrap();
+    let status = guard.status();
+    let first = guard.deadline();
+    *heir.ends.lock().unwrap() = Some(longer.deadline());
+    *heir.guard.lock().unwrap() = Some(guard);
+    // This thread is the only one of the runtime, so no task notices the loss before this call.
+    std::thread::sleep(first - Instant::now());
+    assert!(matches!(status.state(), HoldState::Lost(_)));
+    eventually(|| heir.guard.lock().unwrap().is_none()).await;
+}
+
+/// The other members are released in the background once the multi lock is lost.
+#[test]
+fn an_observer_of_a_loss_may_drop_the_guard_of_a_multi_lock() {
+    let (done, returned) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(lose_two_members());
+        done.send(()).unwrap();
+    });
+    assert_eq!(returned.recv_timeout(Duration::from_secs(30)), Ok(()));
+}
+
 /// Panics in each method.
 struct Bomb;
 
@@ -314,7 +376,7 @@ impl Observer for Bomb {
 async fn a_panic_of_an_observer_harms_nothing() {
     let log = WarningLog::start();
     let mut server = Server::start();
-    let builder = Client::builder().watchdog_timeout(Duration::from_millis(300)).observer(Arc::new(Bomb));
+    let builder = Client::builder().watchdog_timeout(RENEWED).observer(Arc::new(Bomb));
     let (builder, tally) = Tally::of(builder);
     let client = builder.connect(server.url()).await.unwrap();
     let other = Client::connect(server.url()).await.unwrap();

@@ -201,7 +201,9 @@ async fn a_wait_that_ends_during_a_hand_off_reports_busy() {
 /// was over.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_takes_turns_stays_subscribed() {
-    const TURNS: usize = 300;
+    const TURNS: u64 = 300;
+    /// For how long a client stays subscribed after a wait.
+    const LINGERING: Duration = Duration::from_millis(10);
     let server = Server::start();
     let (mut players, first) = (JoinSet::new(), Arc::new(tokio::sync::Barrier::new(2)));
     for _ in 0..2 {
@@ -209,15 +211,23 @@ async fn a_client_that_takes_turns_stays_subscribed() {
         let (lock, first) = (client.lock("n"), first.clone());
         players.spawn(async move {
             first.wait().await;
+            let mut slow = 0;
             for _ in 0..TURNS {
+                let began = Instant::now();
                 lock.lock().await.unwrap().unlock().await.unwrap();
+                slow += u64::from(began.elapsed() > LINGERING);
             }
+            slow
         });
     }
     server.commandstats_reset();
-    players.join_all().await;
+    // On a busy machine, a client may wait again too late.
+    let slow: u64 = players.join_all().await.iter().sum();
     let subscribed = server.calls("subscribe");
-    assert!(subscribed < TURNS as u64 / 3, "{subscribed} times in {TURNS} turns of each");
+    assert!(
+        subscribed < TURNS / 3 + slow,
+        "{subscribed} times in {TURNS} turns of each, {slow} of them slow"
+    );
     eventually(|| subscribers(&server, CHANNEL) == 0).await;
 }
 

@@ -1,7 +1,7 @@
 //! A timeline of real locks, and the page and the trace in a real browser.
 
 use crate::support::browser::Browser;
-use crate::support::{Server, setting};
+use crate::support::{BUSY_WAIT, Server, setting};
 use redisson_lock::{Client, HoldState, LossReason, Owner, Timeline, TimelineChange, TimelineEvent};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -62,7 +62,7 @@ async fn a_client_records_its_holds_waits_refusals_and_losses() {
     let server = Server::start();
     let timeline = Arc::new(Timeline::new(10_000).with_source("test"));
     let connect = || async {
-        let builder = Client::builder().observer(timeline.clone()).watchdog_timeout(ms(900));
+        let builder = Client::builder().observer(timeline.clone()).watchdog_timeout(ms(2000));
         builder.connect(server.url()).await.unwrap()
     };
     let clients = [connect().await, connect().await];
@@ -82,7 +82,7 @@ async fn a_client_records_its_holds_waits_refusals_and_losses() {
 
     let lost = clients[0].mutex("lost").lock().await.unwrap();
     assert!(clients[1].mutex("lost").try_lock().await.unwrap().is_none());
-    assert!(clients[1].mutex("lost").try_lock_for(ms(20)).await.unwrap().is_none());
+    assert!(clients[1].mutex("lost").try_lock_for(BUSY_WAIT).await.unwrap().is_none());
     let _: () = redis::cmd("DEL").arg("lost").query(&mut server.cli()).unwrap();
     // A renewal finds it.
     assert_eq!(lost.lost().await, HoldState::Lost(LossReason::Gone));

@@ -245,6 +245,13 @@ impl Server {
         ["eval", "evalsha"].map(|command| self.calls(command)).iter().sum()
     }
 
+    /// Replaces the record of a lock by that of another owner, in one step.
+    pub fn give_away(&self, name: &str) {
+        let mut both = redis::pipe();
+        both.atomic().del(name).hset(name, "another:1", 1);
+        both.exec(&mut self.cli()).expect("a record");
+    }
+
     /// The number of calls of a command, by clients and by scripts. `command` is in lower case.
     pub fn calls(&self, command: &str) -> u64 {
         let stats: String = redis::cmd("INFO").arg("commandstats").query(&mut self.cli()).expect("INFO");

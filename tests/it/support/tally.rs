@@ -22,6 +22,7 @@ struct Counts {
     reconnects: u64,
     fallbacks: u64,
     waiting: HashSet<u64>,
+    begun: HashSet<u64>,
     held: HashSet<u64>,
 }
 
@@ -93,6 +94,7 @@ impl Observer for Tally {
         if let Some(hold) = acquired.hold {
             *counts.acquired.entry(acquired.way).or_default() += 1;
             assert_eq!(counts.held.insert(hold), acquired.way != Way::ReEntered, "{acquired:?}");
+            counts.begun.insert(hold);
         }
     }
 
@@ -104,7 +106,9 @@ impl Observer for Tally {
 
     fn on_renewed(&self, renewed: &Renewed<'_>) {
         let mut counts = self.0.lock().unwrap();
-        assert!(renewed.left <= renewed.lease && counts.held.contains(&renewed.hold), "{renewed:?}");
+        // The hold may have been released in the meantime.
+        assert!(counts.begun.contains(&renewed.hold), "{renewed:?}");
+        assert!(renewed.left <= renewed.previous && !renewed.lease.is_zero(), "{renewed:?}");
         counts.renewed += 1;
     }
 

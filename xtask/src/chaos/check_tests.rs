@@ -618,14 +618,15 @@ fn a_process_does_not_grow() {
 
 #[test]
 fn counters_add_up() {
-    let counted = |released, left| {
-        let counted = vec![Counted { begun: 3, released, lost: 1, left, ..Counted::default() }];
+    let counted = |released, unended, left| {
+        let counted = vec![Counted { begun: 3, released, lost: 1, unended, left, ..Counted::default() }];
         History { counted, ..history(vec![], vec![]) }
     };
-    keeps(miscounted, &counted(2, 0));
-    breaks(miscounted, &counted(1, 0));
-    breaks(miscounted, &counted(3, 0));
-    breaks(miscounted, &counted(2, 1));
+    keeps(miscounted, &counted(2, 0, 0));
+    breaks(miscounted, &counted(1, 0, 0));
+    breaks(miscounted, &counted(3, 0, 0));
+    breaks(miscounted, &counted(1, 1, 0));
+    breaks(miscounted, &counted(2, 0, 1));
 }
 
 #[test]
