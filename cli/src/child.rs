@@ -3,6 +3,7 @@
 use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
+use crate::output::say;
 use crate::signals::{self, Signals};
 use crate::terminal;
 use rustix::io::Errno;
@@ -174,10 +175,8 @@ impl Child {
     pub fn tell_guard(&mut self, message: Message) {
         let Some((_, input)) = &mut self.guard else { return };
         if message.send(input).is_err() {
-            eprintln!(
-                "redisson-lock: the guard of the program is gone: if this process dies, the program may survive it"
-            );
             self.guard = None;
+            say("the guard of the program is gone: if this process dies, the program may survive it");
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::args::Connection;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::security;
 use crate::signals::{self, Signals};
 use redisson_lock::{Client, ClientBuilder, RedissonConfig};
@@ -65,7 +66,7 @@ pub async fn connect_with(connection: &Connection, lease: Option<Duration>) -> R
         let mut config = RedissonConfig::parse(&text)?;
         if connection.verbose {
             for warning in config.warnings() {
-                eprintln!("redisson-lock: {}: {warning}", path.display());
+                say(format_args!("{}: {warning}", path.display()));
             }
         }
         if let Some(tls) = tls {

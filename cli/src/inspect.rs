@@ -3,8 +3,8 @@
 use crate::args::{Connection, Inspect, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::locks;
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::{lease, number, shown};
 use clap::ValueEnum;
@@ -37,7 +37,7 @@ pub async fn inspect(inspect: &Inspect, connection: &Connection) -> Result<u8, F
     if inspect.json {
         line(&json)?;
     } else {
-        print!("{text}");
+        write_out(text)?;
     }
     Ok(0)
 }

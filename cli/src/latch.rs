@@ -3,6 +3,7 @@
 use crate::args::{Connection, LatchCommand};
 use crate::connect::with_client;
 use crate::failure::Failure;
+use crate::output::write_out;
 
 /// Runs the command.
 pub async fn latch(command: LatchCommand, connection: &Connection) -> Result<u8, Failure> {
@@ -17,7 +18,9 @@ async fn execute(client: &redisson_lock::Client, command: LatchCommand) -> Resul
             }
         }
         LatchCommand::CountDown { name } => client.count_down_latch(&name).count_down().await?,
-        LatchCommand::Count { name } => println!("{}", client.count_down_latch(&name).count().await?),
+        LatchCommand::Count { name } => {
+            write_out(format!("{}\n", client.count_down_latch(&name).count().await?))?;
+        }
         LatchCommand::Wait { name, wait: None } => client.count_down_latch(&name).wait().await?,
         LatchCommand::Wait { name, wait: Some(wait) } => {
             if !client.count_down_latch(&name).wait_for(wait).await? {

@@ -3,6 +3,7 @@
 use crate::args::{Connection, Kind, Terms};
 use crate::connect::{close, connect_with};
 use crate::failure::Failure;
+use crate::output::say;
 use crate::signals::{self, Signals};
 use crate::table::shown;
 use redisson_lock::{
@@ -192,12 +193,12 @@ async fn report_wait(holdable: &Holdable) {
             (None, _) => {}
             (Some(text), Some((last, since, again))) if text == *last => {
                 if since.elapsed() >= *again {
-                    eprintln!("redisson-lock: {text}, for at least {} s", since.elapsed().as_secs());
+                    say(format_args!("{text}, for at least {} s", since.elapsed().as_secs()));
                     *again *= 2;
                 }
             }
             (Some(text), _) => {
-                eprintln!("redisson-lock: {text}");
+                say(&text);
                 reported = Some((text, Instant::now(), 2 * LOOK));
             }
         }

@@ -3,7 +3,7 @@
 //! `args` is the command line. Each command has a file: `run` (with `child`, `signals`, `terminal`, `launcher` and `guard`),
 //! `hold`, `inspect`, `list` (with `table`), `unlock`, `semaphore`, `latch`, `watch`, `top`, `doctor`. `connect` (with `security`)
 //! and `locks` make the client and the handles, `failure` and `codes` map errors to exit codes, `permissions` names what to grant,
-//! `page` writes completions and man pages.
+//! `output` writes to the two outputs, `page` writes completions and man pages.
 
 #![forbid(unsafe_code)]
 // A program exports nothing: `pub` means that other modules use the item.
@@ -22,6 +22,7 @@ mod latch;
 mod launcher;
 mod list;
 mod locks;
+mod output;
 mod page;
 mod permissions;
 mod run;
@@ -73,7 +74,9 @@ fn parsed<T>(parsed: Result<T, clap::Error>, codes: &Codes) -> Result<T, u8> {
 /// Writes the failure, if it is one, and returns the exit code.
 fn report(outcome: Result<u8, Failure>, codes: &Codes) -> u8 {
     outcome.unwrap_or_else(|failure| {
-        eprintln!("redisson-lock: {failure}");
+        if !matches!(failure, Failure::Unread) {
+            output::say(&failure);
+        }
         failure.code(codes)
     })
 }

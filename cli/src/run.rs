@@ -11,6 +11,7 @@ use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
 use crate::locks::{self, Held};
+use crate::output::say;
 use crate::signals::{self, Signals};
 use redisson_lock::{HoldState, HoldStatus};
 use rustix::process::Signal;
@@ -58,7 +59,7 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
             Err(Failure::Lost(format!("{error}: the work of the program may be unprotected")))
         }
         Err(error) => {
-            eprintln!("redisson-lock: {error}: the lock may stay busy until its lease ends");
+            say(format_args!("{error}: the lock may stay busy until its lease ends"));
             code
         }
         Ok(()) => code,
@@ -79,6 +80,24 @@ fn program(run: &Run) -> Vec<OsString> {
 
 fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
     format!("the lock `{}` is lost while the program runs: {}: {effect}", status.name(), locks::reason(state))
+}
+
+/// Sends the signals of a loss. Returns when the program gets SIGKILL.
+fn on_loss(action: OnLost, kill_after: Duration, child: &mut Child) -> Option<Instant> {
+    match action {
+        OnLost::Term => {
+            child.signal(Signal::TERM);
+            // A stopped program gets the signal only when it continues.
+            child.signal(Signal::CONT);
+            child.tell_guard(Message::kill_after(kill_after));
+            Some(Instant::now() + kill_after)
+        }
+        OnLost::Kill => {
+            child.signal(Signal::KILL);
+            None
+        }
+        OnLost::Warn => None,
+    }
 }
 
 /// Waits for the program to end, and forwards signals. Ends the program if the hold is lost. Returns the exit code.
@@ -116,23 +135,14 @@ async fn supervise(
             state = &mut hold_ended, if !is_lost => {
                 is_lost = true;
                 must_end |= run.on_lost != OnLost::Warn;
+                kill_at = on_loss(run.on_lost, kill_after, child);
                 let effect = match run.on_lost {
                     OnLost::Term => "it gets SIGTERM",
                     OnLost::Kill => "it gets SIGKILL",
                     OnLost::Warn => "it continues unprotected",
                 };
-                eprintln!("redisson-lock: {}", lost(status, state, effect));
-                match run.on_lost {
-                    OnLost::Term => {
-                        child.signal(Signal::TERM);
-                        // A stopped program gets the signal only when it continues.
-                        child.signal(Signal::CONT);
-                        child.tell_guard(Message::kill_after(kill_after));
-                        kill_at = Some(Instant::now() + kill_after);
-                    }
-                    OnLost::Kill => child.signal(Signal::KILL),
-                    OnLost::Warn => {}
-                }
+                // After the signals, because a pipe that nobody reads may block.
+                say(lost(status, state, effect));
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 kill_at = None;

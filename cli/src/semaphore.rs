@@ -3,7 +3,7 @@
 use crate::args::{Connection, PlainSemaphoreCommand, SemaphoreCommand};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
+use crate::output::{line, write_out};
 use redisson_lock::Client;
 use serde_json::json;
 use std::time::Duration;
@@ -25,7 +25,7 @@ async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failu
             if json {
                 line(&json!({"name": semaphore.name(), "free": free, "taken": taken, "permits": all}))?;
             } else {
-                println!("free     {free}\ntaken    {taken}\npermits  {all}");
+                write_out(format!("free     {free}\ntaken    {taken}\npermits  {all}\n"))?;
             }
         }
         SemaphoreCommand::Acquire { name, lease, nonblock, wait } => {
@@ -35,7 +35,11 @@ async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failu
                 Some(wait) => semaphore.try_acquire_for(wait).await?,
             };
             let permit = permit.ok_or_else(|| busy(&name))?;
-            println!("{}", permit.ids().join(" "));
+            if let Err(failure) = write_out(format!("{}\n", permit.ids().join(" "))) {
+                // Nobody could release a permit without its id.
+                permit.release().await?;
+                return Err(failure);
+            }
             permit.forget();
         }
         SemaphoreCommand::Release { name, id } => {
@@ -58,7 +62,7 @@ async fn execute_plain(client: &Client, command: PlainSemaphoreCommand) -> Resul
             created(&name, client.semaphore(&name).try_set_permits(permits).await?)?;
         }
         PlainSemaphoreCommand::Count { name } => {
-            println!("{}", client.semaphore(&name).available_permits().await?);
+            write_out(format!("{}\n", client.semaphore(&name).available_permits().await?))?;
         }
         PlainSemaphoreCommand::Acquire { name, permits, nonblock, wait } => {
             let semaphore = client.semaphore(&name);

@@ -3,9 +3,9 @@
 use crate::args::{Connection, ForceUnlock, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::inspect::holders_as_json;
 use crate::locks::{self, held_by};
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::shown;
 use redisson_lock::{Client, Owner, RecordKind};
@@ -30,9 +30,9 @@ pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Resu
         let holders = holders_as_json(&seen.holders);
         line(&json!({"name": lock.name(), "released": released, "holders": holders}))?;
     } else if released {
-        println!("released `{name}`{holders}");
+        write_out(format!("released `{name}`{holders}\n"))?;
     } else {
-        println!("`{name}` was free");
+        write_out(format!("`{name}` was free\n"))?;
     }
     Ok(0)
 }
@@ -64,8 +64,8 @@ fn confirmed(name: &str, holders: &str) -> Result<bool, Failure> {
             "`{name}` is unchanged, because nobody can confirm on a terminal{holders}: pass --yes"
         )));
     }
-    eprint!("Release `{name}`{holders}? The holder may still be at work. Type yes: ");
-    io::stderr().flush()?;
+    write!(io::stderr(), "Release `{name}`{holders}? The holder may still be at work. Type yes: ")
+        .map_err(|error| Failure::system("cannot ask on standard error", &error))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim() == "yes")

@@ -3,14 +3,13 @@
 use crate::args::{Connection, Watch};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::list::holder_name;
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::{Style, shown, styled};
 use redisson_lock::{Client, Description, Error, Holder, Sighting};
 use serde_json::json;
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -316,7 +315,6 @@ fn write((name, event, at): &Report, as_json: bool) -> Result<(), Failure> {
     for part in [kind.clone(), holder.as_ref().map(holder_name), detail.as_deref().map(shown)] {
         part.iter().for_each(|part| text.push_str(&format!("  {part}")));
     }
-    let mut output = io::stdout().lock();
-    let written = writeln!(output, "{text}").and_then(|()| output.flush());
-    written.map_err(|error| Failure::system("cannot write to standard output", &error))
+    text.push('\n');
+    write_out(text)
 }
