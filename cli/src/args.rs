@@ -499,11 +499,20 @@ pub struct Guard {
     pub group: i32,
 }
 
+/// About 31 years. Longer times may overflow the clocks of the system and of Redis.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
 /// Reads a time in seconds, with fractions.
 fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a number of seconds: write a number such as 2 or 0.5");
     let number: f64 = text.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number).map_err(|_| wrong())
+    match Duration::try_from_secs_f64(number) {
+        Ok(time) if time <= LONGEST => Ok(time),
+        Ok(_) => {
+            Err(format!("`{text}` seconds are too long: the longest time is {} seconds", LONGEST.as_secs()))
+        }
+        Err(_) => Err(wrong()),
+    }
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
@@ -530,5 +539,8 @@ mod tests {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
         assert!(positive_seconds("0").is_err());
+        assert!(seconds("1e9").is_ok());
+        let error = seconds("1e19").unwrap_err();
+        assert!(error.contains("the longest time is 1000000000 seconds"), "{error}");
     }
 }

@@ -20,6 +20,8 @@ use tokio::time::{Instant, sleep};
 
 /// This program, even if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
+/// The variable with the fencing token.
+pub const TOKEN: &str = "REDISSON_LOCK_TOKEN";
 /// How often the end of a group is looked for: no event announces it.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -73,6 +75,8 @@ impl Child {
         if foreground {
             launcher.arg("--foreground");
         }
+        // The token of another lock, if this is the program of another `run`.
+        launcher.env_remove(TOKEN);
         launcher.arg("--").args(program).envs(environment.iter().map(|(name, value)| (name, value)));
         let child = launcher.process_group(0).spawn();
         let child = child.map_err(|error| Failure::system("cannot start the program", &error))?;

@@ -4,7 +4,7 @@ use crate::args::Connection;
 use crate::failure::Failure;
 use crate::output::say;
 use crate::security;
-use crate::signals::{self, Signals};
+use crate::signals::Signals;
 use redisson_lock::{Client, ClientBuilder, RedissonConfig};
 use std::env;
 use std::time::Duration;
@@ -23,10 +23,14 @@ pub async fn with_client(
     command: impl AsyncFnOnce(&Client) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::ending()?;
-    let client = connect(connection).await?;
+    let client = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Err(Failure::Signalled(signal)),
+        client = connect(connection) => client?,
+    };
     let outcome = tokio::select! {
         biased;
-        signal = signals.next_ending() => Ok(signals::exit_code(signal)),
+        signal = signals.next_ending() => Err(Failure::Signalled(signal)),
         done = command(&client) => done,
     };
     close(&client).await;

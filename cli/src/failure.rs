@@ -22,6 +22,8 @@ pub enum Failure {
     Library(Error),
     /// The operating system failed.
     System(String),
+    /// This signal ended the command, or the program of `run`.
+    Signalled(i32),
     /// Nobody reads standard output any longer, as in front of `head`.
     Unread,
 }
@@ -42,6 +44,7 @@ impl Failure {
             Self::Library(error) if error.is_unavailable() => codes.unavailable,
             Self::Library(error) if error.is_misuse() => codes.usage,
             Self::Library(_) | Self::System(_) => codes.system,
+            Self::Signalled(signal) => signals::exit_code(*signal),
             Self::Unread => signals::exit_code(SIGPIPE),
         }
     }
@@ -83,6 +86,7 @@ impl fmt::Display for Failure {
                 write!(f, "{error}: the options are --cacert, --cert with --key, and --sni")
             }
             Self::Library(error) => write!(f, "{error}"),
+            Self::Signalled(signal) => write!(f, "signal {signal} ended the command"),
             Self::Unread => f.write_str("nobody reads standard output"),
         }
     }

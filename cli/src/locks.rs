@@ -4,7 +4,7 @@ use crate::args::{Connection, Kind, Terms};
 use crate::connect::{close, connect_with};
 use crate::failure::Failure;
 use crate::output::say;
-use crate::signals::{self, Signals};
+use crate::signals::Signals;
 use crate::table::shown;
 use redisson_lock::{
     BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Holder, Lock, LockGuard,
@@ -82,7 +82,7 @@ pub async fn while_held(
 ) -> Result<u8, Failure> {
     let opened = tokio::select! {
         biased;
-        signal = signals.next_ending() => return Ok(signals::exit_code(signal)),
+        signal = signals.next_ending() => return Err(Failure::Signalled(signal)),
         opened = open(name, terms, connection) => opened,
     };
     let (client, holdable) = opened?;
@@ -92,7 +92,7 @@ pub async fn while_held(
         acquired = acquire(&holdable, terms, connection.verbose) => Ok(acquired),
     };
     let outcome = match acquired {
-        Err(signal) => Ok(signals::exit_code(signal)),
+        Err(signal) => Err(Failure::Signalled(signal)),
         Ok(Err(failure)) => Err(failure),
         Ok(Ok(held)) => body(held, &mut signals).await,
     };

@@ -74,7 +74,7 @@ fn parsed<T>(parsed: Result<T, clap::Error>, codes: &Codes) -> Result<T, u8> {
 /// Writes the failure, if it is one, and returns the exit code.
 fn report(outcome: Result<u8, Failure>, codes: &Codes) -> u8 {
     outcome.unwrap_or_else(|failure| {
-        if !matches!(failure, Failure::Unread) {
+        if !matches!(failure, Failure::Signalled(_) | Failure::Unread) {
             output::say(&failure);
         }
         failure.code(codes)
@@ -94,7 +94,7 @@ fn run_command(cli: Cli, codes: &Codes) -> Result<u8, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("cannot start the runtime", &error))?;
     let connection = cli.connection;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match cli.command {
             Command::Run(run) => run::run(run, &connection, codes).await,
             Command::Hold(hold) => hold::hold(hold, &connection).await,
@@ -109,5 +109,8 @@ fn run_command(cli: Cli, codes: &Codes) -> Result<u8, Failure> {
             Command::Doctor(doctor) => doctor::doctor(&doctor, &connection).await,
             Command::Completions { shell } => page::completions(shell),
         }
-    })
+    });
+    // Does not wait for a thread that resolves a host name.
+    runtime.shutdown_background();
+    outcome
 }

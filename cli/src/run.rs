@@ -6,7 +6,7 @@
 //! 4. The lock is released only after the program has ended.
 
 use crate::args::{Connection, OnLost, Run};
-use crate::child::{Change, Child, Start};
+use crate::child::{Change, Child, Start, TOKEN};
 use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
@@ -33,7 +33,7 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
     let mut environment =
         vec![("REDISSON_LOCK_NAME", status.name().to_owned()), ("REDISSON_LOCK_OWNER", held.owner())];
     if let Some(token) = status.token() {
-        environment.push(("REDISSON_LOCK_TOKEN", token.to_string()));
+        environment.push((TOKEN, token.to_string()));
     }
     let first = (run.on_lost != OnLost::Warn).then(|| Message::deadline(status.validity(), kill_after(run)));
     let started = Child::start(&program(run), &environment, first, codes, signals).await;
