@@ -55,9 +55,9 @@ pub struct Connection {
     /// Accept any certificate. An attacker on the network can then read the traffic and the password.
     #[arg(long, global = true, conflicts_with = "cacert")]
     pub insecure: bool,
-    /// Limit the time to connect, and the time of each request to Redis.
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
-    pub timeout: Duration,
+    /// Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config.
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Report on standard error what is waited for, and who holds it.
     #[arg(short, long, global = true)]
     pub verbose: bool,
@@ -221,9 +221,11 @@ pub struct Terms {
     /// Wait at most this long for a busy lock; fractions are allowed. Default: without a limit.
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     pub wait: Option<Duration>,
-    /// The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy.
-    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "30")]
-    pub lease: Duration,
+    /// The lease, which is renewed while the lock is held. Default: 30, or the lockWatchdogTimeout of --config.
+    ///
+    /// It is how long the lock of a dead holder stays busy.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub lease: Option<Duration>,
     /// Keep the lock busy for at least this long, even if it is released earlier.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, conflicts_with = "max_hold")]
     pub min_hold: Option<Duration>,

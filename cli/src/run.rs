@@ -58,6 +58,11 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
             code?;
             Err(Failure::Lost(format!("{error}: the work of the program may be unprotected")))
         }
+        // The program was to continue after a loss, and a message has told of it.
+        Err(error) if error.is_lost() => {
+            say(&error);
+            code
+        }
         Err(error) => {
             say(format_args!("{error}: the lock may stay busy until its lease ends"));
             code
@@ -109,7 +114,7 @@ async fn supervise(
 ) -> Result<u8, Failure> {
     let kill_after = kill_after(run);
     // Each renewal reaches the guard well before the deadline that it replaces.
-    let tick = (run.terms.lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let tick = (status.validity() / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut hold_ended = pin!(status.lost());
     let (mut is_lost, mut kill_at, mut must_end) = (false, None::<Instant>, false);
     let code = loop {

@@ -1,7 +1,7 @@
 //! `run` as a job of an interactive shell, on a real terminal.
 
 use crate::screen::{pair, read_until, set_size};
-use crate::support::{PROGRAM, Server, with_default_signals};
+use crate::support::{PROGRAM, Server, eventually, with_default_signals};
 use std::fs::File;
 use std::io::Write;
 use std::process::Child;
@@ -81,7 +81,7 @@ fn ctrl_c_ends_the_program() {
     terminal.write("\x03");
     terminal.write("echo code-$?\n");
     terminal.see("code-130");
-    assert!(!server.exists("n"));
+    eventually(|| !server.exists("n"));
 }
 
 #[test]
@@ -116,6 +116,35 @@ fn force_unlock_asks_on_a_terminal() {
         terminal.see(&format!("code-{code}"));
     }
     assert!(!server.exists("n"));
+}
+
+#[test]
+fn force_unlock_ends_no_hold_that_it_did_not_show() {
+    let server = Server::start();
+    let record = |owner: &str| {
+        let _: u32 = server.raw(&["DEL", "n"]);
+        let _: u32 =
+            server.raw(&["HSET", "n", &format!("7c9e6679-7425-40de-944b-e07fc1f90ae7:{owner}"), "1"]);
+    };
+    record("85");
+    let mut terminal = Terminal::start(&server);
+    let ask = format!("{PROGRAM} force-unlock n; echo code-''$?\n");
+    terminal.write(&ask);
+    terminal.see("thread 85? ");
+    terminal.see("Type yes: ");
+    record("86");
+    terminal.write("yes\n");
+    terminal.see("`n` is unchanged, because it has another holder now, held by client");
+    terminal.see("thread 86");
+    terminal.see("code-75");
+    assert!(server.exists("n"));
+    terminal.write(&ask);
+    terminal.see("thread 86? ");
+    terminal.see("Type yes: ");
+    let _: u32 = server.raw(&["DEL", "n"]);
+    terminal.write("yes\n");
+    terminal.see("`n` was free");
+    terminal.see("code-0");
 }
 
 #[test]
