@@ -74,6 +74,9 @@ fn parsed<T>(parsed: Result<T, clap::Error>, codes: &Codes) -> Result<T, u8> {
 /// Writes the failure, if it is one, and returns the exit code.
 fn report(outcome: Result<u8, Failure>, codes: &Codes) -> u8 {
     outcome.unwrap_or_else(|failure| {
+        if let Failure::Signalled(signal) = failure {
+            signals::die_by(signal);
+        }
         if !matches!(failure, Failure::Signalled(_) | Failure::Unread) {
             output::say(&failure);
         }

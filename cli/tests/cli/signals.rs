@@ -100,6 +100,9 @@ fn a_signal_to_every_process_leaves_the_guard() {
             std::fs::read_to_string(path).is_ok_and(|line| line.contains("__guard"))
         };
         let guard = children(run.pid()).into_iter().find(is_guard).unwrap();
+        // It may still be starting.
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", guard.as_raw_pid())).unwrap();
+        eventually(|| !status().contains("SigBlk:\t0000000000000000"));
         kill_process(guard, signal).unwrap();
         run.signal(Signal::KILL);
         run.end();
@@ -155,6 +158,16 @@ fn a_signal_with_the_start_starts_nothing() {
     done.assert_code(143);
     assert_eq!(done.out, "");
     assert!(!server.exists("n"));
+}
+
+/// A shell takes only a death by the signal for one, and a code for that of the program.
+#[test]
+fn a_program_that_sigint_ends_is_not_one_that_exits_with_130() {
+    let server = Server::start();
+    server.output(&["run", "n", "-c", "kill -INT $$"]).assert_ended_by(Signal::INT);
+    server.output(&["run", "n", "-c", "exit 130"]).assert_code(130);
+    server.output(&["run", "n", "-c", "trap 'exit 5' INT; kill -INT $$"]).assert_code(5);
+    eventually(|| !server.exists("n"));
 }
 
 #[test]

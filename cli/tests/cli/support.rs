@@ -179,10 +179,14 @@ impl Done {
         assert_eq!(self.code, Some(code), "{self:?}");
     }
 
-    /// As a shell sees it.
+    /// A shell sees 128 + n in both cases. Only a death by SIGINT ends its script.
     #[track_caller]
     pub fn assert_ended_by(&self, signal: Signal) {
-        self.assert_code(128 + signal.as_raw());
+        if signal == Signal::INT {
+            assert_eq!((self.code, self.signal), (None, Some(signal.as_raw())), "{self:?}");
+        } else {
+            self.assert_code(128 + signal.as_raw());
+        }
     }
 }
 

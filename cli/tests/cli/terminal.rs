@@ -85,6 +85,74 @@ fn ctrl_c_ends_the_program() {
 }
 
 #[test]
+fn ctrl_c_ends_the_script() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = format!("{PROGRAM} run n -c \"echo is-''started; exec sleep 1000\"; echo is-''after");
+    terminal.write(&format!("bash -c '{}'\n", line.replace('\'', r"'\''")));
+    terminal.see("is-started");
+    terminal.write("\x03");
+    terminal.write("echo code-$?\n");
+    let before = terminal.until("code-130");
+    assert!(!before.contains("is-after"), "{before}");
+    eventually(|| !server.exists("n"));
+}
+
+#[test]
+fn a_program_that_reads_in_the_background_stops_the_job_until_fg() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = "'echo is-''started; read line; echo got-$line'";
+    terminal.write("set -b\n");
+    terminal.write(&format!("{PROGRAM} run n -c {line} &\n"));
+    terminal.see("is-started");
+    terminal.see("Stopped");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+
+    // Ctrl-Z and bg, and then fg.
+    terminal.write(&format!("{PROGRAM} run n -c {line}\n"));
+    terminal.see("is-started");
+    terminal.write("\x1a");
+    terminal.see("Stopped");
+    terminal.write("bg\n");
+    terminal.see("run n");
+    terminal.see("Stopped");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    terminal.write("more\n");
+    terminal.see("got-more");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+}
+
+/// The program reads only later, so that nothing stops it before `fg`.
+#[test]
+fn fg_gives_the_terminal_to_a_program_that_runs_in_the_background() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = "echo is-''started; until [ -e go ]; do sleep 0.01; done; read line; echo got-$line";
+    let folder = server.socket().replace("/socket", "");
+    terminal.write(&format!("cd {folder}; {PROGRAM} run n -c \"{}\" &\n", line.replace('$', r"\$")));
+    terminal.see("is-started");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    // Ctrl-Z stops the program, and not only `run`.
+    terminal.write("\x1a");
+    terminal.see("Stopped");
+    terminal.write("touch go; fg\n");
+    terminal.see("run n");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+}
+
+#[test]
 fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let server = Server::start();
     let mut terminal = Terminal::start(&server);
