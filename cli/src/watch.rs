@@ -108,7 +108,7 @@ struct Follower {
     reports: UnboundedSender<Report>,
     /// Whether to stop after the lock has been free for a while.
     is_temporary: bool,
-    /// The last sighting, and when it was.
+    /// The last sighting, and when the server was asked for it: its lease may have been read then.
     before: Option<(Option<Description>, Instant)>,
     /// When the lock was last held, or the start.
     held_at: Instant,
@@ -139,7 +139,12 @@ impl Follower {
     /// another would, too.
     async fn follow(mut self, client: &Client) -> Result<(), Error> {
         let mut sightings = client.watch(&self.name, self.interval);
+        let mut due = Instant::now();
         while let Some(seen) = sightings.next().await {
+            let at = Instant::now();
+            // The answer may be late. A message may have come before the reading was due.
+            let asked = due.min(at);
+            due = at + self.interval;
             let mut seen = match seen {
                 Ok(seen) => seen,
                 Err(error) if self.before.is_none() && !error.is_retryable() => return Err(error),
@@ -150,14 +155,13 @@ impl Follower {
                     continue;
                 }
             };
-            let at = Instant::now();
             if self.has_ended_a_hold(&seen) && seen.releases == 0 {
                 // The message comes on another connection than the reading.
                 if let Ok(Some(Ok(later))) = timeout(LATE, sightings.next()).await {
                     seen = later;
                 }
             }
-            if self.take(seen, at).is_break() {
+            if self.take(seen, asked, at).is_break() {
                 break;
             }
         }
@@ -173,8 +177,8 @@ impl Follower {
         before.flat_map(|lock| &lock.holders).any(|holder| !is_now(holder))
     }
 
-    /// Reports what a sighting shows.
-    fn take(&mut self, seen: Sighting, at: Instant) -> ControlFlow<()> {
+    /// Reports what a sighting shows, which the server was asked for and answered between these times.
+    fn take(&mut self, seen: Sighting, asked: Instant, at: Instant) -> ControlFlow<()> {
         self.last_error = None;
         let events = match &self.before {
             None => first(&seen),
@@ -188,7 +192,7 @@ impl Follower {
         } else if self.is_temporary && self.held_at.elapsed() > KEPT {
             return ControlFlow::Break(());
         }
-        self.before = Some((seen.lock, at));
+        self.before = Some((seen.lock, asked));
         ControlFlow::Continue(())
     }
 
@@ -218,7 +222,7 @@ fn first(seen: &Sighting) -> Vec<Event> {
     found
 }
 
-/// The events between two sightings, the second of which came `since` later.
+/// The events between two sightings, at most `since` apart.
 fn events(before: Option<&Description>, seen: &Sighting, since: Duration) -> Vec<Event> {
     let mut found = Vec::new();
     let now = seen.lock.as_ref();
