@@ -30,8 +30,8 @@ pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Resu
         // The answer may come long after the question.
         is_held = is_still_held(&lock, &seen.holders).await?;
     }
-    // A free lock may have been acquired since.
-    let released = is_held && lock.force_unlock().await?;
+    // A free lock may have been acquired since, by a holder whom nobody has confirmed.
+    let released = (unlock.yes || is_held) && lock.force_unlock().await?;
     if unlock.json {
         let holders = holders_as_json(&seen.holders);
         line(&json!({"name": lock.name(), "released": released, "holders": holders}))?;
