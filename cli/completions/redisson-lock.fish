@@ -32,7 +32,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l cacert -d '
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -58,7 +58,7 @@ read\t'The read side of Java\'s getReadWriteLock'
 write\t'The write side of Java\'s getReadWriteLock'
 value\t'The classic Redis lock, SET NX'"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -s w -l wait -d 'Wait at most this long for a busy lock; fractions are allowed. Default: without a limit' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l lease -d 'The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l lease -d 'The lease, which is renewed while the lock is held. Default: 30, or the lockWatchdogTimeout of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l min-hold -d 'Keep the lock busy for at least this long, even if it is released earlier' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l max-hold -d 'End the hold after this long. The hold is then lost' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l owner -d 'A name for the holder, which `inspect` shows. A unique suffix is added to it' -r
@@ -82,7 +82,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l cace
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -s s -l shared -d 'Take the read side of a read/write lock, as --kind read does'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -s x -l exclusive -d 'Take the write side of a read/write lock, as --kind write does'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand run" -s n -l nonblock -l nb -d 'Do not wait for a busy lock'
@@ -97,7 +97,7 @@ read\t'The read side of Java\'s getReadWriteLock'
 write\t'The write side of Java\'s getReadWriteLock'
 value\t'The classic Redis lock, SET NX'"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s w -l wait -d 'Wait at most this long for a busy lock; fractions are allowed. Default: without a limit' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l lease -d 'The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l lease -d 'The lease, which is renewed while the lock is held. Default: 30, or the lockWatchdogTimeout of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l min-hold -d 'Keep the lock busy for at least this long, even if it is released earlier' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l max-hold -d 'End the hold after this long. The hold is then lost' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l owner -d 'A name for the holder, which `inspect` shows. A unique suffix is added to it' -r
@@ -110,7 +110,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l cac
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s s -l shared -d 'Take the read side of a read/write lock, as --kind read does'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s x -l exclusive -d 'Take the write side of a read/write lock, as --kind write does'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand hold" -s n -l nonblock -l nb -d 'Do not wait for a busy lock'
@@ -132,7 +132,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l 
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s s -l shared -d 'The read side of a read/write lock, as --kind read'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -s x -l exclusive -d 'The write side of a read/write lock, as --kind write'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand inspect" -l json -d 'Write one line of JSON'
@@ -147,7 +147,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l cac
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -s a -l all -d 'Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l json -d 'Write one line of JSON for each'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand list" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
@@ -168,7 +168,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s s -l shared -d 'The read side of a read/write lock, as --kind read'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s x -l exclusive -d 'The write side of a read/write lock, as --kind write'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand force-unlock" -s y -l yes -d 'Do not ask'
@@ -184,7 +184,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; a
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and not __fish_seen_subcommand_from create count acquire release help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -201,7 +201,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; a
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -213,7 +213,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; a
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l json -d 'Write one line of JSON'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from count" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -228,7 +228,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; a
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -s n -l nonblock -d 'Do not wait for a permit'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from acquire" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -241,7 +241,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; a
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand semaphore; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -258,7 +258,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaph
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and not __fish_seen_subcommand_from create count acquire release help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -275,7 +275,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaph
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -287,7 +287,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaph
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from count" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -301,7 +301,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaph
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -s n -l nonblock -d 'Do not wait for permits'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from acquire" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -315,7 +315,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaph
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand plain-semaphore; and __fish_seen_subcommand_from release" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -332,7 +332,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and n
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and not __fish_seen_subcommand_from create count-down count wait help" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -349,7 +349,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and _
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -361,7 +361,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and _
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count-down" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -373,7 +373,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and _
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from count" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -386,7 +386,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and _
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand latch; and __fish_seen_subcommand_from wait" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -404,7 +404,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l ca
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l json -d 'Write one line of JSON for each event'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand watch" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -418,7 +418,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l cace
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -s a -l all -d 'Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand top" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -431,7 +431,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l c
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l json -d 'Write one line of JSON for each server'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand doctor" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
@@ -444,7 +444,7 @@ complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions"
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l cert -d 'The client\'s certificate chain, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l key -d 'The private key of --cert, a PEM file' -r -F
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l sni -d 'The name in the server\'s certificate. Default: the host of the URL' -r
-complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l timeout -d 'Limit the time to connect, and the time of each request to Redis' -r
+complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l timeout -d 'Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config' -r
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -l insecure -d 'Accept any certificate. An attacker on the network can then read the traffic and the password'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -s v -l verbose -d 'Report on standard error what is waited for, and who holds it'
 complete -c redisson-lock -n "__fish_redisson_lock_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'

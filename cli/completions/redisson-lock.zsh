@@ -23,7 +23,7 @@ _redisson-lock() {
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -51,7 +51,7 @@ write\:"The write side of Java'\''s getReadWriteLock"
 value\:"The classic Redis lock, SET NX"))' \
 '-w+[Wait at most this long for a busy lock; fractions are allowed. Default\: without a limit]:SECONDS:_default' \
 '--wait=[Wait at most this long for a busy lock; fractions are allowed. Default\: without a limit]:SECONDS:_default' \
-'--lease=[The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy]:SECONDS:_default' \
+'--lease=[The lease, which is renewed while the lock is held. Default\: 30, or the lockWatchdogTimeout of --config]:SECONDS:_default' \
 '(--max-hold)--min-hold=[Keep the lock busy for at least this long, even if it is released earlier]:SECONDS:_default' \
 '--max-hold=[End the hold after this long. The hold is then lost]:SECONDS:_default' \
 '(--limit)--owner=[A name for the holder, which \`inspect\` shows. A unique suffix is added to it]:NAME:_default' \
@@ -78,7 +78,7 @@ warn\:"It continues, and a message says so"))' \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
@@ -106,7 +106,7 @@ write\:"The write side of Java'\''s getReadWriteLock"
 value\:"The classic Redis lock, SET NX"))' \
 '-w+[Wait at most this long for a busy lock; fractions are allowed. Default\: without a limit]:SECONDS:_default' \
 '--wait=[Wait at most this long for a busy lock; fractions are allowed. Default\: without a limit]:SECONDS:_default' \
-'--lease=[The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy]:SECONDS:_default' \
+'--lease=[The lease, which is renewed while the lock is held. Default\: 30, or the lockWatchdogTimeout of --config]:SECONDS:_default' \
 '(--max-hold)--min-hold=[Keep the lock busy for at least this long, even if it is released earlier]:SECONDS:_default' \
 '--max-hold=[End the hold after this long. The hold is then lost]:SECONDS:_default' \
 '(--limit)--owner=[A name for the holder, which \`inspect\` shows. A unique suffix is added to it]:NAME:_default' \
@@ -119,7 +119,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind -x --exclusive)--shared[Take the read side of a read/write lock, as --kind read does]' \
 '(--kind)-x[Take the write side of a read/write lock, as --kind write does]' \
@@ -152,7 +152,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
 '(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
 '(--kind)-x[The write side of a read/write lock, as --kind write]' \
@@ -176,7 +176,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '--json[Write one line of JSON for each]' \
@@ -205,7 +205,7 @@ value\:"The classic Redis lock, SET NX"))' \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--kind -x --exclusive)-s[The read side of a read/write lock, as --kind read]' \
 '(--kind -x --exclusive)--shared[The read side of a read/write lock, as --kind read]' \
 '(--kind)-x[The write side of a read/write lock, as --kind write]' \
@@ -231,7 +231,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -257,7 +257,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -277,7 +277,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '--json[Write one line of JSON]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
@@ -300,7 +300,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(-w --wait)-n[Do not wait for a permit]' \
 '(-w --wait)--nonblock[Do not wait for a permit]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
@@ -321,7 +321,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -381,7 +381,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -407,7 +407,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -427,7 +427,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -449,7 +449,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(-w --wait)-n[Do not wait for permits]' \
 '(-w --wait)--nonblock[Do not wait for permits]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
@@ -471,7 +471,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -530,7 +530,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -556,7 +556,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -576,7 +576,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -595,7 +595,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -616,7 +616,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \
@@ -676,7 +676,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '--json[Write one line of JSON for each event]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
@@ -697,7 +697,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '-a[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '--all[Also show integers, which may be semaphores or latches, and short strings with an expiry, which may be value locks]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
@@ -718,7 +718,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '--json[Write one line of JSON for each server]' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
@@ -737,7 +737,7 @@ _arguments "${_arguments_options[@]}" : \
 '--cert=[The client'\''s certificate chain, a PEM file]:FILE:_files' \
 '--key=[The private key of --cert, a PEM file]:FILE:_files' \
 '--sni=[The name in the server'\''s certificate. Default\: the host of the URL]:HOST:_default' \
-'--timeout=[Limit the time to connect, and the time of each request to Redis]:SECONDS:_default' \
+'--timeout=[Limit the time to connect, and the time of each request to Redis. Default\: 5, or the timeouts of --config]:SECONDS:_default' \
 '(--cacert)--insecure[Accept any certificate. An attacker on the network can then read the traffic and the password]' \
 '-v[Report on standard error what is waited for, and who holds it]' \
 '--verbose[Report on standard error what is waited for, and who holds it]' \

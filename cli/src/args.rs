@@ -55,9 +55,9 @@ pub struct Connection {
     /// Accept any certificate. An attacker on the network can then read the traffic and the password.
     #[arg(long, global = true, conflicts_with = "cacert")]
     pub insecure: bool,
-    /// Limit the time to connect, and the time of each request to Redis.
-    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
-    pub timeout: Duration,
+    /// Limit the time to connect, and the time of each request to Redis. Default: 5, or the timeouts of --config.
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub timeout: Option<Duration>,
     /// Report on standard error what is waited for, and who holds it.
     #[arg(short, long, global = true)]
     pub verbose: bool,
@@ -221,9 +221,11 @@ pub struct Terms {
     /// Wait at most this long for a busy lock; fractions are allowed. Default: without a limit.
     #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
     pub wait: Option<Duration>,
-    /// The lease, which is renewed while the lock is held. It is how long the lock of a dead holder stays busy.
-    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, default_value = "30")]
-    pub lease: Duration,
+    /// The lease, which is renewed while the lock is held. Default: 30, or the lockWatchdogTimeout of --config.
+    ///
+    /// It is how long the lock of a dead holder stays busy.
+    #[arg(long, value_name = "SECONDS", value_parser = positive_seconds)]
+    pub lease: Option<Duration>,
     /// Keep the lock busy for at least this long, even if it is released earlier.
     #[arg(long, value_name = "SECONDS", value_parser = positive_seconds, conflicts_with = "max_hold")]
     pub min_hold: Option<Duration>,
@@ -499,11 +501,20 @@ pub struct Guard {
     pub group: i32,
 }
 
+/// About 31 years. Longer times may overflow the clocks of the system and of Redis.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
 /// Reads a time in seconds, with fractions.
 fn seconds(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a number of seconds: write a number such as 2 or 0.5");
     let number: f64 = text.parse().map_err(|_| wrong())?;
-    Duration::try_from_secs_f64(number).map_err(|_| wrong())
+    match Duration::try_from_secs_f64(number) {
+        Ok(time) if time <= LONGEST => Ok(time),
+        Ok(_) => {
+            Err(format!("`{text}` seconds are too long: the longest time is {} seconds", LONGEST.as_secs()))
+        }
+        Err(_) => Err(wrong()),
+    }
 }
 
 fn positive_seconds(text: &str) -> Result<Duration, String> {
@@ -530,5 +541,8 @@ mod tests {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
         assert!(positive_seconds("0").is_err());
+        assert!(seconds("1e9").is_ok());
+        let error = seconds("1e19").unwrap_err();
+        assert!(error.contains("the longest time is 1000000000 seconds"), "{error}");
     }
 }

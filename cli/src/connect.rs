@@ -2,8 +2,9 @@
 
 use crate::args::Connection;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::security;
-use crate::signals::{self, Signals};
+use crate::signals::Signals;
 use redisson_lock::{Client, ClientBuilder, RedissonConfig};
 use std::env;
 use std::time::Duration;
@@ -13,6 +14,8 @@ use tokio::time::timeout;
 const URL: &str = "REDISSON_LOCK_URL";
 const DEFAULT_URL: &str = "redis://127.0.0.1/";
 
+/// The default of --timeout for a URL.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time for what is left to send when this process ends early.
 const CLOSING: Duration = Duration::from_secs(1);
 
@@ -22,10 +25,14 @@ pub async fn with_client(
     command: impl AsyncFnOnce(&Client) -> Result<u8, Failure>,
 ) -> Result<u8, Failure> {
     let mut signals = Signals::ending()?;
-    let client = connect(connection).await?;
+    let client = tokio::select! {
+        biased;
+        signal = signals.next_ending() => return Err(Failure::Signalled(signal)),
+        client = connect(connection) => client?,
+    };
     let outcome = tokio::select! {
         biased;
-        signal = signals.next_ending() => Ok(signals::exit_code(signal)),
+        signal = signals.next_ending() => Err(Failure::Signalled(signal)),
         done = command(&client) => done,
     };
     close(&client).await;
@@ -42,14 +49,18 @@ pub async fn connect(connection: &Connection) -> Result<Client, Failure> {
     connect_with(connection, None).await
 }
 
-/// Connects. The holds of the client have this lease.
+/// Connects. The holds of the client have this lease, or the default.
 pub async fn connect_with(connection: &Connection, lease: Option<Duration>) -> Result<Client, Failure> {
-    if connection.timeout.is_zero() {
+    if connection.timeout.is_some_and(|timeout| timeout.is_zero()) {
         return Err(Failure::Usage("--timeout must be above 0".to_owned()));
     }
     let (tls, credentials) = (security::tls(connection)?, security::credentials(connection)?);
-    let settings = |builder: ClientBuilder| {
-        let builder = builder.connect_timeout(connection.timeout).response_timeout(connection.timeout);
+    // Those of a configuration file apply unless the command line has others.
+    let limit = connection.timeout.or(connection.config.is_none().then_some(TIMEOUT));
+    let settings = |mut builder: ClientBuilder| {
+        if let Some(limit) = limit {
+            builder = builder.connect_timeout(limit).response_timeout(limit);
+        }
         match lease {
             Some(lease) => builder.watchdog_timeout(lease),
             None => builder,
@@ -65,7 +76,7 @@ pub async fn connect_with(connection: &Connection, lease: Option<Duration>) -> R
         let mut config = RedissonConfig::parse(&text)?;
         if connection.verbose {
             for warning in config.warnings() {
-                eprintln!("redisson-lock: {}: {warning}", path.display());
+                say(format_args!("{}: {warning}", path.display()));
             }
         }
         if let Some(tls) = tls {

@@ -3,7 +3,7 @@
 use crate::args::{Connection, Doctor};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
+use crate::output::{line, write_out};
 use crate::table::{Style, shown, styled};
 use redisson_lock::{ServerClock, ServerReport};
 use serde_json::{Value, json};
@@ -87,18 +87,20 @@ pub async fn doctor(doctor: &Doctor, connection: &Connection) -> Result<u8, Fail
             if doctor.json {
                 line(&as_json(report, offset, &findings))?;
             } else {
-                println!("{}", styled(&shown(&report.node), Style::Bold));
-                for Finding { level, subject, text } in &findings {
+                let mut text = format!("{}\n", styled(&shown(&report.node), Style::Bold));
+                for Finding { level, subject, text: found } in &findings {
                     let level = styled(&format!("{:<7}", level.name()), level.style());
-                    println!("  {level} {subject:<12} {text}");
+                    text.push_str(&format!("  {level} {subject:<12} {found}\n"));
                 }
+                write_out(text)?;
             }
         }
         if !doctor.json {
-            println!(
-                "{}",
-                if endangered { "Something endangers locks." } else { "Nothing endangers locks." }
-            );
+            write_out(if endangered {
+                "Something endangers locks.\n"
+            } else {
+                "Nothing endangers locks.\n"
+            })?;
         }
         Ok(if endangered { ENDANGERED } else { 0 })
     })

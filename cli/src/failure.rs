@@ -1,9 +1,13 @@
 //! [`Failure`]: why a command failed, and its exit code.
 
 use crate::codes::Codes;
+use crate::signals;
 use redisson_lock::Error;
 use std::fmt;
 use std::io;
+
+/// The signal that ends other programs whose output nobody reads. Rust programs ignore it.
+const SIGPIPE: i32 = nix::sys::signal::SIGPIPE as i32;
 
 /// Why a command failed, with a remedy.
 #[derive(Debug)]
@@ -18,6 +22,10 @@ pub enum Failure {
     Library(Error),
     /// The operating system failed.
     System(String),
+    /// This signal ended the command, or the program of `run`.
+    Signalled(i32),
+    /// Nobody reads standard output any longer, as in front of `head`.
+    Unread,
 }
 
 impl Failure {
@@ -36,6 +44,8 @@ impl Failure {
             Self::Library(error) if error.is_unavailable() => codes.unavailable,
             Self::Library(error) if error.is_misuse() => codes.usage,
             Self::Library(_) | Self::System(_) => codes.system,
+            Self::Signalled(signal) => signals::exit_code(*signal),
+            Self::Unread => signals::exit_code(SIGPIPE),
         }
     }
 }
@@ -76,6 +86,8 @@ impl fmt::Display for Failure {
                 write!(f, "{error}: the options are --cacert, --cert with --key, and --sni")
             }
             Self::Library(error) => write!(f, "{error}"),
+            Self::Signalled(signal) => write!(f, "signal {signal} ended the command"),
+            Self::Unread => f.write_str("nobody reads standard output"),
         }
     }
 }

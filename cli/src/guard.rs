@@ -4,10 +4,12 @@
 //! 1. While no deadline is set, the guard only waits.
 //! 2. After the deadline of the hold, and a moment for `run` to act, the group gets SIGTERM. At the last moment it gets
 //!    SIGKILL. Each new message replaces both times.
-//! 3. If the messages end, `run` is dead, and the group gets SIGKILL. Otherwise `run` kills the guard.
+//! 3. No signal but SIGKILL ends the guard, so that it can still end the group when every process gets a SIGTERM.
+//! 4. If the messages end, `run` is dead, and the group gets SIGKILL. Otherwise `run` kills the guard.
 
 use crate::args;
 use crate::failure::Failure;
+use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -62,6 +64,8 @@ impl Message {
 
 /// Guards the group until `run` is done with it.
 pub fn guard(arguments: &args::Guard) -> Result<u8, Failure> {
+    // A service manager signals every process of a service, and a terminal that closes those of its session.
+    let _ = SigSet::all().thread_block();
     let group = Pid::from_raw(arguments.group).filter(|group| *group != Pid::INIT);
     let group = group.ok_or_else(|| Failure::Usage("the guard needs a process group".to_owned()))?;
     let (mut term, mut kill) = (NEVER, NEVER);

@@ -3,9 +3,10 @@
 use crate::args::{Connection, Hold};
 use crate::failure::Failure;
 use crate::locks::{self, Held};
+use crate::output::line;
 use crate::signals::Signals;
 use serde_json::json;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::thread;
 use tokio::sync::oneshot;
 
@@ -22,7 +23,8 @@ async fn keep(held: Held, signals: &mut Signals) -> Result<u8, Failure> {
         biased;
         state = status.lost() => {
             let reason = locks::reason(state);
-            line(&json!({"event": "lost", "name": name, "reason": reason}))?;
+            // The exit code tells of the loss even if nobody reads the line.
+            let _ = line(&json!({"event": "lost", "name": name, "reason": reason}));
             return Err(Failure::Lost(format!("the lock `{name}` is lost: {reason}: treat the work as unprotected")));
         }
         _ = signals.next() => {}
@@ -30,13 +32,6 @@ async fn keep(held: Held, signals: &mut Signals) -> Result<u8, Failure> {
     }
     held.release().await?;
     Ok(0)
-}
-
-/// Writes a line of JSON at once.
-pub fn line(value: &serde_json::Value) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
-    let written = writeln!(output, "{value}").and_then(|()| output.flush());
-    written.map_err(|error| Failure::system("cannot write to standard output", &error))
 }
 
 /// Waits for the end of standard input. A thread reads it, and may outlive the wait until this process ends.

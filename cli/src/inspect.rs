@@ -3,12 +3,12 @@
 use crate::args::{Connection, Inspect, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::locks;
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::{lease, number, shown};
 use clap::ValueEnum;
-use redisson_lock::{Description, Holder, Inspection, Owner};
+use redisson_lock::{Client, Description, Error, Holder, Owner};
 use serde_json::{Value, json};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -16,15 +16,7 @@ use std::time::{Duration, UNIX_EPOCH};
 pub async fn inspect(inspect: &Inspect, connection: &Connection) -> Result<u8, Failure> {
     let client = connect(connection).await?;
     let (json, text) = if let Some(kind) = inspect.kind.kind() {
-        let lock = locks::lock(&client, kind, &inspect.name, &Owner::unique());
-        let seen = match lock.inspect().await {
-            Ok(seen) => seen,
-            Err(error) => {
-                let wanted = Wanted::Kind(&inspect.name, &kind_name(kind));
-                return Err(explained(&client, wanted, error.into()).await);
-            }
-        };
-        (of_kind_as_json(lock.name(), kind, &seen), of_kind_as_text(lock.name(), kind, &seen))
+        of_kind(&client, &inspect.name, kind).await?
     } else {
         match client.describe(&inspect.name).await {
             Ok(Some(seen)) => (as_json(&seen), as_text(&seen)),
@@ -37,9 +29,42 @@ pub async fn inspect(inspect: &Inspect, connection: &Connection) -> Result<u8, F
     if inspect.json {
         line(&json)?;
     } else {
-        print!("{text}");
+        write_out(text)?;
     }
     Ok(0)
+}
+
+/// Returns a lock of this kind, as JSON and as text. The kind decides who holds it; the record has the token and the queue.
+async fn of_kind(client: &Client, name: &str, kind: Kind) -> Result<(Value, String), Failure> {
+    let lock = locks::lock(client, kind, name, &Owner::unique());
+    let seen = match lock.inspect().await {
+        Ok(seen) => seen,
+        Err(error) => {
+            return Err(explained(client, Wanted::Kind(name, &kind_name(kind)), error.into()).await);
+        }
+    };
+    let record = match client.describe(name).await {
+        // The smallest permissions of a kind are enough for the rest.
+        Err(Error::Refused { code, .. }) if code == "NOPERM" => None,
+        Ok(None) if seen.holders.is_empty() => return Ok((free_as_json(name), free_as_text(name))),
+        record => record?,
+    };
+    let mut json = free_as_json(lock.name());
+    json["kind"] = json!(kind_name(kind));
+    json["certain"] = json!(true);
+    json["held"] = json!(!seen.holders.is_empty());
+    json["holders"] = json!(holders_as_json(&seen.holders));
+    json["lease_ms"] = json!(milliseconds(seen.remaining_lease));
+    json["waiters"] = json!(seen.waiters);
+    let mut text = format!("name     {}\nkind     {}\n", shown(lock.name()), kind_name(kind));
+    text.push_str(&holders_as_text(&seen.holders));
+    text.push_str(&lease_and_waiters_as_text(seen.remaining_lease, seen.waiters));
+    if let Some(record) = record {
+        json["token"] = json!(record.token);
+        json["queue"] = json!(record.queue);
+        text.push_str(&token_and_queue_as_text(&record));
+    }
+    Ok((json, text))
 }
 
 /// Returns the name of the kind on the command line.
@@ -61,23 +86,6 @@ pub fn as_json(seen: &Description) -> Value {
         "queue": seen.queue,
         "count": seen.count,
         "taken": seen.taken,
-    })
-}
-
-/// The same with the kind that the command line names.
-fn of_kind_as_json(name: &str, kind: Kind, seen: &Inspection) -> Value {
-    json!({
-        "name": name,
-        "kind": kind_name(kind),
-        "certain": true,
-        "held": !seen.holders.is_empty(),
-        "holders": holders_as_json(&seen.holders),
-        "lease_ms": milliseconds(seen.remaining_lease),
-        "waiters": seen.waiters,
-        "token": null,
-        "queue": [],
-        "count": null,
-        "taken": null,
     })
 }
 
@@ -127,26 +135,21 @@ fn as_text(seen: &Description) -> String {
         (Some(count), None) => text.push_str(&format!("count    {count}\n")),
         (None, _) => text.push_str(&holders_as_text(&seen.holders)),
     }
-    if seen.remaining_lease.is_some() {
-        text.push_str(&format!("lease    {}\n", lease(seen.remaining_lease)));
-    }
-    text.push_str(&format!("waiters  {}\n", number(seen.waiters)));
-    if let Some(token) = seen.token {
-        text.push_str(&format!("token    {token}\n"));
-    }
-    for (at, owner) in (1..).zip(&seen.queue) {
-        text.push_str(&format!("queue    {at}. {}\n", shown(owner)));
-    }
+    text.push_str(&lease_and_waiters_as_text(seen.remaining_lease, seen.waiters));
+    text.push_str(&token_and_queue_as_text(seen));
     text
 }
 
-fn of_kind_as_text(name: &str, kind: Kind, seen: &Inspection) -> String {
-    let mut text = format!("name     {}\nkind     {}\n", shown(name), kind_name(kind));
-    text.push_str(&holders_as_text(&seen.holders));
-    if seen.remaining_lease.is_some() {
-        text.push_str(&format!("lease    {}\n", lease(seen.remaining_lease)));
+fn lease_and_waiters_as_text(left: Option<Duration>, waiters: Option<u64>) -> String {
+    let left = if left.is_some() { format!("lease    {}\n", lease(left)) } else { String::new() };
+    format!("{left}waiters  {}\n", number(waiters))
+}
+
+fn token_and_queue_as_text(seen: &Description) -> String {
+    let mut text = seen.token.map_or_else(String::new, |token| format!("token    {token}\n"));
+    for (at, owner) in (1..).zip(&seen.queue) {
+        text.push_str(&format!("queue    {at}. {}\n", shown(owner)));
     }
-    text.push_str(&format!("waiters  {}\n", number(seen.waiters)));
     text
 }
 

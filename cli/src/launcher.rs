@@ -5,7 +5,9 @@
 
 use crate::args::Launch;
 use crate::failure::Failure;
+use crate::output::say;
 use crate::terminal;
+use nix::sys::signal::{SigSet, Signal::SIGPIPE};
 use rustix::process::{Pid, Signal, getpgrp, getpid, getppid, kill_process, set_parent_process_death_signal};
 use std::io::ErrorKind;
 use std::os::unix::process::CommandExt;
@@ -29,16 +31,16 @@ pub fn launch(launch: &Launch) -> Result<u8, Failure> {
         return Err(Failure::Usage("no program is named: write it after --".to_owned()));
     };
     let error = Command::new(program).args(arguments).exec();
+    // `exec` has restored the default action for the program, so that a message without a reader would end this process.
+    let _ = SigSet::from(SIGPIPE).thread_block();
     let program = program.display();
     Ok(match error.kind() {
         ErrorKind::NotFound => {
-            eprintln!("redisson-lock: `{program}` is not found: check the path of the program");
+            say(format_args!("`{program}` is not found: check the path of the program"));
             launch.not_found
         }
         _ => {
-            eprintln!(
-                "redisson-lock: `{program}` cannot be executed: {error}: check its permissions and format"
-            );
+            say(format_args!("`{program}` cannot be executed: {error}: check its permissions and format"));
             launch.not_executable
         }
     })

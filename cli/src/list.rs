@@ -3,8 +3,8 @@
 use crate::args::{Connection, List};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::inspect::as_json;
+use crate::output::{line, say, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::{aligned, lease, number, shown};
 use redisson_lock::{Description, Holder};
@@ -36,12 +36,12 @@ pub async fn list(list: &List, connection: &Connection) -> Result<u8, Failure> {
         } else if !found.is_empty() {
             let titles = ["NAME", "KIND", "HOLDER", "COUNT", "LEASE", "WAITERS"].map(str::to_owned);
             let rows: Vec<_> = std::iter::once(titles).chain(found.iter().map(row)).collect();
-            print!("{}", aligned(&rows));
+            write_out(aligned(&rows))?;
         }
         if unclear > 0 {
-            eprintln!(
-                "redisson-lock: {unclear} strings may be semaphores, latches or value locks: show them with --all"
-            );
+            say(format_args!(
+                "{unclear} strings may be semaphores, latches or value locks: show them with --all"
+            ));
         }
         Ok(0)
     })

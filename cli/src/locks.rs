@@ -3,12 +3,15 @@
 use crate::args::{Connection, Kind, Terms};
 use crate::connect::{close, connect_with};
 use crate::failure::Failure;
-use crate::signals::{self, Signals};
+use crate::output::say;
+use crate::signals::Signals;
 use crate::table::shown;
 use redisson_lock::{
     BackOff, Client, ExpirablePermit, ExpirableSemaphore, HoldState, HoldStatus, Holder, Lock, LockGuard,
     Owner, Result,
 };
+use std::convert::Infallible;
+use std::future::pending;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -81,7 +84,7 @@ pub async fn while_held(
 ) -> Result<u8, Failure> {
     let opened = tokio::select! {
         biased;
-        signal = signals.next_ending() => return Ok(signals::exit_code(signal)),
+        signal = signals.next_ending() => return Err(Failure::Signalled(signal)),
         opened = open(name, terms, connection) => opened,
     };
     let (client, holdable) = opened?;
@@ -91,7 +94,7 @@ pub async fn while_held(
         acquired = acquire(&holdable, terms, connection.verbose) => Ok(acquired),
     };
     let outcome = match acquired {
-        Err(signal) => Ok(signals::exit_code(signal)),
+        Err(signal) => Err(Failure::Signalled(signal)),
         Ok(Err(failure)) => Err(failure),
         Ok(Ok(held)) => body(held, &mut signals).await,
     };
@@ -113,7 +116,7 @@ async fn open(name: &str, terms: &Terms, connection: &Connection) -> Result<(Cli
         Some(owner) => Owner::unique_named(owner)?,
         None => Owner::unique(),
     };
-    let client = connect_with(connection, Some(terms.lease)).await?;
+    let client = connect_with(connection, terms.lease).await?;
     if let Some(limit) = terms.limit {
         let semaphore = client.expirable_semaphore(name);
         if !semaphore.try_set_permits(limit).await? {
@@ -149,15 +152,18 @@ async fn acquire(holdable: &Holdable, terms: &Terms, verbose: bool) -> Result<He
             }
         })
     };
-    let acquired = if verbose {
-        tokio::select! {
-            biased;
-            acquired = acquired => acquired?,
-            () = report_wait(holdable) => None,
+    let what = async || match holdable {
+        Holdable::Semaphore(semaphore) => {
+            permits_waited_for(semaphore.name(), 1, semaphore.available_permits().await)
         }
-    } else {
-        acquired.await?
+        Holdable::Lock(lock) => match lock.inspect().await {
+            // The acquire is under way.
+            Ok(seen) if seen.holders.is_empty() => None,
+            Ok(seen) => Some(format!("`{}`{}", lock.name(), held_by(&seen.holders))),
+            Err(error) => Some(format!("`{}`: {error}", lock.name())),
+        },
     };
+    let acquired = reporting(verbose, what, acquired).await?;
     match acquired {
         Some(held) => Ok(held),
         None => Err(busy(holdable).await),
@@ -175,29 +181,46 @@ async fn busy(holdable: &Holdable) -> Failure {
     Failure::Busy(format!("`{name}` is busy{holder}: try again later, or wait longer with -w"))
 }
 
-/// Writes whom a wait is for, whenever that changes, and again after 2 s, 4 s, 8 s and so on. Never returns.
-async fn report_wait(holdable: &Holdable) {
+/// Waits. A verbose wait says for what, as long as `what` returns a text.
+pub async fn reporting<T>(
+    verbose: bool,
+    what: impl AsyncFn() -> Option<String>,
+    wait: impl Future<Output = T>,
+) -> T {
+    let report = async { if verbose { report_wait(what).await } else { pending().await } };
+    tokio::select! {
+        biased;
+        done = wait => done,
+        never = report => match never {},
+    }
+}
+
+/// Names the permits that a wait is for, unless enough of them are free.
+pub fn permits_waited_for(name: &str, permits: u32, free: Result<i64>) -> Option<String> {
+    let permits_of = if permits == 1 { "a permit of".to_owned() } else { format!("{permits} permits of") };
+    match free {
+        // The acquire is under way.
+        Ok(free) if free >= permits.into() => None,
+        Ok(free) => Some(format!("{permits_of} `{name}`, of which {free} are free")),
+        Err(error) => Some(format!("{permits_of} `{name}`: {error}")),
+    }
+}
+
+/// Writes what a wait is for, whenever that changes, and again after 2 s, 4 s, 8 s and so on.
+async fn report_wait(what: impl AsyncFn() -> Option<String>) -> Infallible {
     let mut reported: Option<(String, Instant, Duration)> = None;
     loop {
-        let text = match holdable {
-            Holdable::Semaphore(semaphore) => Some(format!("waiting for a permit of `{}`", semaphore.name())),
-            Holdable::Lock(lock) => match lock.inspect().await {
-                // The acquire is under way.
-                Ok(seen) if seen.holders.is_empty() => None,
-                Ok(seen) => Some(format!("waiting for `{}`{}", lock.name(), held_by(&seen.holders))),
-                Err(error) => Some(format!("waiting for `{}`: {error}", lock.name())),
-            },
-        };
+        let text = what().await;
         match (text, &mut reported) {
             (None, _) => {}
             (Some(text), Some((last, since, again))) if text == *last => {
                 if since.elapsed() >= *again {
-                    eprintln!("redisson-lock: {text}, for at least {} s", since.elapsed().as_secs());
+                    say(format_args!("waiting for {text}, for at least {} s", since.elapsed().as_secs()));
                     *again *= 2;
                 }
             }
             (Some(text), _) => {
-                eprintln!("redisson-lock: {text}");
+                say(format_args!("waiting for {text}"));
                 reported = Some((text, Instant::now(), 2 * LOOK));
             }
         }

@@ -3,7 +3,7 @@
 //! `args` is the command line. Each command has a file: `run` (with `child`, `signals`, `terminal`, `launcher` and `guard`),
 //! `hold`, `inspect`, `list` (with `table`), `unlock`, `semaphore`, `latch`, `watch`, `top`, `doctor`. `connect` (with `security`)
 //! and `locks` make the client and the handles, `failure` and `codes` map errors to exit codes, `permissions` names what to grant,
-//! `page` writes completions and man pages.
+//! `output` writes to the two outputs, `page` writes completions and man pages.
 
 #![forbid(unsafe_code)]
 // A program exports nothing: `pub` means that other modules use the item.
@@ -22,6 +22,7 @@ mod latch;
 mod launcher;
 mod list;
 mod locks;
+mod output;
 mod page;
 mod permissions;
 mod run;
@@ -73,7 +74,12 @@ fn parsed<T>(parsed: Result<T, clap::Error>, codes: &Codes) -> Result<T, u8> {
 /// Writes the failure, if it is one, and returns the exit code.
 fn report(outcome: Result<u8, Failure>, codes: &Codes) -> u8 {
     outcome.unwrap_or_else(|failure| {
-        eprintln!("redisson-lock: {failure}");
+        if let Failure::Signalled(signal) = failure {
+            signals::die_by(signal);
+        }
+        if !matches!(failure, Failure::Signalled(_) | Failure::Unread) {
+            output::say(&failure);
+        }
         failure.code(codes)
     })
 }
@@ -91,7 +97,7 @@ fn run_command(cli: Cli, codes: &Codes) -> Result<u8, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("cannot start the runtime", &error))?;
     let connection = cli.connection;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         match cli.command {
             Command::Run(run) => run::run(run, &connection, codes).await,
             Command::Hold(hold) => hold::hold(hold, &connection).await,
@@ -106,5 +112,8 @@ fn run_command(cli: Cli, codes: &Codes) -> Result<u8, Failure> {
             Command::Doctor(doctor) => doctor::doctor(&doctor, &connection).await,
             Command::Completions { shell } => page::completions(shell),
         }
-    })
+    });
+    // Does not wait for a thread that resolves a host name.
+    runtime.shutdown_background();
+    outcome
 }

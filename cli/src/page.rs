@@ -2,14 +2,16 @@
 
 use crate::args::Cli;
 use crate::failure::Failure;
+use crate::output::write_out;
 use clap::CommandFactory;
 use clap_complete::Shell;
-use std::io;
 use std::path::Path;
 
 /// Writes the completions of a shell.
 pub fn completions(shell: Shell) -> Result<u8, Failure> {
-    clap_complete::generate(shell, &mut Cli::command(), "redisson-lock", &mut io::stdout());
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "redisson-lock", &mut text);
+    write_out(text)?;
     Ok(0)
 }
 

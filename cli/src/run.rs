@@ -6,11 +6,12 @@
 //! 4. The lock is released only after the program has ended.
 
 use crate::args::{Connection, OnLost, Run};
-use crate::child::{Change, Child, Start};
+use crate::child::{Change, Child, End, Start, TOKEN};
 use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
 use crate::locks::{self, Held};
+use crate::output::say;
 use crate::signals::{self, Signals};
 use redisson_lock::{HoldState, HoldStatus};
 use rustix::process::Signal;
@@ -32,36 +33,46 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
     let mut environment =
         vec![("REDISSON_LOCK_NAME", status.name().to_owned()), ("REDISSON_LOCK_OWNER", held.owner())];
     if let Some(token) = status.token() {
-        environment.push(("REDISSON_LOCK_TOKEN", token.to_string()));
+        environment.push((TOKEN, token.to_string()));
     }
     let first = (run.on_lost != OnLost::Warn).then(|| Message::deadline(status.validity(), kill_after(run)));
     let started = Child::start(&program(run), &environment, first, codes, signals).await;
-    let code = match started {
+    let ended = match started {
         Ok(Start::Running(mut child)) => supervise(run, &status, &mut child, signals).await,
-        Ok(Start::Signalled(signal)) => Ok(signals::exit_code(signal)),
+        Ok(Start::Signalled(signal)) => Err(Failure::Signalled(signal)),
         Err(failure) => Err(failure),
     };
+    let released = release(run, &status, held, signals).await;
+    let code = ended?.report();
+    released.and(code)
+}
+
+/// Releases what is held after the end of the program. Fails if the program may have run unprotected.
+async fn release(run: &Run, status: &HoldStatus, held: Held, signals: &mut Signals) -> Result<(), Failure> {
     let state = status.state();
     if !state.is_live() && run.on_lost != OnLost::Warn {
-        code?;
-        return Err(Failure::Lost(lost(&status, state, "its work may be unprotected")));
+        return Err(Failure::Lost(lost(status, state, "its work may be unprotected")));
     }
     let released = tokio::select! {
         biased;
         released = held.release() => released,
         // The program has ended, and its exit code is known. The lease ends the hold.
-        _ = signals.next_ending() => return code,
+        _ = signals.next_ending() => return Ok(()),
     };
     match released {
         Err(error) if error.is_lost() && run.on_lost != OnLost::Warn => {
-            code?;
             Err(Failure::Lost(format!("{error}: the work of the program may be unprotected")))
         }
-        Err(error) => {
-            eprintln!("redisson-lock: {error}: the lock may stay busy until its lease ends");
-            code
+        // The program was to continue after a loss, and a message has told of it.
+        Err(error) if error.is_lost() => {
+            say(&error);
+            Ok(())
         }
-        Ok(()) => code,
+        Err(error) => {
+            say(format_args!("{error}: the lock may stay busy until its lease ends"));
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }
 
@@ -81,34 +92,64 @@ fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
     format!("the lock `{}` is lost while the program runs: {}: {effect}", status.name(), locks::reason(state))
 }
 
-/// Waits for the program to end, and forwards signals. Ends the program if the hold is lost. Returns the exit code.
+fn effect(action: OnLost) -> &'static str {
+    match action {
+        OnLost::Term => "it gets SIGTERM",
+        OnLost::Kill => "it gets SIGKILL",
+        OnLost::Warn => "it continues unprotected",
+    }
+}
+
+/// Sends the signals of a loss. Returns when the program gets SIGKILL.
+fn on_loss(action: OnLost, kill_after: Duration, child: &mut Child) -> Option<Instant> {
+    match action {
+        OnLost::Term => {
+            child.signal(Signal::TERM);
+            // A stopped program gets the signal only when it continues.
+            child.signal(Signal::CONT);
+            child.tell_guard(Message::kill_after(kill_after));
+            Some(Instant::now() + kill_after)
+        }
+        OnLost::Kill => {
+            child.signal(Signal::KILL);
+            None
+        }
+        OnLost::Warn => None,
+    }
+}
+
+/// Waits for the program to end, and forwards signals. Ends the program if the hold is lost.
 async fn supervise(
     run: &Run,
     status: &HoldStatus,
     child: &mut Child,
     signals: &mut Signals,
-) -> Result<u8, Failure> {
+) -> Result<End, Failure> {
     let kill_after = kill_after(run);
     // Each renewal reaches the guard well before the deadline that it replaces.
-    let tick = (run.terms.lease / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
+    let tick = (status.validity() / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut hold_ended = pin!(status.lost());
     let (mut is_lost, mut kill_at, mut must_end) = (false, None::<Instant>, false);
-    let code = loop {
+    let ended = loop {
         if run.on_lost != OnLost::Warn && !is_lost && status.state().is_live() {
             child.tell_guard(Message::deadline(status.validity(), kill_after));
         }
         tokio::select! {
             biased;
             change = child.change() => match change {
-                Change::Ended(code) => break Ok(code),
+                Change::Ended(end) => break Ok(end),
                 Change::Unknown(error) => {
                     must_end = true;
                     break Err(Failure::system("cannot wait for the program, so that its group is ended", &error));
                 }
-                Change::Stopped => child.stop_too(),
+                Change::Stopped(signal) => child.stop_too(signal),
             },
             number = signals.next() => {
                 if let Some(signal) = Signal::from_named_raw(number) {
+                    if signal == Signal::CONT {
+                        // The shell may have made this job the foreground job.
+                        child.take_terminal();
+                    }
                     child.signal(signal);
                 }
                 must_end |= signals::is_ending(number);
@@ -116,23 +157,9 @@ async fn supervise(
             state = &mut hold_ended, if !is_lost => {
                 is_lost = true;
                 must_end |= run.on_lost != OnLost::Warn;
-                let effect = match run.on_lost {
-                    OnLost::Term => "it gets SIGTERM",
-                    OnLost::Kill => "it gets SIGKILL",
-                    OnLost::Warn => "it continues unprotected",
-                };
-                eprintln!("redisson-lock: {}", lost(status, state, effect));
-                match run.on_lost {
-                    OnLost::Term => {
-                        child.signal(Signal::TERM);
-                        // A stopped program gets the signal only when it continues.
-                        child.signal(Signal::CONT);
-                        child.tell_guard(Message::kill_after(kill_after));
-                        kill_at = Some(Instant::now() + kill_after);
-                    }
-                    OnLost::Kill => child.signal(Signal::KILL),
-                    OnLost::Warn => {}
-                }
+                kill_at = on_loss(run.on_lost, kill_after, child);
+                // After the signals, because a pipe that nobody reads may block.
+                say(lost(status, state, effect(run.on_lost)));
             }
             () = sleep_until(kill_at.unwrap_or_else(Instant::now)), if kill_at.is_some() => {
                 kill_at = None;
@@ -146,5 +173,5 @@ async fn supervise(
         child.end_group(left).await;
     }
     child.dismiss_guard();
-    code
+    ended
 }

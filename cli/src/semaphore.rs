@@ -3,17 +3,18 @@
 use crate::args::{Connection, PlainSemaphoreCommand, SemaphoreCommand};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
+use crate::locks::{permits_waited_for, reporting};
+use crate::output::{line, write_out};
 use redisson_lock::Client;
 use serde_json::json;
 use std::time::Duration;
 
 /// Runs the command.
 pub async fn semaphore(command: SemaphoreCommand, connection: &Connection) -> Result<u8, Failure> {
-    with_client(connection, async |client| execute(client, command).await).await
+    with_client(connection, async |client| execute(client, command, connection.verbose).await).await
 }
 
-async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failure> {
+async fn execute(client: &Client, command: SemaphoreCommand, verbose: bool) -> Result<u8, Failure> {
     match command {
         SemaphoreCommand::Create { name, permits } => {
             created(&name, client.expirable_semaphore(&name).try_set_permits(permits).await?)?;
@@ -25,17 +26,24 @@ async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failu
             if json {
                 line(&json!({"name": semaphore.name(), "free": free, "taken": taken, "permits": all}))?;
             } else {
-                println!("free     {free}\ntaken    {taken}\npermits  {all}");
+                write_out(format!("free     {free}\ntaken    {taken}\npermits  {all}\n"))?;
             }
         }
         SemaphoreCommand::Acquire { name, lease, nonblock, wait } => {
             let semaphore = client.expirable_semaphore(&name).with_lease(lease);
-            let permit = match if nonblock { Some(Duration::ZERO) } else { wait } {
-                None => Some(semaphore.acquire().await?),
-                Some(wait) => semaphore.try_acquire_for(wait).await?,
+            let acquire = async {
+                match if nonblock { Some(Duration::ZERO) } else { wait } {
+                    None => semaphore.acquire().await.map(Some),
+                    Some(wait) => semaphore.try_acquire_for(wait).await,
+                }
             };
-            let permit = permit.ok_or_else(|| busy(&name))?;
-            println!("{}", permit.ids().join(" "));
+            let what = async || permits_waited_for(&name, 1, semaphore.available_permits().await);
+            let permit = reporting(verbose, what, acquire).await?.ok_or_else(|| busy(&name))?;
+            if let Err(failure) = write_out(format!("{}\n", permit.ids().join(" "))) {
+                // Nobody could release a permit without its id.
+                permit.release().await?;
+                return Err(failure);
+            }
             permit.forget();
         }
         SemaphoreCommand::Release { name, id } => {
@@ -49,24 +57,31 @@ async fn execute(client: &Client, command: SemaphoreCommand) -> Result<u8, Failu
 
 /// Runs the command for a semaphore without leases.
 pub async fn plain_semaphore(command: PlainSemaphoreCommand, connection: &Connection) -> Result<u8, Failure> {
-    with_client(connection, async |client| execute_plain(client, command).await).await
+    with_client(connection, async |client| execute_plain(client, command, connection.verbose).await).await
 }
 
-async fn execute_plain(client: &Client, command: PlainSemaphoreCommand) -> Result<u8, Failure> {
+async fn execute_plain(
+    client: &Client,
+    command: PlainSemaphoreCommand,
+    verbose: bool,
+) -> Result<u8, Failure> {
     match command {
         PlainSemaphoreCommand::Create { name, permits } => {
             created(&name, client.semaphore(&name).try_set_permits(permits).await?)?;
         }
         PlainSemaphoreCommand::Count { name } => {
-            println!("{}", client.semaphore(&name).available_permits().await?);
+            write_out(format!("{}\n", client.semaphore(&name).available_permits().await?))?;
         }
         PlainSemaphoreCommand::Acquire { name, permits, nonblock, wait } => {
             let semaphore = client.semaphore(&name);
-            let permit = match if nonblock { Some(Duration::ZERO) } else { wait } {
-                None => Some(semaphore.acquire_many(permits).await?),
-                Some(wait) => semaphore.try_acquire_many_for(permits, wait).await?,
+            let acquire = async {
+                match if nonblock { Some(Duration::ZERO) } else { wait } {
+                    None => semaphore.acquire_many(permits).await.map(Some),
+                    Some(wait) => semaphore.try_acquire_many_for(permits, wait).await,
+                }
             };
-            permit.ok_or_else(|| busy(&name))?.forget();
+            let what = async || permits_waited_for(&name, permits, semaphore.available_permits().await);
+            reporting(verbose, what, acquire).await?.ok_or_else(|| busy(&name))?.forget();
         }
         PlainSemaphoreCommand::Release { name, permits } => {
             // A release would create the semaphore, for example after a typing error.

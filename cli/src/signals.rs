@@ -88,6 +88,14 @@ pub fn is_ending(number: i32) -> bool {
     ENDING.contains(&number)
 }
 
+/// Ends this process by SIGINT, if that is the signal: a shell ends its script only after a death by SIGINT.
+pub fn die_by(signal: i32) {
+    // The first process of a container ignores the default action.
+    if signal == nix::sys::signal::SIGINT as i32 && std::process::id() != 1 {
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+    }
+}
+
 /// Returns the exit code of a process that a signal ended.
 pub fn exit_code(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)

@@ -81,7 +81,15 @@ pub fn number(number: Option<u64>) -> String {
     number.map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
-/// A text of others, without control characters.
+/// A text of others, without control characters and others that cannot be printed.
 pub fn shown(text: &str) -> String {
-    text.escape_debug().to_string()
+    const PRINTABLE: [char; 3] = ['\'', '"', '\\'];
+    let mut shown = String::new();
+    for part in text.split_inclusive(PRINTABLE) {
+        // `escape_debug` also escapes these, so that a shown name could not be pasted into another command.
+        let rest = part.trim_end_matches(PRINTABLE);
+        shown.extend(rest.escape_debug());
+        shown.push_str(&part[rest.len()..]);
+    }
+    shown
 }

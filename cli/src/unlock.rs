@@ -3,12 +3,12 @@
 use crate::args::{Connection, ForceUnlock, Kind};
 use crate::connect::connect;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::inspect::holders_as_json;
 use crate::locks::{self, held_by};
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::shown;
-use redisson_lock::{Client, Owner, RecordKind};
+use redisson_lock::{Client, Holder, Lock, Owner, RecordKind};
 use serde_json::json;
 use std::io::{self, IsTerminal, Write};
 
@@ -22,19 +22,38 @@ pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Resu
     let lock = locks::lock(&client, kind, &unlock.name, &Owner::unique());
     let seen = lock.inspect().await?;
     let (name, holders) = (shown(lock.name()), held_by(&seen.holders));
-    if !unlock.yes && !seen.holders.is_empty() && !confirmed(&name, &holders)? {
-        return Err(Failure::Usage(format!("`{name}` is unchanged: the answer was not `yes`")));
+    let mut is_held = !seen.holders.is_empty();
+    if !unlock.yes && is_held {
+        if !confirmed(&name, &holders)? {
+            return Err(Failure::Usage(format!("`{name}` is unchanged: the answer was not `yes`")));
+        }
+        // The answer may come long after the question.
+        is_held = is_still_held(&lock, &seen.holders).await?;
     }
-    let released = lock.force_unlock().await?;
+    // A free lock may have been acquired since, by a holder whom nobody has confirmed.
+    let released = (unlock.yes || is_held) && lock.force_unlock().await?;
     if unlock.json {
         let holders = holders_as_json(&seen.holders);
         line(&json!({"name": lock.name(), "released": released, "holders": holders}))?;
     } else if released {
-        println!("released `{name}`{holders}");
+        write_out(format!("released `{name}`{holders}\n"))?;
     } else {
-        println!("`{name}` was free");
+        write_out(format!("`{name}` was free\n"))?;
     }
     Ok(0)
+}
+
+/// Whether the lock still has these holders. Other holders are a failure, because nobody has confirmed the end of their holds.
+async fn is_still_held(lock: &Lock, before: &[Holder]) -> Result<bool, Failure> {
+    let now = lock.inspect().await?.holders;
+    if let Some(new) = now.iter().find(|now| !before.iter().any(|before| before.owner() == now.owner())) {
+        return Err(Failure::Busy(format!(
+            "`{}` is unchanged, because it has another holder now{}: repeat the command to release it",
+            shown(lock.name()),
+            held_by(std::slice::from_ref(new))
+        )));
+    }
+    Ok(!now.is_empty())
 }
 
 /// The kind that the record shows. A free lock may be of any kind.
@@ -64,8 +83,8 @@ fn confirmed(name: &str, holders: &str) -> Result<bool, Failure> {
             "`{name}` is unchanged, because nobody can confirm on a terminal{holders}: pass --yes"
         )));
     }
-    eprint!("Release `{name}`{holders}? The holder may still be at work. Type yes: ");
-    io::stderr().flush()?;
+    write!(io::stderr(), "Release `{name}`{holders}? The holder may still be at work. Type yes: ")
+        .map_err(|error| Failure::system("cannot ask on standard error", &error))?;
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim() == "yes")

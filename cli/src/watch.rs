@@ -3,14 +3,13 @@
 use crate::args::{Connection, Watch};
 use crate::connect::with_client;
 use crate::failure::Failure;
-use crate::hold::line;
 use crate::list::holder_name;
+use crate::output::{line, write_out};
 use crate::permissions::{Wanted, explained};
 use crate::table::{Style, shown, styled};
 use redisson_lock::{Client, Description, Error, Holder, Sighting};
 use serde_json::json;
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -109,7 +108,7 @@ struct Follower {
     reports: UnboundedSender<Report>,
     /// Whether to stop after the lock has been free for a while.
     is_temporary: bool,
-    /// The last sighting, and when it was.
+    /// The last sighting, and when the server was asked for it: its lease may have been read then.
     before: Option<(Option<Description>, Instant)>,
     /// When the lock was last held, or the start.
     held_at: Instant,
@@ -140,7 +139,12 @@ impl Follower {
     /// another would, too.
     async fn follow(mut self, client: &Client) -> Result<(), Error> {
         let mut sightings = client.watch(&self.name, self.interval);
+        let mut due = Instant::now();
         while let Some(seen) = sightings.next().await {
+            let at = Instant::now();
+            // The answer may be late. A message may have come before the reading was due.
+            let asked = due.min(at);
+            due = at + self.interval;
             let mut seen = match seen {
                 Ok(seen) => seen,
                 Err(error) if self.before.is_none() && !error.is_retryable() => return Err(error),
@@ -151,14 +155,13 @@ impl Follower {
                     continue;
                 }
             };
-            let at = Instant::now();
             if self.has_ended_a_hold(&seen) && seen.releases == 0 {
                 // The message comes on another connection than the reading.
                 if let Ok(Some(Ok(later))) = timeout(LATE, sightings.next()).await {
                     seen = later;
                 }
             }
-            if self.take(seen, at).is_break() {
+            if self.take(seen, asked, at).is_break() {
                 break;
             }
         }
@@ -174,8 +177,8 @@ impl Follower {
         before.flat_map(|lock| &lock.holders).any(|holder| !is_now(holder))
     }
 
-    /// Reports what a sighting shows.
-    fn take(&mut self, seen: Sighting, at: Instant) -> ControlFlow<()> {
+    /// Reports what a sighting shows, which the server was asked for and answered between these times.
+    fn take(&mut self, seen: Sighting, asked: Instant, at: Instant) -> ControlFlow<()> {
         self.last_error = None;
         let events = match &self.before {
             None => first(&seen),
@@ -189,7 +192,7 @@ impl Follower {
         } else if self.is_temporary && self.held_at.elapsed() > KEPT {
             return ControlFlow::Break(());
         }
-        self.before = Some((seen.lock, at));
+        self.before = Some((seen.lock, asked));
         ControlFlow::Continue(())
     }
 
@@ -219,7 +222,7 @@ fn first(seen: &Sighting) -> Vec<Event> {
     found
 }
 
-/// The events between two sightings, the second of which came `since` later.
+/// The events between two sightings, at most `since` apart.
 fn events(before: Option<&Description>, seen: &Sighting, since: Duration) -> Vec<Event> {
     let mut found = Vec::new();
     let now = seen.lock.as_ref();
@@ -316,7 +319,6 @@ fn write((name, event, at): &Report, as_json: bool) -> Result<(), Failure> {
     for part in [kind.clone(), holder.as_ref().map(holder_name), detail.as_deref().map(shown)] {
         part.iter().for_each(|part| text.push_str(&format!("  {part}")));
     }
-    let mut output = io::stdout().lock();
-    let written = writeln!(output, "{text}").and_then(|()| output.flush());
-    written.map_err(|error| Failure::system("cannot write to standard output", &error))
+    text.push('\n');
+    write_out(text)
 }

@@ -153,6 +153,78 @@ fn list_shows_the_locks_and_counts_what_may_be_one() {
     assert!(all.out.contains(r#""certain":false,"count":3"#) && all.err.is_empty(), "{all:?}");
 }
 
+/// Each shown name can be pasted into another command.
+#[test]
+fn a_name_is_shown_as_it_is_except_for_what_cannot_be_printed() {
+    let server = Server::start();
+    let names = [
+        (r#"{"a":1}"#, r#"{"a":1}"#),
+        (r"it's\n", r"it's\n"),
+        ("e\u{301}", "e\u{301}"),
+        ("a\nb\u{7f}\u{202e}", "a\\nb\\u{7f}\\u{202e}"),
+    ];
+    for (name, shown) in names {
+        let _: u32 = server.raw(&["HSET", name, "7c9e6679-7425-40de-944b-e07fc1f90ae7:85", "1"]);
+        let text = server.output(&["inspect", name]).out;
+        assert!(text.starts_with(&format!("name     {shown}\n")), "{text}");
+        let listed = server.output(&["list"]).out;
+        assert!(listed.contains(&format!("{shown}  ")), "{listed}");
+    }
+}
+
+/// The record shows more than the request of one kind.
+#[test]
+fn inspect_shows_the_token_and_the_queue_of_the_kind_of_the_option() {
+    let server = Server::start();
+    let mut holder = hold(&server, &["--kind", "fenced"]);
+    holder.line();
+    let json = server.output(&["inspect", "n", "--kind", "fenced", "--json"]).out;
+    assert!(json.contains(r#""kind":"fenced""#) && json.contains(r#""token":1"#), "{json}");
+    let text = server.output(&["inspect", "n", "--kind", "fenced"]).out;
+    assert!(text.ends_with("token    1\n"), "{text}");
+    holder.close_input();
+    holder.end().assert_code(0);
+
+    let _fair = crate::support::hold(&server, "fair", &["--kind", "fair"]);
+    let _waiter = server.spawn(&["run", "fair", "--kind", "fair", "--owner", "next", "--", "true"]);
+    eventually(|| server.raw::<u32>(&["LLEN", "redisson_lock_queue:{fair}"]) == 1);
+    let json = server.output(&["inspect", "fair", "--kind", "fair", "--json"]).out;
+    assert!(json.contains(r#""kind":"fair""#) && json.contains("owner-next-"), "{json}");
+    let text = server.output(&["inspect", "fair", "--kind", "fair"]).out;
+    assert!(text.contains("waiters  1\nqueue    1. "), "{text}");
+
+    let free = server.output(&["inspect", "none", "--kind", "lock", "--json"]).out;
+    assert!(free.contains(r#""kind":null"#) && free.contains(r#""certain":false"#), "{free}");
+    let text = server.output(&["inspect", "none", "--kind", "lock"]).out;
+    assert!(text.contains("holder   none: no lock, semaphore or latch has this name now"), "{text}");
+}
+
+#[test]
+fn a_verbose_wait_says_what_is_waited_for() {
+    let server = Server::start();
+    server.output(&["semaphore", "create", "s", "1"]).assert_code(0);
+    let quiet = server.output(&["semaphore", "acquire", "s", "--lease", "60", "-v"]);
+    quiet.assert_code(0);
+    assert!(quiet.err.is_empty(), "{quiet:?}");
+    server.output(&["latch", "create", "l", "2"]).assert_code(0);
+    for (words, text) in [
+        (
+            ["semaphore", "acquire", "s", "--lease", "60", "-v"].as_slice(),
+            "a permit of `s`, of which 0 are free",
+        ),
+        (
+            &["plain-semaphore", "acquire", "p", "--permits", "2", "-v"],
+            "2 permits of `p`, of which 0 are free",
+        ),
+        (&["latch", "wait", "l", "-v"], "the latch `l`, whose count is 2"),
+    ] {
+        let mut waiter = server.spawn(words);
+        waiter.error_line(&format!("waiting for {text}"));
+        waiter.signal(Signal::TERM);
+        waiter.end().assert_code(143);
+    }
+}
+
 #[test]
 fn the_kind_of_the_option_must_be_that_of_the_record() {
     let server = Server::start();
@@ -323,6 +395,39 @@ fn a_configuration_of_redisson_names_the_server() {
     done.assert_code(5);
     wrong.assert_code(64);
     server.output(&["inspect", "n", "--config", path]).assert_code(64);
+}
+
+/// The times of the file apply unless the command line has others.
+#[test]
+fn the_times_of_a_configuration_of_redisson_apply() {
+    let server = Server::start();
+    let file = std::env::temp_dir().join(format!("redisson-lock-times-{}.yaml", std::process::id()));
+    let path = file.to_str().unwrap();
+    let address = |port| format!("  address: \"redis://127.0.0.1:{port}\"\n");
+    let times = "lockWatchdogTimeout: 77000\n";
+    std::fs::write(&file, format!("{times}singleServerConfig:\n{}", address(server.listen()))).unwrap();
+    for (options, range) in [([].as_slice(), 60_000..=77_000), (&["--lease", "20"], 10_000..=20_000)] {
+        let words = [["hold", "n", "--config", path].as_slice(), options].concat();
+        let mut holder = Process::start(server.cli(&words).stdin(Stdio::piped()));
+        holder.line();
+        let left: i64 = server.raw(&["PTTL", "n"]);
+        assert!(range.contains(&left), "{left}");
+        holder.close_input();
+        holder.end().assert_code(0);
+    }
+    // A listener that never answers.
+    let hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = hole.local_addr().unwrap().port();
+    let section = format!("singleServerConfig:\n  connectTimeout: 6000\n  timeout: 6000\n{}", address(port));
+    std::fs::write(&file, section).unwrap();
+    let started = std::time::Instant::now();
+    server.output(&["inspect", "n", "--config", path]).assert_code(69);
+    let took = started.elapsed().as_secs_f64();
+    server.output(&["inspect", "n", "--config", path, "--timeout", "0.3"]).assert_code(69);
+    let limited = started.elapsed().as_secs_f64() - took;
+    std::fs::remove_file(&file).unwrap();
+    // Longer than the default for a URL.
+    assert!(took > 5.9 && limited < took, "{took} {limited}");
 }
 
 #[test]

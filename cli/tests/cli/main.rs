@@ -7,6 +7,7 @@ mod commands;
 mod doctor;
 mod faults;
 mod options;
+mod output;
 mod pages;
 mod recipes;
 mod run;

@@ -31,6 +31,8 @@ fn a_wrong_command_line_is_64() {
         &["run", "n", "--owner", "a:b", "--", "true"],
         &["run", "n", "--kind", "fair", "--min-hold", "1", "--", "true"],
         &["run", "n", "--timeout", "0", "--", "true"],
+        &["run", "n", "--kill-after", "1e19", "--", "true"],
+        &["run", "n", "--lease", "1e15", "--", "true"],
         &["run", "", "--", "true"],
         &["frobnicate"],
     ] {
@@ -191,6 +193,14 @@ fn the_program_knows_its_lock() {
         run.signal(rustix::process::Signal::TERM);
         run.end().assert_code(143);
     }
+}
+
+#[test]
+fn the_program_of_an_inner_run_has_no_token_of_the_outer_one() {
+    let server = Server::start();
+    let inner = [PROGRAM, "run", "inner", "-c", "echo $REDISSON_LOCK_NAME-$REDISSON_LOCK_TOKEN"];
+    let outer = ["run", "outer", "--kind", "fenced", "--"];
+    assert_eq!(server.output(&[outer.as_slice(), &inner].concat()).out, "inner-\n");
 }
 
 #[test]

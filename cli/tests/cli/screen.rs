@@ -12,7 +12,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// A bound for what must appear.
-const SOON: Duration = Duration::from_secs(6);
+const SOON: Duration = Duration::from_secs(20);
 /// In the window before the program starts.
 pub const BEFORE: &str = "from before";
 

@@ -4,21 +4,24 @@ use crate::support::{
     PROGRAM, Process, Server, children, eventually, is_alive, pid, state, with_default_signals,
 };
 use rustix::fs::{Mode, OFlags};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::os::unix::net::UnixListener;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+const ENDING: [Signal; 4] = [Signal::TERM, Signal::HUP, Signal::INT, Signal::QUIT];
 /// A shell with a child, which writes the process ids of both. Both end only by a signal.
 const FAMILY: &str = "sleep 1000 & echo $$; echo $!; wait";
 
 #[test]
 fn a_signal_ends_the_whole_group_and_the_lock() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+    for signal in ENDING {
         let server = Server::start();
         let mut run = server.spawn(&["run", "n", "-c", FAMILY]);
         let family = [pid(&run.line()), pid(&run.line())];
         run.signal(signal);
-        run.end().assert_code(code);
+        run.end().assert_ended_by(signal);
         assert!(!family.iter().any(|member| is_alive(*member)), "{signal:?}");
         assert!(!server.exists("n"));
     }
@@ -40,7 +43,7 @@ fn the_lock_is_held_until_the_signalled_program_ends() {
 
 #[test]
 fn a_signal_ends_a_wait_and_starts_nothing() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+    for signal in ENDING {
         let server = Server::start();
         let mut holder = Process::start(server.cli(&["hold", "n", "--kind", "fair"]).stdin(Stdio::piped()));
         holder.line();
@@ -49,9 +52,62 @@ fn a_signal_ends_a_wait_and_starts_nothing() {
         eventually(|| server.raw::<u32>(&["LLEN", "redisson_lock_queue:{n}"]) == 1);
         waiter.signal(signal);
         let done = waiter.end();
-        done.assert_code(code);
+        done.assert_ended_by(signal);
         assert_eq!(done.out, "");
-        assert_eq!(server.raw::<u32>(&["LLEN", "redisson_lock_queue:{n}"]), 0);
+        eventually(|| server.raw::<u32>(&["LLEN", "redisson_lock_queue:{n}"]) == 0);
+    }
+}
+
+/// A listener that accepts no connection.
+#[test]
+fn a_signal_ends_a_connect() {
+    let folder = std::env::temp_dir().join(format!("redisson-lock-hole-{}", std::process::id()));
+    let _ = std::fs::remove_file(&folder);
+    let hole = UnixListener::bind(&folder).unwrap();
+    let url = format!("redis+unix://{}", folder.display());
+    for words in [
+        ["run", "n", "--", "true"].as_slice(),
+        &["hold", "n"],
+        &["list"],
+        &["watch", "n"],
+        &["doctor"],
+        &["semaphore", "count", "s"],
+        &["latch", "wait", "l"],
+    ] {
+        for signal in ENDING {
+            let mut command = with_default_signals(PROGRAM);
+            command.args(words).args(["--timeout", "30"]).env("REDISSON_LOCK_URL", &url);
+            let process = Process::start(command.stdin(Stdio::null()));
+            let (_connection, _) = hole.accept().unwrap();
+            let started = Instant::now();
+            process.signal(signal);
+            process.end().assert_ended_by(signal);
+            assert!(started.elapsed() < Duration::from_secs(20), "{words:?}");
+        }
+    }
+    std::fs::remove_file(&folder).unwrap();
+}
+
+/// A service manager signals every process of a service, and a terminal that closes those of its session.
+#[test]
+fn a_signal_to_every_process_leaves_the_guard() {
+    let server = Server::start();
+    for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
+        let mut run = server.spawn(&["run", "n", "--lease", "3", "-c", FAMILY]);
+        let family = [pid(&run.line()), pid(&run.line())];
+        let is_guard = |pid: &Pid| {
+            let path = format!("/proc/{}/cmdline", pid.as_raw_pid());
+            std::fs::read_to_string(path).is_ok_and(|line| line.contains("__guard"))
+        };
+        let guard = children(run.pid()).into_iter().find(is_guard).unwrap();
+        // It may still be starting.
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", guard.as_raw_pid())).unwrap();
+        eventually(|| !status().contains("SigBlk:\t0000000000000000"));
+        kill_process(guard, signal).unwrap();
+        run.signal(Signal::KILL);
+        run.end();
+        eventually(|| !family.iter().any(|member| is_alive(*member)));
+        eventually(|| !server.exists("n"));
     }
 }
 
@@ -77,12 +133,12 @@ fn held_up(server: &Server, words: &[&str]) -> (Process, File) {
 
 #[test]
 fn a_signal_between_the_grant_and_the_start_starts_nothing() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129), (Signal::INT, 130), (Signal::QUIT, 131)] {
+    for signal in ENDING {
         let server = Server::start();
         let (run, _launcher) = held_up(&server, &["run", "n", "--", "echo", "started"]);
         run.signal(signal);
         let done = run.end();
-        done.assert_code(code);
+        done.assert_ended_by(signal);
         assert_eq!(done.out, "");
         assert!(!server.exists("n"));
     }
@@ -102,6 +158,16 @@ fn a_signal_with_the_start_starts_nothing() {
     done.assert_code(143);
     assert_eq!(done.out, "");
     assert!(!server.exists("n"));
+}
+
+/// A shell takes only a death by the signal for one, and a code for that of the program.
+#[test]
+fn a_program_that_sigint_ends_is_not_one_that_exits_with_130() {
+    let server = Server::start();
+    server.output(&["run", "n", "-c", "kill -INT $$"]).assert_ended_by(Signal::INT);
+    server.output(&["run", "n", "-c", "exit 130"]).assert_code(130);
+    server.output(&["run", "n", "-c", "trap 'exit 5' INT; kill -INT $$"]).assert_code(5);
+    eventually(|| !server.exists("n"));
 }
 
 #[test]
@@ -132,7 +198,7 @@ fn nothing_survives_the_death_of_the_program() {
     let mut run = server.spawn(&["run", "n", "-c", FAMILY]);
     let family = [pid(&run.line()), pid(&run.line())];
     run.signal(Signal::KILL);
-    assert_eq!(run.end().code, None);
+    assert_eq!(run.end().signal, Some(Signal::KILL.as_raw()));
     eventually(|| !family.iter().any(|member| is_alive(*member)));
     // The lock stays for the rest of its lease.
     assert!(server.raw::<i64>(&["PTTL", "n"]) > 0);

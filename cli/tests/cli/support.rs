@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{self, BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -86,6 +86,11 @@ impl Server {
         self.launch();
     }
 
+    /// Stops or continues the server.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.running.as_ref().unwrap().server, signal).unwrap();
+    }
+
     pub fn socket(&self) -> String {
         self.folder.join("socket").to_str().unwrap().to_owned()
     }
@@ -157,6 +162,8 @@ pub const BRIEF: &str = "1";
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
     pub out: String,
     pub err: String,
 }
@@ -164,32 +171,47 @@ pub struct Done {
 impl Done {
     pub fn of(Output { status, stdout, stderr }: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: status.code(), out: text(stdout), err: text(stderr) }
+        Self { code: status.code(), signal: status.signal(), out: text(stdout), err: text(stderr) }
     }
 
     #[track_caller]
     pub fn assert_code(&self, code: i32) {
         assert_eq!(self.code, Some(code), "{self:?}");
     }
+
+    /// A shell sees 128 + n in both cases. Only a death by SIGINT ends its script.
+    #[track_caller]
+    pub fn assert_ended_by(&self, signal: Signal) {
+        if signal == Signal::INT {
+            assert_eq!((self.code, self.signal), (None, Some(signal.as_raw())), "{self:?}");
+        } else {
+            self.assert_code(128 + signal.as_raw());
+        }
+    }
 }
 
 /// A program that runs. It is killed when dropped.
 pub struct Process {
     child: Child,
-    output: BufReader<ChildStdout>,
+    output: Option<BufReader<ChildStdout>>,
 }
 
 impl Process {
     pub fn start(command: &mut Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { output: BufReader::new(child.stdout.take().unwrap()), child }
+        Self::with_errors(command, Stdio::piped())
+    }
+
+    /// Starts it with this standard error.
+    pub fn with_errors(command: &mut Command, errors: Stdio) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
+        Self { output: child.stdout.take().map(BufReader::new), child }
     }
 
     /// The next line of its output.
     #[track_caller]
     pub fn line(&mut self) -> String {
         let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
+        self.output.as_mut().unwrap().read_line(&mut line).unwrap();
         if line.is_empty() {
             let mut errors = String::new();
             let _ = self.child.stderr.take().unwrap().read_to_string(&mut errors);
@@ -226,14 +248,22 @@ impl Process {
         drop(self.child.stdin.take());
     }
 
+    /// Reads its output no longer.
+    pub fn close_output(&mut self) {
+        self.output = None;
+    }
+
     /// Waits for its end. The output is what was not read as lines.
     pub fn end(mut self) -> Done {
         let (mut out, mut err) = (String::new(), String::new());
         if let Some(errors) = &mut self.child.stderr {
             errors.read_to_string(&mut err).unwrap();
         }
-        self.output.read_to_string(&mut out).unwrap();
-        Done { code: self.child.wait().unwrap().code(), out, err }
+        if let Some(output) = &mut self.output {
+            output.read_to_string(&mut out).unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        Done { code: status.code(), signal: status.signal(), out, err }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `run` as a job of an interactive shell, on a real terminal.
 
 use crate::screen::{pair, read_until, set_size};
-use crate::support::{PROGRAM, Server, with_default_signals};
+use crate::support::{PROGRAM, Server, eventually, with_default_signals};
 use std::fs::File;
 use std::io::Write;
 use std::process::Child;
@@ -81,7 +81,75 @@ fn ctrl_c_ends_the_program() {
     terminal.write("\x03");
     terminal.write("echo code-$?\n");
     terminal.see("code-130");
-    assert!(!server.exists("n"));
+    eventually(|| !server.exists("n"));
+}
+
+#[test]
+fn ctrl_c_ends_the_script() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = format!("{PROGRAM} run n -c \"echo is-''started; exec sleep 1000\"; echo is-''after");
+    terminal.write(&format!("bash -c '{}'\n", line.replace('\'', r"'\''")));
+    terminal.see("is-started");
+    terminal.write("\x03");
+    terminal.write("echo code-$?\n");
+    let before = terminal.until("code-130");
+    assert!(!before.contains("is-after"), "{before}");
+    eventually(|| !server.exists("n"));
+}
+
+#[test]
+fn a_program_that_reads_in_the_background_stops_the_job_until_fg() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = "'echo is-''started; read line; echo got-$line'";
+    terminal.write("set -b\n");
+    terminal.write(&format!("{PROGRAM} run n -c {line} &\n"));
+    terminal.see("is-started");
+    terminal.see("Stopped");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+
+    // Ctrl-Z and bg, and then fg.
+    terminal.write(&format!("{PROGRAM} run n -c {line}\n"));
+    terminal.see("is-started");
+    terminal.write("\x1a");
+    terminal.see("Stopped");
+    terminal.write("bg\n");
+    terminal.see("run n");
+    terminal.see("Stopped");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    terminal.write("more\n");
+    terminal.see("got-more");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
+}
+
+/// The program reads only later, so that nothing stops it before `fg`.
+#[test]
+fn fg_gives_the_terminal_to_a_program_that_runs_in_the_background() {
+    let server = Server::start();
+    let mut terminal = Terminal::start(&server);
+    let line = "echo is-''started; until [ -e go ]; do sleep 0.01; done; read line; echo got-$line";
+    let folder = server.socket().replace("/socket", "");
+    terminal.write(&format!("cd {folder}; {PROGRAM} run n -c \"{}\" &\n", line.replace('$', r"\$")));
+    terminal.see("is-started");
+    terminal.write("fg\n");
+    terminal.see("run n");
+    // Ctrl-Z stops the program, and not only `run`.
+    terminal.write("\x1a");
+    terminal.see("Stopped");
+    terminal.write("touch go; fg\n");
+    terminal.see("run n");
+    terminal.write("text\n");
+    terminal.see("got-text");
+    terminal.write("echo code-$?\n");
+    terminal.see("code-0");
 }
 
 #[test]
@@ -116,6 +184,35 @@ fn force_unlock_asks_on_a_terminal() {
         terminal.see(&format!("code-{code}"));
     }
     assert!(!server.exists("n"));
+}
+
+#[test]
+fn force_unlock_ends_no_hold_that_it_did_not_show() {
+    let server = Server::start();
+    let record = |owner: &str| {
+        let _: u32 = server.raw(&["DEL", "n"]);
+        let _: u32 =
+            server.raw(&["HSET", "n", &format!("7c9e6679-7425-40de-944b-e07fc1f90ae7:{owner}"), "1"]);
+    };
+    record("85");
+    let mut terminal = Terminal::start(&server);
+    let ask = format!("{PROGRAM} force-unlock n; echo code-''$?\n");
+    terminal.write(&ask);
+    terminal.see("thread 85? ");
+    terminal.see("Type yes: ");
+    record("86");
+    terminal.write("yes\n");
+    terminal.see("`n` is unchanged, because it has another holder now, held by client");
+    terminal.see("thread 86");
+    terminal.see("code-75");
+    assert!(server.exists("n"));
+    terminal.write(&ask);
+    terminal.see("thread 86? ");
+    terminal.see("Type yes: ");
+    let _: u32 = server.raw(&["DEL", "n"]);
+    terminal.write("yes\n");
+    terminal.see("`n` was free");
+    terminal.see("code-0");
 }
 
 #[test]

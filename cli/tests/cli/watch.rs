@@ -53,6 +53,26 @@ fn the_events_of_one_lock_come_in_order() {
     watching.end().assert_code(143);
 }
 
+/// The lease is read when the server answers. A watch that sees the answer late must not take that time for a part of the lease.
+#[test]
+fn a_late_answer_does_not_hide_the_end_of_a_lease() {
+    let server = Server::start();
+    let (holder, owner) = hold(&server, "n", &["--lease", "3"]);
+    let mut watching = watch(&server, &["n", "--json"]);
+    assert_event(&watching.line(), "held", &[&owner]);
+    holder.signal(Signal::KILL);
+    holder.end();
+    server.signal(Signal::STOP);
+    // Some intervals, so that a request is on its way.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    watching.signal(Signal::STOP);
+    eventually(|| crate::support::state(watching.pid()) == Some('T'));
+    server.signal(Signal::CONT);
+    eventually(|| !server.exists("n"));
+    watching.signal(Signal::CONT);
+    assert_event(&watching.line(), "lost", &[&owner, r#""detail":"the lease ended""#]);
+}
+
 #[test]
 fn a_pattern_finds_new_locks() {
     let server = Server::start();

@@ -1,0 +1,26 @@
+//! Writing to standard output and standard error. A pipe without a reader, or a full disk, never makes this process panic.
+
+use crate::failure::Failure;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+/// Writes a message to standard error. If nobody can read it, the exit code alone tells what happened.
+pub fn say(message: impl fmt::Display) {
+    // At once, so that the lines of several processes do not mix.
+    let _ = io::stderr().write_all(format!("redisson-lock: {message}\n").as_bytes());
+}
+
+/// Writes a text to standard output at once.
+pub fn write_out(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut output = io::stdout().lock();
+    let written = output.write_all(text.as_ref()).and_then(|()| output.flush());
+    written.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::Unread,
+        _ => Failure::system("cannot write to standard output", &error),
+    })
+}
+
+/// Writes a line of JSON at once.
+pub fn line(value: &serde_json::Value) -> Result<(), Failure> {
+    write_out(format!("{value}\n"))
+}
