@@ -269,10 +269,12 @@ async fn a_wait_ends_on_time_even_if_the_server_is_stopped() {
     let lock = client.lock("n");
     let slack = Duration::from_millis(50);
 
-    for wait in [0, 1, 20, 300].map(Duration::from_millis) {
+    // The last wait is longer than a stall of this machine, and shorter than the response timeout.
+    for wait in [0, 1, 20, 700].map(Duration::from_millis) {
         let started = Stopwatch::start();
         let outcome = lock.try_lock_for(wait).await;
-        let in_time = started.is_within(wait..wait + slack);
+        // Without a wait there is one attempt, which takes as long as the server.
+        let in_time = started.is_within(wait..if wait.is_zero() { response + slack } else { wait + slack });
         // On a busy machine the server may not answer within so short a wait. That error differs from a busy lock.
         let unanswered = matches!(outcome, Err(Error::TimedOut { .. })) && !wait.is_zero() && wait < slack;
         assert!(matches!(outcome, Ok(None)) || unanswered, "{wait:?}: {outcome:?}");
@@ -330,7 +332,7 @@ async fn a_waiter_acquires_the_lock_when_the_holders_lease_expires() {
         .unwrap()
         .expect("the holder's lease expires");
     let took = started.elapsed();
-    assert!(took < lease + Duration::from_millis(100), "{took:?}");
+    assert!(took < lease + Duration::from_millis(500), "{took:?}");
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Expired));
     assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: Some(_), .. })));
     assert_eq!(second.state(), HoldState::Held);
@@ -809,8 +811,8 @@ async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
     let started = Stopwatch::start();
     // Long enough for the reply to arrive, even if this machine stalls for a moment.
     let next = tokio::spawn(async move { mutex.try_lock_for(Duration::from_secs(1)).await });
-    bench.link.answered(asked + 1, names_the_lock).await;
-    assert!(started.elapsed() < Duration::from_millis(100), "asked for the next caller after {started:?}");
+    bench.link.asked(asked + 1, names_the_lock).await;
+    assert!(started.elapsed() < Duration::from_millis(200), "asked for the next caller after {started:?}");
     assert!(next.await.unwrap().unwrap().is_none());
     waiting.abort();
     guard.unlock().await.unwrap();

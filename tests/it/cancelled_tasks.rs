@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, Error, HoldState, Lock};
 use tokio::sync::{Notify, watch};
@@ -210,7 +210,12 @@ async fn the_end_of_the_clients_runtime_leaves_nothing_behind() {
                 match ended {
                     Some(outcome) => {
                         proxy.open_gate();
-                        outcome.unwrap().unlock().await.unwrap();
+                        let guard = outcome.unwrap();
+                        let deadline = guard.deadline();
+                        // On a slow machine the lease may end before the release.
+                        let released = guard.unlock().await;
+                        let expired = deadline <= Instant::now();
+                        assert!(released.is_ok() || expired && released.is_err_and(|error| error.is_lost()));
                     }
                     None => {
                         client_runtime.end().await;

@@ -17,7 +17,7 @@ const TIMEOUTS: &str = "redisson_lock_timeout:{n}";
 const MINE: &str = "mine:1";
 const OTHER: &str = "other:1";
 /// A wait timeout. The waiters renew their places after a third of it, so the machine may stall for the rest.
-const SHORT: Duration = Duration::from_secs(1);
+const SHORT: Duration = Duration::from_secs(2);
 
 /// A server and a direct connection to it.
 struct Queue {
@@ -147,7 +147,8 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     let mut queue = Queue::start();
     let java = Java::get(&version).client_with(&queue.server, 1000, &[&setting]).await.unwrap();
     let (passing, behind) = (java.thread("passing"), java.thread("behind"));
-    let builder = || Client::builder().watchdog_timeout(SHORT * 2).fair_lock_wait_timeout(SHORT);
+    // A place lasts for the rest of the holder's lease and the wait timeout. Both together must end during this test.
+    let builder = || Client::builder().watchdog_timeout(SHORT).fair_lock_wait_timeout(SHORT);
     let client = builder().connect(queue.server.url()).await.unwrap();
     let lock = client.fair_lock(NAME);
     let guard = lock.lock().await.unwrap();
@@ -174,7 +175,8 @@ async fn waiters_behind_a_hold_of_their_own_client_keep_their_places() {
     behind.unlock("fair", NAME).await.unwrap();
 }
 
-const RESPONSE: Duration = Duration::from_millis(300);
+/// Short, because the tests wait for it, and longer than this machine stalls for a moment.
+const RESPONSE: Duration = Duration::from_millis(600);
 
 /// A client behind a proxy, and the guard of another client that holds the lock.
 async fn behind_a_proxy(queue: &Queue) -> (Proxy, Client, LockGuard) {
@@ -186,7 +188,7 @@ async fn behind_a_proxy_within(queue: &Queue, response: Duration) -> (Proxy, Cli
     let proxy = Proxy::start(queue.server.port()).await;
     let client = Client::builder()
         .response_timeout(response)
-        .connect_timeout(response)
+        .connect_timeout(response.max(Duration::from_secs(1)))
         .connect(proxy.url())
         .await
         .unwrap();
@@ -209,7 +211,7 @@ fn attempt_of(owner: &str) -> impl Fn(&Words) -> bool {
 async fn a_cancelled_waiter_leaves_its_turn_to_another_of_its_owner() {
     let mut queue = Queue::start();
     // No reply is late.
-    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 10).await;
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
     let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
     let leaves = spawn_waiter(&shared);
     queue.wait_for_waiters(1).await;
@@ -268,7 +270,7 @@ async fn a_waiter_cancelled_without_a_connection_is_removed_later() {
 async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     let mut queue = Queue::start();
     // The clearing request has a quarter of the timeout before the heartbeat ends the connection. This machine may stall meanwhile.
-    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 10).await;
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 5).await;
     let lock = client.fair_lock(NAME).with_owner(&Owner::unique());
     let waiting = spawn_waiter(&lock);
     let link = proxy.link(0).await;
@@ -325,7 +327,7 @@ async fn a_server_out_of_memory_keeps_the_waiters() {
 async fn a_grant_that_nobody_receives_costs_its_owner_the_turn() {
     let mut queue = Queue::start();
     // The connection must outlive the time without a reply.
-    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 50).await;
+    let (proxy, client, guard) = behind_a_proxy_within(&queue, RESPONSE * 25).await;
     let shared = client.fair_lock(NAME).with_owner(&Owner::unique());
     let leaves = spawn_waiter(&shared);
     queue.wait_for_waiters(1).await;

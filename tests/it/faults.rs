@@ -12,6 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_millis(900);
+/// Short, because a test waits for it, and longer than this machine stalls for a moment.
+const RESPONSE: Duration = Duration::from_secs(1);
 
 fn run(server: &Server, command: &str) {
     let words: Vec<&str> = command.split_whitespace().collect();
@@ -22,7 +24,7 @@ fn run(server: &Server, command: &str) {
 }
 
 fn builder() -> ClientBuilder {
-    Client::builder().watchdog_timeout(LEASE).response_timeout(Duration::from_millis(300))
+    Client::builder().watchdog_timeout(LEASE).response_timeout(RESPONSE)
 }
 
 /// A script that runs until it is killed. Meanwhile its server, whose `lua-time-limit` is short, refuses other requests with `BUSY`.
@@ -65,10 +67,12 @@ async fn assert_lost_by_deadline(guard: &LockGuard) -> Instant {
 async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
     for sleeping in [false, true] {
         let server = Server::start();
-        let client = builder().connect(server.url()).await.unwrap();
+        // A renewal goes unanswered before the deadline, even if this machine stalls for a moment.
+        let lease = LEASE * 2;
+        let client = builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
         let lock = client.lock("n");
         let guard = lock.lock().await.unwrap();
-        let sleep = Duration::from_millis(1500);
+        let sleep = lease * 3 / 2;
         let mut cli = server.cli();
         let asleep = sleeping.then(|| {
             thread::spawn(move || {
@@ -85,12 +89,12 @@ async fn a_server_frozen_past_the_lease_never_revives_a_hold() {
             Some(asleep) => asleep.join().unwrap(),
             None => stopped,
         };
-        assert!(deadline <= frozen + LEASE, "the server ended the hold before the client did");
+        assert!(deadline <= frozen + lease, "the server ended the hold before the client did");
         if !sleeping {
             server.cont();
         }
         // The server now answers the requests that were sent meanwhile, including renewals.
-        let next = lock.try_lock_for(LEASE * 2).await.unwrap().expect("the lock is free");
+        let next = lock.try_lock_for(lease * 2).await.unwrap().expect("the lock is free");
         assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
         assert_ne!(next.owner(), guard.owner());
         assert!(guard.unlock().await.unwrap_err().is_lost());
@@ -115,7 +119,7 @@ async fn a_server_that_pauses_writes_past_the_lease_never_revives_a_hold() {
     let error = client.lock("m").try_lock().await.unwrap_err();
     // The heartbeat may have ended the connection by then.
     assert!(matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. }), "{error:?}");
-    assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
+    assert!(started.elapsed() < RESPONSE + Duration::from_millis(50), "{:?}", started.elapsed());
     run(&server, "CLIENT UNPAUSE");
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost(LossReason::Unreachable));
@@ -334,6 +338,8 @@ async fn a_process_paused_past_its_lease_sees_the_loss_at_its_first_query() {
 /// Deadlines use the monotonic clock, which cannot be set.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_jump_of_the_wall_clock_changes_no_hold() {
+    // Two thirds of it are left at each renewal, and the machine does not stall for so long.
+    let lease = Duration::from_secs(2);
     let server = Server::start();
     let directory = temp_folder("clock");
     let offset = format!("{directory}/offset");
@@ -345,7 +351,7 @@ async fn a_jump_of_the_wall_clock_changes_no_hold() {
         ("FAKETIME_NO_CACHE", "1"),
         ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
     ];
-    let mut worker = Worker::with_env(&["look", &server.url(), "n", "900"], &faked);
+    let mut worker = Worker::with_env(&["look", &server.url(), "n", &lease.as_millis().to_string()], &faked);
     assert!(worker.line().await.starts_with("held "));
     assert!(worker.line().await.ends_with(" Held"));
     let now = async |worker: &mut Worker| {
@@ -355,8 +361,8 @@ async fn a_jump_of_the_wall_clock_changes_no_hold() {
             if let Some(seconds) = line.strip_prefix("clock ") {
                 return seconds.parse::<i64>().unwrap();
             }
-            // The late output of an earlier query.
-            assert!(line.ends_with(" Held"), "{line}");
+            // The late output of an earlier query. A late reply to a renewal makes the hold suspect for a moment.
+            assert!(!line.contains("Lost"), "{line}");
         }
     };
     let mut offset_before = 0;
@@ -367,9 +373,9 @@ async fn a_jump_of_the_wall_clock_changes_no_hold() {
         let moved = after - before - (jump - offset_before);
         assert!((0..5).contains(&moved), "the clock did not jump: {before} {after}");
         offset_before = jump;
-        // The watchdog renews in time: the record does not expire during two leases.
+        // The watchdog renews in time: the record does not expire, and the lease that it had at the jump ends meanwhile.
         let started = Instant::now();
-        while started.elapsed() < LEASE * 2 {
+        while started.elapsed() < lease * 3 / 2 {
             let left: i64 = redis::cmd("PTTL").arg("n").query(&mut server.cli()).unwrap();
             assert!(left > 0, "the record is gone");
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use redisson_lock::{Client, Codec, Error, HoldState, Kryo5, Lock, LossReason, Owner, Utf8};
 use tokio::task::JoinSet;
 
-use crate::support::kind::{channels, keys};
+use crate::support::kind::{channels, each, keys};
 use crate::support::raw::{NAME, changes};
 use crate::support::{
     FaultyClient, Java, Server, WOKEN, WakeUps, clock::monotonic_ns, eventually, since, versions,
@@ -221,24 +221,28 @@ async fn a_groups_record_is_the_same_as_javas() {
 /// A renewal by either side leaves the other side's holds in the same record alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_of_both_sides_outlive_their_leases_in_one_group() {
-    for version in versions().into_iter().filter(|version| since(version, 3, 38)) {
+    // Two thirds of a lease are left at each renewal, and neither side stalls for so long.
+    const LEASE: Duration = Duration::from_secs(3);
+    let versions = versions().into_iter().filter(|version| since(version, 3, 38));
+    each(versions.map(|version| &*version.leak()), |version: &'static str| async move {
         let server = Server::start();
-        let java = Java::get(&version).client(&server, 900).await.thread("t");
+        let java = Java::get(version).client(&server, LEASE.as_millis() as u64).await.thread("t");
         java.group("x", "g", &["x"]).await.unwrap();
         java.lock("group", "x").await.unwrap();
-        let lease = Duration::from_millis(900);
-        let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
+        let client = Client::builder().watchdog_timeout(LEASE).connect(server.url()).await.unwrap();
         let guard = group(&client, &["y"]).lock().await.unwrap();
-        let until = guard.deadline() + 2 * lease;
+        let until = guard.deadline() + 2 * LEASE;
         while guard.deadline() < until {
-            assert_eq!(guard.state(), HoldState::Held, "{version}");
+            // A late reply to a renewal makes the hold suspect for a moment.
+            assert!(guard.state().is_live(), "{version}: {:?}", guard.state());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert!(group(&client, &["x"]).try_lock().await.unwrap().is_none(), "{version}");
         java.unlock("group", "x").await.unwrap();
         guard.unlock().await.unwrap();
         assert_nothing_left(&server).await;
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -341,7 +345,8 @@ async fn a_lost_hold_leaves_nothing_in_the_record() {
     let server = Server::start();
     let client = Client::connect(server.url()).await.unwrap();
     let [y, both] = [&["y"][..], &["x", "y"]].map(|values| group(&client, values));
-    let short = both.with_lease(Duration::from_millis(100)).lock().await.unwrap();
+    // Longer than the two requests that follow.
+    let short = both.with_lease(Duration::from_secs(1)).lock().await.unwrap();
     let lasting = y.lock().await.unwrap();
     assert_eq!(y.hold_count().await.unwrap(), 2);
     assert_eq!(short.lost().await, HoldState::Lost(LossReason::Expired));

@@ -141,19 +141,20 @@ async fn javas_force_unlock_is_reported_to_the_holder() {
     for version in versions() {
         let server = Server::start();
         let java = Java::get(&version).client(&server, 0).await.thread("t");
-        let lease = Duration::from_secs(1);
+        let lease = Duration::from_secs(3);
         let client = Client::builder().watchdog_timeout(lease).connect(server.url()).await.unwrap();
 
         let watch = Stopwatch::start();
         let guard = client.lock("n").lock().await.unwrap();
-        let renewed = guard.deadline();
         java.force_unlock("plain", "n").await.unwrap();
-        // The next renewal comes a third of the lease after the last, which was sent a lease before the deadline.
-        let next = renewed - lease + lease / 3;
+        // The next renewal comes a third of the lease after the last, which was sent a lease before the deadline. Java may
+        // have been so slow that there was a renewal before its call took effect.
+        let next = guard.deadline() - lease + lease / 3;
         let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
         let (state, late) = (lost.expect("the loss is reported"), watch.since(next));
         assert!(matches!(state, HoldState::Lost(_)), "{version}: {state:?}");
-        assert!(late < Duration::from_millis(150), "{version}: reported {late:?} after the renewal was due");
+        // A renewal after one that overlooks the loss comes a sixth of the lease later at the earliest.
+        assert!(late < lease * 3 / 20, "{version}: reported {late:?} after the renewal was due");
         assert!(matches!(guard.unlock().await, Err(Error::NotHeld { holder: None, .. })), "{version}");
 
         // A hold with a fixed lease learns of the loss at its unlock, and the error names the current holder.

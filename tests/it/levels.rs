@@ -76,7 +76,7 @@ async fn a_remaining_fixed_level_is_not_renewed() {
 /// The watchdog renews the hold several times, warns, and stops.
 #[tokio::test]
 async fn a_hold_ends_at_its_limit_and_warns_before() {
-    let (server, lease) = (Server::start(), Duration::from_millis(600));
+    let (server, lease) = (Server::start(), Duration::from_millis(1500));
     let raw = RawRedis::of(&server);
     let client = connect(&server, lease).await;
     let (max, lock) = (lease * 3, client.mutex(NAME));

@@ -103,8 +103,9 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     // Database 1 needs SELECT.
     let elsewhere = Client::connect(url.replace("/0", "/1")).await?;
     elsewhere.close().await;
+    let lease = Duration::from_millis(1500);
     let client = Client::builder()
-        .watchdog_timeout(Duration::from_millis(600))
+        .watchdog_timeout(lease)
         .response_timeout(Duration::from_millis(500))
         .connect(&url)
         .await?;
@@ -117,7 +118,7 @@ async fn use_all(server: &Server, granted: &str) -> Result<(), Box<dyn std::erro
     lock.holder().await?;
     // A renewal moves the deadline.
     let deadline = guard.deadline();
-    tokio::time::timeout(Duration::from_millis(600), async {
+    tokio::time::timeout(lease, async {
         while guard.deadline() <= deadline {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -1,6 +1,7 @@
 //! `RedLock`: a majority of locks on independent servers.
 
 use crate::support::drop_point::{CutAt, DropPoint, PROMPT, Tally, drop_at, for_each_cut, shut_gate, soon};
+use crate::support::kind::each;
 use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
 use redisson_lock::{
     Client, Error, HoldState, Lock, LossReason, MultiLockGuard, Owner, RedLock, blocking, redis,
@@ -8,8 +9,11 @@ use redisson_lock::{
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// The lease of every client here, which is also the time for which a new server does not count.
+/// The lease of most clients here, which is also the time for which a new server does not count.
 const LEASE: Duration = Duration::from_millis(900);
+/// The lease in tests that watch a hold for several leases. Two thirds of it are left at each renewal, and the machine does
+/// not stall for so long.
+const LONG_LEASE: Duration = Duration::from_secs(2);
 /// The default node timeout.
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 /// Allowance for a busy machine, in times that have nothing to do with a lease.
@@ -18,14 +22,22 @@ const SLACK: Duration = Duration::from_millis(250);
 const NAME: &str = "n";
 
 async fn connect(url: impl AsRef<str>) -> Client {
-    Client::builder().watchdog_timeout(LEASE).connect(url).await.unwrap()
+    connect_with(LEASE, url).await
+}
+
+async fn connect_with(lease: Duration, url: impl AsRef<str>) -> Client {
+    Client::builder().watchdog_timeout(lease).connect(url).await.unwrap()
 }
 
 /// A client of each server.
 async fn clients(servers: &[Server]) -> Vec<Client> {
+    clients_with(LEASE, servers).await
+}
+
+async fn clients_with(lease: Duration, servers: &[Server]) -> Vec<Client> {
     let mut clients = Vec::new();
     for server in servers {
-        clients.push(connect(server.url()).await);
+        clients.push(connect_with(lease, server.url()).await);
     }
     clients
 }
@@ -41,10 +53,28 @@ fn patient(clients: &[Client]) -> RedLock {
 
 /// Three servers, and clients for which they already count.
 async fn three() -> (Vec<Server>, Vec<Client>) {
+    three_with(LEASE).await
+}
+
+async fn three_with(lease: Duration) -> (Vec<Server>, Vec<Client>) {
     let servers: Vec<_> = (0..3).map(|_| Server::start()).collect();
-    let clients = clients(&servers).await;
-    tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
+    let clients = clients_with(lease, &servers).await;
+    tokio::time::sleep(lease + Duration::from_millis(20)).await;
     (servers, clients)
+}
+
+/// The median time of 20 rounds, in each of which `members` servers grant the lock.
+async fn round(red: &RedLock, members: usize) -> Duration {
+    let mut rounds = Vec::new();
+    for _ in 0..20 {
+        let started = Stopwatch::start();
+        let guard = red.lock().await.unwrap();
+        assert_eq!(guard.members().len(), members);
+        guard.unlock().await.unwrap();
+        rounds.push(started.elapsed());
+    }
+    rounds.sort_unstable();
+    rounds[rounds.len() / 2]
 }
 
 fn held(server: &Server) -> bool {
@@ -72,14 +102,16 @@ async fn lost(guard: &MultiLockGuard) -> HoldState {
 
 #[tokio::test]
 async fn a_majority_holds_and_reports_its_validity() {
-    let (servers, clients) = three().await;
+    let lease = LONG_LEASE;
+    let (servers, clients) = three_with(lease).await;
     let red = patient(&clients);
     let started = Instant::now();
     let guard = red.try_lock().await.unwrap().expect("nobody has it");
     assert_eq!((guard.state(), guard.members().len(), records(&servers)), (HoldState::Held, 3, 3));
     // The allowance for clock drift: 1 % and 2 ms.
-    assert!(guard.deadline() <= Instant::now() + LEASE - Duration::from_millis(11));
-    assert!(guard.deadline() > started + LEASE - Duration::from_millis(12));
+    let drift = lease / 100 + Duration::from_millis(2);
+    assert!(guard.deadline() <= Instant::now() + lease - drift);
+    assert!(guard.deadline() > started + lease - drift - Duration::from_millis(1));
     let mut deadlines: Vec<_> = guard.members().iter().map(|member| member.deadline()).collect();
     deadlines.sort();
     let now = Instant::now();
@@ -88,9 +120,9 @@ async fn a_majority_holds_and_reports_its_validity() {
     // The validity falls, and each renewal raises it.
     let mut by_name: Vec<_> = servers.iter().collect();
     by_name.sort_by_key(|server| server.address());
-    let (mut fell, mut rose, mut before, mut least) = (0, 0, guard.validity(), LEASE);
+    let (mut fell, mut rose, mut before, mut least) = (0, 0, guard.validity(), lease);
     let started = Instant::now();
-    while started.elapsed() < LEASE * 3 {
+    while started.elapsed() < lease * 2 {
         tokio::time::sleep(Duration::from_millis(10)).await;
         let now = guard.validity();
         *(if now < before { &mut fell } else { &mut rose }) += 1;
@@ -100,19 +132,21 @@ async fn a_majority_holds_and_reports_its_validity() {
             let left: u64 = redis::cmd("PTTL").arg(NAME).query(&mut server.cli()).unwrap();
             // The record outlives the deadline by the drift allowance. PTTL counts whole milliseconds.
             let end = Instant::now() + Duration::from_millis(left + 1);
-            assert!(deadline + Duration::from_millis(11) <= end, "{:?}", end - deadline);
+            assert!(deadline + drift <= end, "{:?}", end - deadline);
         }
-        assert_eq!(guard.state(), HoldState::Held);
+        // A late reply to a renewal makes the hold suspect for a moment.
+        assert!(guard.state().is_live(), "{:?}", guard.state());
     }
-    assert!(fell > 20 && rose >= 6 && least > LEASE / 3, "{fell} {rose} {least:?}");
+    assert!(fell > 20 && rose >= 4 && least > lease / 3, "{fell} {rose} {least:?}");
 
     // The same owner takes it again; another owner does not get it.
     let again = red.try_lock().await.unwrap().expect("it is the same owner");
     let other = red.with_owner(&Owner::unique());
     assert!(other.try_lock().await.unwrap().is_none());
-    let (wait, started) = (Duration::from_millis(200), Stopwatch::start());
+    // Long enough for a reply of each server, which may stall for a moment.
+    let (wait, started) = (Duration::from_secs(1), Stopwatch::start());
     assert!(other.try_lock_for(wait).await.unwrap().is_none());
-    assert!(started.is_within(wait..Duration::from_millis(450)), "{started:?}");
+    assert!(started.is_within(wait..wait + SLACK), "{started:?}");
     again.unlock().await.unwrap();
     assert_eq!(records(&servers), 3);
     guard.unlock().await.unwrap();
@@ -132,7 +166,6 @@ async fn a_majority_holds_and_reports_its_validity() {
 
     // A fixed lease ends by itself, and before the records do.
     eventually(|| records(&servers) == 0).await;
-    let lease = Duration::from_secs(3);
     let guard = red.with_lease(lease).lock().await.unwrap();
     assert_eq!(lost(&guard).await, HoldState::Lost(LossReason::Expired));
     assert_eq!(guard.validity(), Duration::ZERO);
@@ -172,17 +205,13 @@ async fn misuse_is_reported_before_anything_is_sent() {
 #[tokio::test]
 async fn a_minority_may_be_down_and_a_down_majority_is_reported_in_time() {
     let (mut servers, clients) = three().await;
-    let red = red(&clients);
+    let (red, patient) = (red(&clients), patient(&clients));
+    let all_up = round(&patient, 3).await;
     servers[2].kill();
     red.lock().await.unwrap().unlock().await.unwrap();
     // The client does not wait for a server that it knows to be down.
-    let (started, rounds) = (Stopwatch::start(), 20);
-    for _ in 0..rounds {
-        let guard = red.lock().await.unwrap();
-        assert_eq!(guard.members().len(), 2);
-        guard.unlock().await.unwrap();
-    }
-    assert!(started.elapsed() < NODE_TIMEOUT * rounds / 2, "{:?}", started.elapsed());
+    let one_down = round(&patient, 2).await;
+    assert!(one_down < all_up + NODE_TIMEOUT / 2, "{one_down:?}, and {all_up:?} with all servers");
     assert_eq!(records(&servers[..2]), 0);
 
     servers[1].kill();
@@ -415,12 +444,13 @@ async fn a_server_that_restarts_empty_allows_no_second_holder() {
 /// still has the lock, and no other client gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_clock_jump_allows_no_second_holder() {
-    for jump in ["+3600s", "-3600s"] {
+    each(["+3600s", "-3600s"], |jump| async move {
         let file = std::env::temp_dir().join(format!("redisson-lock-clock-{}{jump}", std::process::id()));
         std::fs::write(&file, "+0s").unwrap();
         let servers = [Server::start(), Server::start(), Server::with_clock(file.to_str().unwrap())];
-        let (ours, others) = (clients(&servers).await, clients(&servers).await);
-        tokio::time::sleep(LEASE + Duration::from_millis(20)).await;
+        let (ours, others) =
+            (clients_with(LONG_LEASE, &servers).await, clients_with(LONG_LEASE, &servers).await);
+        tokio::time::sleep(LONG_LEASE + Duration::from_millis(20)).await;
         let guard = patient(&ours).lock().await.unwrap();
         assert_eq!(guard.members().len(), 3);
         let time = |server: &Server| -> i64 {
@@ -432,16 +462,18 @@ async fn a_clock_jump_allows_no_second_holder() {
         assert!((time(&servers[2]) - before).abs() > 3500, "the clock did not jump");
         assert_eq!(held(&servers[2]), jump.starts_with('-'));
         let (other, started) = (patient(&others), Instant::now());
-        while started.elapsed() < LEASE * 2 {
+        while started.elapsed() < LONG_LEASE * 2 {
             let answer = other.with_owner(&Owner::unique()).try_lock().await;
             assert!(!matches!(answer, Ok(Some(_))), "{jump}: two hold it: {guard:?}, {answer:?}");
-            assert_eq!(guard.state(), HoldState::Held, "{jump}");
+            // A late reply to a renewal makes the hold suspect for a moment.
+            assert!(guard.state().is_live(), "{jump}: {:?}", guard.state());
         }
         guard.unlock().await.unwrap();
-        let next = other.try_lock_for(LEASE * 4).await.unwrap().expect("nobody has it");
+        let next = other.try_lock_for(LONG_LEASE * 4).await.unwrap().expect("nobody has it");
         next.unlock().await.unwrap();
         std::fs::remove_file(file).unwrap();
-    }
+    })
+    .await;
 }
 
 /// Drops the acquire at the same points as `kinds_cancelled`, while another client holds one of the members. Nothing

@@ -141,8 +141,8 @@ pub struct FaultyClient {
 }
 
 impl FaultyClient {
-    /// The response timeout. Short, because the tests wait for it.
-    pub const RESPONSE: Duration = Duration::from_millis(300);
+    /// The response timeout. Short, because the tests wait for it, and longer than this machine stalls for a moment.
+    pub const RESPONSE: Duration = Duration::from_millis(600);
 
     /// The response timeout of a client that meets no silent connection: the machine may stall for that long.
     pub const PATIENCE: Duration = Duration::from_secs(10);
