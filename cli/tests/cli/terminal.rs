@@ -2,6 +2,8 @@
 
 use crate::screen::{pair, read_until, set_size};
 use crate::support::{PROGRAM, Server, eventually, with_default_signals};
+use rustix::process::Pid;
+use rustix::termios::tcgetpgrp;
 use std::fs::File;
 use std::io::Write;
 use std::process::Child;
@@ -37,6 +39,12 @@ impl Terminal {
 
     pub fn write(&mut self, text: &str) {
         self.side.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until the shell has given the terminal to a job. It shows the command of the job earlier.
+    fn wait_for_job(&self) {
+        let shell = Pid::from_child(&self.shell);
+        eventually(|| tcgetpgrp(&self.side).is_ok_and(|foreground| foreground != shell));
     }
 
     /// Reads on until this text has appeared.
@@ -140,8 +148,8 @@ fn fg_gives_the_terminal_to_a_program_that_runs_in_the_background() {
     terminal.write(&format!("cd {folder}; {PROGRAM} run n -c \"{}\" &\n", line.replace('$', r"\$")));
     terminal.see("is-started");
     terminal.write("fg\n");
-    terminal.see("run n");
-    // Ctrl-Z stops the program, and not only `run`.
+    terminal.wait_for_job();
+    // Ctrl-Z stops the job.
     terminal.write("\x1a");
     terminal.see("Stopped");
     terminal.write("touch go; fg\n");
