@@ -303,8 +303,7 @@ impl Client {
     ///
     /// `close` takes at most the response timeout, or twice that if waiters of a fair lock must leave their queue, and once more if the
     /// client is [registered](ClientBuilder::register_as). Outside a tokio runtime the client closes without waiting. Waiters get
-    /// [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer
-    /// renewed and end with their leases.
+    /// [`Error::Closed`](crate::Error::Closed). Remaining holds are no longer renewed and end with their leases.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the client open. Exception: once waiters of a fair lock have been removed from their queue, or the

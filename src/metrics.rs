@@ -116,17 +116,14 @@ impl Metrics {
         if let Some(known) = self.frequent.get(&series) {
             return known.clone();
         }
-        let new = || {
-            // A counter of losses exists before the first loss, so that a monitoring system sees the first one as an increase.
-            for reason in LossReason::ALL {
-                counter!(LOST, labels([("reason", reason.label())], series.1.clone())).increment(0);
-            }
-            let labels = labels([("kind", kind)], series.1.clone());
-            let (held, waiting) = (gauge!(HELD, labels.clone()), gauge!(WAITING, labels));
-            Arc::new(Frequent { held, waiting, acquire: Default::default(), hold: Default::default() })
-        };
-        let new = new();
-        self.frequent.entry(series).or_insert(new).clone()
+        // A counter of losses exists before the first loss, so that a monitoring system sees the first one as an increase.
+        for reason in LossReason::ALL {
+            counter!(LOST, labels([("reason", reason.label())], series.1.clone())).increment(0);
+        }
+        let labels = labels([("kind", kind)], series.1.clone());
+        let (held, waiting) = (gauge!(HELD, labels.clone()), gauge!(WAITING, labels));
+        let new = Frequent { held, waiting, acquire: Default::default(), hold: Default::default() };
+        self.frequent.entry(series).or_insert(Arc::new(new)).clone()
     }
 
     /// Records the end of a call, and returns the metrics of its kind and group.

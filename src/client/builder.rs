@@ -53,7 +53,7 @@ impl ClientBuilder {
     /// Sets how long the client waits for a reply. Default 3 s.
     ///
     /// This limits every call that does not wait for a lock, except `connect` (see [`connect_timeout`](Self::connect_timeout)) and
-    /// [`Client::close`], which may take two response timeouts.
+    /// [`Client::close`], which may take up to three response timeouts.
     pub fn response_timeout(mut self, timeout: Duration) -> Self {
         self.options.response_timeout = timeout;
         self
@@ -191,8 +191,9 @@ impl ClientBuilder {
     /// time. Then [`Holder::client`](crate::Holder::client) and the command line name it: "orders-service on host-3, pid 4711". The
     /// [name mapper](Self::name_mapper) does not apply to this key. Java ignores it.
     ///
-    /// The key expires about one watchdog timeout after the process died, and a task renews it at half of that timeout, or every 15 s if
-    /// that is earlier. [`Client::close`] deletes it. If it cannot be written, the client logs a warning and works without it.
+    /// A task renews the key at intervals of half the watchdog timeout, but at most 15 s. The key of a process that died expires after one
+    /// watchdog timeout and one to two such intervals. [`Client::close`] deletes it. If it cannot be written, the client logs a warning and
+    /// works without it.
     ///
     /// `application` has 1 to 256 bytes and no control character.
     ///

@@ -47,6 +47,13 @@ impl Terminal {
         eventually(|| tcgetpgrp(&self.side).is_ok_and(|foreground| foreground != shell));
     }
 
+    /// Reads on until the shell shows that the last command ended with this exit code.
+    #[track_caller]
+    fn see_code(&mut self, code: u8) {
+        self.write("echo code-$?\n");
+        self.see(&format!("code-{code}"));
+    }
+
     /// Reads on until this text has appeared.
     #[track_caller]
     pub fn see(&mut self, text: &str) {
@@ -76,8 +83,7 @@ fn the_program_reads_the_terminal() {
     terminal.write("text\n");
     terminal.see("got-text");
     // The terminal is the shell's again.
-    terminal.write("echo code-$?\n");
-    terminal.see("code-0");
+    terminal.see_code(0);
 }
 
 #[test]
@@ -87,8 +93,7 @@ fn ctrl_c_ends_the_program() {
     terminal.write(&format!("{PROGRAM} run n -c 'echo is-''started; exec sleep 1000'\n"));
     terminal.see("is-started");
     terminal.write("\x03");
-    terminal.write("echo code-$?\n");
-    terminal.see("code-130");
+    terminal.see_code(130);
     eventually(|| !server.exists("n"));
 }
 
@@ -119,8 +124,7 @@ fn a_program_that_reads_in_the_background_stops_the_job_until_fg() {
     terminal.see("run n");
     terminal.write("text\n");
     terminal.see("got-text");
-    terminal.write("echo code-$?\n");
-    terminal.see("code-0");
+    terminal.see_code(0);
 
     // Ctrl-Z and bg, and then fg.
     terminal.write(&format!("{PROGRAM} run n -c {line}\n"));
@@ -134,8 +138,7 @@ fn a_program_that_reads_in_the_background_stops_the_job_until_fg() {
     terminal.see("run n");
     terminal.write("more\n");
     terminal.see("got-more");
-    terminal.write("echo code-$?\n");
-    terminal.see("code-0");
+    terminal.see_code(0);
 }
 
 /// The program reads only later, so that nothing stops it before `fg`.
@@ -156,8 +159,7 @@ fn fg_gives_the_terminal_to_a_program_that_runs_in_the_background() {
     terminal.see("run n");
     terminal.write("text\n");
     terminal.see("got-text");
-    terminal.write("echo code-$?\n");
-    terminal.see("code-0");
+    terminal.see_code(0);
 }
 
 #[test]
@@ -173,8 +175,7 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     terminal.see("run n");
     terminal.write("text\n");
     terminal.see("got-text");
-    terminal.write("echo code-$?\n");
-    terminal.see("code-0");
+    terminal.see_code(0);
 }
 
 #[test]
