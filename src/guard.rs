@@ -1,6 +1,5 @@
 //! [`LockGuard`], which releases the lock.
 
-use crate::connection::Absence;
 use crate::engine::level::Level;
 use crate::engine::names::KnownClients;
 use crate::engine::session::Session;
@@ -88,7 +87,7 @@ impl LockGuard {
         entered()?;
         let Self { mut level, .. } = self;
         let until = level.session.question_ends();
-        let outcome = release(&mut level).await;
+        let outcome = level.release().await;
         // Rarely needed and large, so boxed.
         let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
         match outcome {
@@ -142,28 +141,6 @@ pub(crate) async fn end_run<T>(
             Err(Error::Lost { name: status.name().to_owned(), reason, holder })
         }
     }
-}
-
-/// Releases a level and waits for the outcome, for at most the response timeout.
-pub(crate) async fn release(level: &mut Level) -> Result<()> {
-    if level.hold.is_over() {
-        level.session.check_process()?;
-        return Err(level.hold.not_held());
-    }
-    let timeout = level.session.options.response_timeout;
-    let absence = level.session.connection.absence(level.hold.record());
-    let released = time::timeout(timeout, level.release()).await;
-    released.unwrap_or_else(|_| Err(unconfirmed(level, absence)))
-}
-
-/// The error of a release without an answer. It was not sent if the `absence` of a connection lasted from its begin.
-fn unconfirmed(level: &Level, absence: Option<Absence>) -> Error {
-    let connection = &level.session.connection;
-    let unsent = absence
-        .filter(Absence::lasts)
-        .and_then(|_| connection.unavailability(level.hold.record(), Moment::now(), Phase::Release));
-    let node = || connection.node().into();
-    unsent.unwrap_or_else(|| Error::Ambiguous { phase: Phase::Release, node: node() })
 }
 
 status_methods!(LockGuard, status);

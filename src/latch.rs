@@ -2,14 +2,14 @@
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
+use crate::engine::claim::Claim;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
-use crate::guard::release;
 use crate::kinds::Latch;
 use crate::kinds::kind::LockKind;
-use crate::owner::{LocalOwner, entered};
+use crate::owner::entered;
 use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script;
 use std::fmt;
@@ -78,7 +78,7 @@ impl CountDownLatch {
     pub async fn count_down(&self) -> Result<()> {
         let kind = self.kind()?;
         entered()?;
-        release(&mut Level::outstanding(&self.session, &kind)?).await
+        Level::outstanding(&self.session, &kind)?.release().await
     }
 
     /// Returns the remaining count, which is 0 for an open latch.
@@ -134,7 +134,9 @@ impl CountDownLatch {
         let kind = self.kind()?;
         entered()?;
         let terms = Terms { lease: Lease::Endless, pipelined: false };
-        let passed = acquire::acquire(&self.session, &kind, LocalOwner::thread(), terms, wait).await?;
+        let passed =
+            acquire::acquire(&self.session, &Claim::of_anyone(&self.session, &*kind)?, &kind, terms, wait)
+                .await?;
         Ok(passed.is_some())
     }
 

@@ -7,8 +7,8 @@ pub use read_write::ReadWriteLock;
 
 use crate::config::options::Lease;
 use crate::engine::acquire::{self, Wait};
+use crate::engine::claim::Claim;
 use crate::engine::names::KnownClients;
-use crate::engine::pending::PendingAcquire;
 use crate::engine::queue_id::QueueId;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
@@ -70,12 +70,6 @@ pub struct Lock {
     owner: OwnerMode,
     /// Overrides the client's setting.
     pipelined: Option<bool>,
-}
-
-/// The owner of an acquire, registered as pending until the claim is dropped.
-pub(crate) struct Claim {
-    owner: LocalOwner,
-    _pending: Option<PendingAcquire>,
 }
 
 #[derive(Clone, PartialEq)]
@@ -382,14 +376,11 @@ impl Lock {
 
     /// Begins an acquire. A composite lock holds the claims of all its members.
     pub(crate) fn claim(&self) -> Result<Claim> {
-        let (kind, owner) = (self.kind()?, self.owner()?);
-        let pending = self.session.pending.begin(&**kind, &owner)?;
-        Ok(Claim { owner, _pending: pending })
+        Claim::of_owner(&self.session, &**self.kind()?, self.owner()?)
     }
 
     pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
-        let owner = claim.owner.clone();
         self.lease.check()?;
         if self.is_kept() && !kind.traits().hands_off {
             return Err(misuse(
@@ -400,7 +391,7 @@ impl Lock {
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
-        let level = acquire::acquire(&self.session, &kind, owner, terms, wait).await?;
+        let level = acquire::acquire(&self.session, claim, &kind, terms, wait).await?;
         Ok(level.map(LockGuard::new))
     }
 

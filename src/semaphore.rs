@@ -6,14 +6,14 @@ pub use expirable::{ExpirablePermit, ExpirableSemaphore};
 
 use crate::config::options::{Lease, check_lease, millis};
 use crate::engine::acquire::{self, Wait};
+use crate::engine::claim::Claim;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::work::Terms;
 use crate::error::{Error, Phase, Result};
-use crate::guard::release;
 use crate::kinds::Permits;
 use crate::kinds::kind::LockKind;
-use crate::owner::{LocalOwner, entered};
+use crate::owner::entered;
 use crate::protocol::keys::{CounterKeys, LockKeys};
 use crate::protocol::script;
 use std::fmt;
@@ -154,7 +154,7 @@ impl Semaphore {
     pub async fn release(&self, permits: u32) -> Result<()> {
         let kind = self.permits(permits)?;
         entered()?;
-        release(&mut Level::outstanding(&self.session, &kind)?).await
+        Level::outstanding(&self.session, &kind)?.release().await
     }
 
     /// Releases `permits` permits for which no guard exists, unless the semaphore does not exist.
@@ -292,7 +292,7 @@ impl SemaphorePermit {
     /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
-        release(&mut self.level).await
+        self.level.release().await
     }
 
     /// Drops the guard without a release. The permits stay taken until [`Semaphore::release`] releases them.
@@ -310,7 +310,7 @@ async fn take(
 ) -> Result<Option<Level>> {
     entered()?;
     let terms = Terms { lease, pipelined: false };
-    acquire::acquire(session, kind, LocalOwner::thread(), terms, wait).await
+    acquire::acquire(session, &Claim::of_anyone(session, &**kind)?, kind, terms, wait).await
 }
 
 fn at_least_one(permits: u32) -> Result<()> {

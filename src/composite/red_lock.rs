@@ -12,10 +12,11 @@
 use crate::composite::guard::{Member, MultiLockGuard};
 use crate::composite::rounds::{Members, Outcome, Round, acquire_unlimited, acquire_within, release_all};
 use crate::engine::acquire::Wait;
+use crate::engine::claim::Claim;
 use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
+use crate::lock::Lock;
 use crate::lock::run::run_methods;
-use crate::lock::{Claim, Lock};
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
 use crate::runtime::gather::gather;

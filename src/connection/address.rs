@@ -2,7 +2,7 @@
 //!
 //! ARCHITECTURE invariant 9: neither `Debug`, nor `node()`, nor any error of this file shows a user or a password.
 
-use super::coalesced::Coalesced;
+use super::coalesced::{Coalesced, Load};
 use super::connect_error;
 use super::socket::{self, Stream};
 use super::tls::Connector;
@@ -184,7 +184,17 @@ impl Address {
         until: Moment,
         options: &Options,
     ) -> Result<(MultiplexedConnection, ConnectionTask)> {
-        self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new()).await
+        self.open_loaded(until, options, Load::default()).await
+    }
+
+    /// [`open`](Self::open), for a connection whose requests are counted by `load`.
+    pub(super) async fn open_loaded(
+        &self,
+        until: Moment,
+        options: &Options,
+        load: Load,
+    ) -> Result<(MultiplexedConnection, ConnectionTask)> {
+        self.multiplexed(until, options, self.settings()?, AsyncConnectionConfig::new(), load).await
     }
 
     /// Opens a RESP3 connection, whose push messages go to `sender`.
@@ -196,7 +206,8 @@ impl Address {
     ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         let settings = self.settings()?.set_protocol(ProtocolVersion::RESP3);
         let until = Moment::now() + options.connect_timeout;
-        self.multiplexed(until, options, settings, AsyncConnectionConfig::new().set_push_sender(sender)).await
+        let config = AsyncConnectionConfig::new().set_push_sender(sender);
+        self.multiplexed(until, options, settings, config, Load::default()).await
     }
 
     async fn multiplexed(
@@ -205,12 +216,13 @@ impl Address {
         options: &Options,
         settings: RedisConnectionInfo,
         config: AsyncConnectionConfig,
+        load: Load,
     ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         // The response timeout is applied by the caller, so that it can keep waiting for a request.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = self
             .connect_with(until, options, |stream| {
-                MultiplexedConnection::new_with_config(&settings, Coalesced::new(stream), config)
+                MultiplexedConnection::new_with_config(&settings, Coalesced::new(stream, load), config)
             })
             .await?;
         let driver: ConnectionTask = Box::pin(driver);

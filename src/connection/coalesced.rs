@@ -1,23 +1,52 @@
 //! Writes the requests of many tasks at once.
 //!
 //! Each write to a socket is a system call, and may have to wake the server. If each request were written as soon as it comes, tasks that
-//! are ready at the same time would pay for one write each. So a write that follows another one without a reply in between waits until the
-//! other tasks that are ready have run: what they send joins it. A request that is alone is written at once.
+//! are ready at the same time would pay for one write each. So under load, a write that follows another one without a reply in between waits
+//! until the other tasks that are ready have run: what they send joins it. With fewer requests each is written at once, so that the server
+//! works on the first while the client sends the next.
 
 use crate::runtime::mutex::Mutex;
 use std::io::{IoSlice, Result};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
+
+/// The number of requests in flight from which writes wait.
+const MANY: usize = 48;
+
+/// The number of requests on one connection that wait for a reply.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Load(Arc<AtomicUsize>);
+
+impl Load {
+    /// Counts a request until the guard is dropped.
+    pub(super) fn enter(&self) -> impl Drop {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Loaded(&self.0)
+    }
+
+    fn is_high(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= MANY
+    }
+}
+
+struct Loaded<'a>(&'a AtomicUsize);
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// A stream that coalesces writes. Its user flushes it after each series of writes.
 pub(super) struct Coalesced<S> {
     stream: S,
     /// Something was written, and nothing was read since.
     unanswered: bool,
+    load: Load,
     state: State,
     turn: Arc<Turn>,
 }
@@ -68,12 +97,13 @@ impl Wake for Turn {
 }
 
 impl<S> Coalesced<S> {
-    pub(super) fn new(stream: S) -> Self {
-        Self { stream, unanswered: false, state: State::Flushed, turn: Arc::default() }
+    /// `load` is that of the connection.
+    pub(super) fn new(stream: S, load: Load) -> Self {
+        Self { stream, unanswered: false, load, state: State::Flushed, turn: Arc::default() }
     }
 
     fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if matches!(self.state, State::Flushed) && self.unanswered {
+        if matches!(self.state, State::Flushed) && self.unanswered && self.load.is_high() {
             self.turn.request();
             self.state = State::Waiting;
         }
@@ -129,10 +159,10 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    /// A stream after its first write, and the server's end of it.
-    async fn after_a_write() -> (Coalesced<DuplexStream>, DuplexStream) {
+    /// A stream with so many requests in flight, after its first write; and the server's end of it.
+    async fn after_a_write(requests: usize) -> (Coalesced<DuplexStream>, DuplexStream) {
         let (client, server) = duplex(64);
-        let mut client = Coalesced::new(client);
+        let mut client = Coalesced::new(client, Load(Arc::new(requests.into())));
         let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"1"))).await;
         assert!(matches!(written, Poll::Ready(Ok(1))), "a request that is alone is written at once");
         client.flush().await.unwrap();
@@ -141,7 +171,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_without_a_reply_to_the_last_one_waits_for_the_tasks_that_are_ready() {
-        let (mut client, _server) = after_a_write().await;
+        let (mut client, _server) = after_a_write(MANY).await;
         let ready = Arc::new(AtomicBool::new(false));
         let ran = ready.clone();
         tokio::spawn(async move { ran.store(true, Ordering::Relaxed) });
@@ -160,10 +190,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_after_a_reply_is_written_at_once() {
-        let (mut client, mut server) = after_a_write().await;
+        let (mut client, mut server) = after_a_write(MANY).await;
         server.write_all(b"r").await.unwrap();
         client.read_u8().await.unwrap();
         let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"2"))).await;
         assert!(written.is_ready());
+    }
+
+    #[tokio::test]
+    async fn a_write_is_written_at_once_while_few_requests_are_in_flight() {
+        let (mut client, _server) = after_a_write(MANY - 1).await;
+        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"2"))).await;
+        assert!(written.is_ready());
+    }
+
+    #[test]
+    fn the_load_is_the_number_of_requests_in_flight() {
+        let load = Load::default();
+        let mut requests: Vec<_> = (0..MANY).map(|_| load.enter()).collect();
+        assert!(load.is_high());
+        requests.pop();
+        assert!(!load.is_high());
     }
 }

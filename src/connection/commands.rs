@@ -1,13 +1,13 @@
 //! Sends requests, and decides when to send them again.
 //!
 //! Invariants 3 and 6 of ARCHITECTURE.md apply: a request whose outcome is unknown is sent again only if a repeat is harmless, and a repeat
-//! that the server must recognise is marked ([`Request::repeated`]). Every `call` ends by its deadline. `Route::send` has no deadline: its
-//! caller has one.
+//! that the server must recognise is marked ([`Request::repeated`]). Every `call` ends by its deadline.
 
 mod call;
 
 use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
+use super::pulse::Cut;
 use super::replicas::Reached;
 use super::servers::Topology;
 use super::{ErrorClass, Master, SubscriptionEndpoints, classify};
@@ -91,6 +91,8 @@ pub(crate) enum SendError {
     NotDone,
     /// The request may have run, or may still run.
     Unanswered,
+    /// The same, because no reply came before the deadline.
+    Late,
 }
 
 #[derive(Debug)]
@@ -154,19 +156,19 @@ impl Route {
         self.0.id
     }
 
-    /// Sends `request` once, without a timer: the heartbeat ends a connection that does not reply. A fast path that does nothing is
-    /// followed by the script.
-    pub(crate) async fn send(&self, request: &mut Request) -> Result<Answer, SendError> {
+    /// Sends `request` once, and waits for the reply until `until`. A fast path that does nothing is followed by the script.
+    pub(crate) async fn send(&self, request: &mut Request, until: Moment) -> Result<Answer, SendError> {
         let Self(live) = self;
         let mut by_source = false;
         loop {
             let sent = Moment::now();
-            // Boxed, because it takes 1.5 KB, which a caller that waits in the key queue later should not keep.
-            let exchange = Box::pin(live.exchange(request, by_source, false));
             let answer = select! {
                 biased;
-                answer = exchange => answer,
-                () = live.ended() => return Err(SendError::Unanswered),
+                answer = live.exchange(request, by_source, false) => answer,
+                cut = live.cut(sent, until) => return Err(match cut {
+                    Cut::Ended => SendError::Unanswered,
+                    Cut::Late => SendError::Late,
+                }),
             };
             match answer {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, live)),
@@ -230,17 +232,19 @@ impl Connection {
             let live = node.usable(NONE).map_err(|outage| outage.error(phase, &node.name))?;
             let name = live.node.to_string();
             let reply = select! {
-                reply = time::timeout(until.remaining(), live.ping()) => reply,
-                () = live.ended() => return Err(Error::unavailable(phase, name, "the connection dropped")),
+                reply = live.ping() => reply,
+                cut = live.cut(Moment::now(), until) => return Err(match cut {
+                    Cut::Ended => Error::unavailable(phase, name, "the connection dropped"),
+                    Cut::Late => Error::TimedOut { phase, node: name, waited: self.response_timeout },
+                }),
             };
             match reply {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => match classify(&error) {
+                Ok(_) => {}
+                Err(error) => match classify(&error) {
                     ErrorClass::Unknown { reason } => return Err(Error::unavailable(phase, name, reason)),
                     // The server replied, though to refuse the command.
                     _ => debug!(%name, %error, "the server refuses PING"),
                 },
-                Err(_) => return Err(Error::TimedOut { phase, node: name, waited: self.response_timeout }),
             }
         }
         Ok(())
@@ -415,7 +419,7 @@ impl Connection {
         loop {
             let (live, asking) = call.route().await?;
             let sent = call.now();
-            match call.send(&live, asking).await {
+            match call.send(&live, sent, asking).await {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),
                 Err(class) => call.recover(class, &live).await?,

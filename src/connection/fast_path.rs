@@ -26,6 +26,26 @@ const NEVER: [&str; 8] = [
 /// Codes of refusals that concern one key or one moment only. (Some servers report a busy key as `ERR`.)
 const PASSING: [&str; 5] = ["BUSYKEY", "WRONGTYPE", "OOM", "MISCONF", "CROSSSLOT"];
 
+/// The commands that send one request.
+#[derive(Clone)]
+pub(super) enum Commands {
+    One(Cmd),
+    /// Commands that are sent together, the number of replies to skip at their beginning, and the number of replies after these.
+    Several(Pipeline, usize, usize),
+}
+
+impl Commands {
+    /// `command`, after `ASKING` if `asking`.
+    pub(super) fn of(command: Cmd, asking: bool) -> Self {
+        if !asking {
+            return Self::One(command);
+        }
+        let mut both = redis::pipe();
+        both.cmd("ASKING").add_command(command);
+        Self::Several(both, 1, 1)
+    }
+}
+
 /// The fast paths that are permitted on one connection. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FastPaths(Arc<Permitted>);
@@ -124,38 +144,36 @@ impl FastPaths {
         }
     }
 
-    /// Runs the fast path, which the server permits. `None` if it did nothing.
-    pub(super) async fn take(
-        &self,
-        fast_path: &FastPath,
-        connection: &mut MultiplexedConnection,
-        key: &str,
-    ) -> Result<Option<Reply>, RedisError> {
-        match &fast_path.command {
-            FastCommand::Restore { owner, lease_ms } => {
-                let Some(command) = fast_path.packed(|| restore(key, owner, *lease_ms)) else {
-                    return Ok(None);
-                };
-                match into_server_error(connection.send_packed_command(command).await) {
-                    Ok(_) => Ok(Some(created_reply())),
-                    Err(error) => self.refused(&self.0.restore, error),
-                }
-            }
+    /// The commands of the fast path.
+    pub(super) fn commands<'a>(&self, fast_path: &'a FastPath, key: &str) -> Option<&'a Commands> {
+        fast_path.packed(|| match &fast_path.command {
+            FastCommand::Restore { owner, lease_ms } => Commands::One(restore(key, owner, *lease_ms)),
             FastCommand::Set { value, lease_ms } => {
                 let mut command = redis::cmd("SET");
                 command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
-                match into_server_error(connection.send_packed_command(&command).await) {
-                    Ok(Value::Nil) => Ok(None),
-                    Ok(_) => Ok(Some(created_reply())),
-                    Err(error) => self.refused(&self.0.set, error),
-                }
+                Commands::One(command)
             }
             FastCommand::Transaction { delete, channel } => {
-                let Some(commands) = fast_path.packed(|| self.transaction(key, delete, channel)) else {
-                    return Ok(None);
-                };
-                self.transacted(&connection.send_packed_commands(commands, 0, 4).await?)
+                Commands::Several(self.transaction(key, delete, channel), 0, 4)
             }
+        })
+    }
+
+    /// The reply to the fast path. `None` if it did nothing.
+    pub(super) fn reply(
+        &self,
+        fast_path: &FastPath,
+        answer: Result<Value, RedisError>,
+    ) -> Result<Option<Reply>, RedisError> {
+        let permitted = match &fast_path.command {
+            FastCommand::Transaction { .. } => return self.transacted(answer?),
+            FastCommand::Restore { .. } => &self.0.restore,
+            FastCommand::Set { .. } => &self.0.set,
+        };
+        match into_server_error(answer) {
+            Ok(Value::Nil) => Ok(None),
+            Ok(_) => Ok(Some(created_reply())),
+            Err(error) => self.refused(permitted, error),
         }
     }
 
@@ -175,8 +193,9 @@ impl FastPaths {
     }
 
     /// The reply to a transaction. `None` if it did nothing.
-    fn transacted(&self, replies: &[Value]) -> Result<Option<Reply>, RedisError> {
-        match replies {
+    fn transacted(&self, answer: Value) -> Result<Option<Reply>, RedisError> {
+        let Value::Array(replies) = answer else { return Ok(None) };
+        match replies.as_slice() {
             [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
                 [Value::Int(1), Value::Int(subscribers)] => Some(deleted_reply(*subscribers)),
                 _ => None,

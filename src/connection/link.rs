@@ -1,6 +1,7 @@
 //! One socket to one server: it knows which fast paths the server permits, encodes a request, and decodes its reply.
 
-use super::fast_path::FastPaths;
+use super::coalesced::Load;
+use super::fast_path::{Commands, FastPaths};
 use super::server::{self, Server};
 use super::{Address, into_server_error};
 use crate::config::options::{Options, millis};
@@ -12,12 +13,14 @@ use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
+use std::borrow::Cow;
 use tracing::warn;
 
-/// A connection that does not reconnect. Cheap to clone.
-#[derive(Clone, Debug)]
+/// A connection that does not reconnect.
+#[derive(Debug)]
 pub(super) struct Link {
     pub connection: MultiplexedConnection,
+    load: Load,
     fast_paths: FastPaths,
     /// Messages are sharded: a script publishes them by `SPUBLISH`.
     sharded: bool,
@@ -44,7 +47,8 @@ pub(super) async fn open_until(
 ) -> Result<(Link, Server, JoinHandle<()>)> {
     let sharded = options.sharded == Some(true);
     loop {
-        let (connection, mut driver) = address.open(until, options).await?;
+        let load = Load::default();
+        let (connection, mut driver) = address.open_loaded(until, options, load.clone()).await?;
         let handshake = server::handshake(connection.clone(), address.node(), until, options.connect_timeout);
         let server = select! {
             server = handshake => server?,
@@ -74,7 +78,7 @@ pub(super) async fn open_until(
         } else {
             FastPaths::default()
         };
-        return Ok((Link { connection, fast_paths, sharded }, server, task::spawn(driver)));
+        return Ok((Link { connection, load, fast_paths, sharded }, server, task::spawn(driver)));
     }
 }
 
@@ -86,24 +90,37 @@ impl Link {
 
     /// Sends `request` once, after `ASKING` if `asking`. `None` if the request's fast path did nothing.
     pub(super) async fn exchange(
-        mut self,
+        &self,
         request: &Request,
         by_source: bool,
         asking: bool,
     ) -> Result<Option<Reply>, RedisError> {
-        if asking {
-            let mut both = redis::pipe();
-            both.cmd("ASKING").add_command(encode(request, by_source, self.sharded));
-            let mut answers = self.connection.send_packed_commands(&both, 1, 1).await?;
-            return into_server_error(Ok(answers.pop().unwrap_or(Value::Nil)))
-                .map(|value| Some(decode(value)));
+        let fast_path = request.fast_path().filter(|_| !asking);
+        let commands = match fast_path {
+            Some(fast_path) => match self.fast_paths.commands(fast_path, &request.keys()[0]) {
+                Some(commands) => Cow::Borrowed(commands),
+                None => return Ok(None),
+            },
+            None => Cow::Owned(Commands::of(encode(request, by_source, self.sharded), asking)),
+        };
+        let _in_flight = self.load.enter();
+        let mut connection = self.connection.clone();
+        let answer = match &*commands {
+            Commands::One(command) => connection.send_packed_command(command).await,
+            Commands::Several(commands, skipped, replies) => {
+                connection.send_packed_commands(commands, *skipped, *replies).await.map(Value::Array)
+            }
+        };
+        match fast_path {
+            Some(fast_path) => self.fast_paths.reply(fast_path, answer),
+            None => {
+                let reply = answer.map(|reply| match reply {
+                    Value::Array(mut replies) if asking => replies.pop().unwrap_or(Value::Nil),
+                    reply => reply,
+                });
+                into_server_error(reply).map(|value| Some(decode(value)))
+            }
         }
-        if let Some(fast_path) = request.fast_path() {
-            return self.fast_paths.take(fast_path, &mut self.connection, &request.keys()[0]).await;
-        }
-        let command = encode(request, by_source, self.sharded);
-        into_server_error(self.connection.send_packed_command(&command).await)
-            .map(|value| Some(decode(value)))
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::commands::Connection;
 use super::node::{Live, Node};
+use super::pulse::Cut;
 use super::{ErrorClass, classify};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::script::{Reply, Request, Undecodable};
-use crate::runtime::sync::{select, time};
-use std::sync::Arc;
+use crate::runtime::clock::Moment;
+use crate::runtime::sync::select;
 use std::time::Duration;
 
 /// A master of the client: the only server, or one of a cluster.
@@ -35,31 +36,34 @@ impl Master {
     ) -> Result<T> {
         let live = self.node.usable(0).map_err(|outage| outage.error(phase, &self.node.name))?;
         let node = || live.node.to_string();
-        let reply = match time::timeout(self.response_timeout, exchange(&live, request)).await {
-            Err(_) => return Err(Error::TimedOut { phase, node: node(), waited: self.response_timeout }),
-            Ok(Err(ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message })) => {
+        let reply = match exchange(&live, request, Moment::now() + self.response_timeout).await {
+            Ok(Some(reply)) => reply,
+            Ok(None) => return Err(Error::TimedOut { phase, node: node(), waited: self.response_timeout }),
+            Err(ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message }) => {
                 return Err(Error::Refused { phase, node: node(), code, message });
             }
-            Ok(Err(ErrorClass::Unknown { reason })) => return Err(Error::unavailable(phase, node(), reason)),
+            Err(ErrorClass::Unknown { reason }) => return Err(Error::unavailable(phase, node(), reason)),
             // The request has no key, so a redirect does not fit it.
-            Ok(Err(_)) => return Err(Connection::protocol_error_of(&live.node, phase)),
-            Ok(Ok(reply)) => reply,
+            Err(_) => return Err(Connection::protocol_error_of(&live.node, phase)),
         };
         decoded(&reply).map_err(|_| Connection::protocol_error_of(&live.node, phase))
     }
 }
 
-/// Sends the request, with the source of its script if the server does not know it.
-async fn exchange(live: &Arc<Live>, request: &Request) -> Result<Reply, ErrorClass> {
+/// Sends the request, with the source of its script if the server does not know it. `None` if no reply comes before `until`.
+async fn exchange(live: &Live, request: &Request, until: Moment) -> Result<Option<Reply>, ErrorClass> {
     let mut by_source = false;
     loop {
         let answer = select! {
             biased;
             answer = live.exchange(request, by_source, false) => answer,
-            () = live.ended() => return Err(ErrorClass::Unknown { reason: "the connection dropped".into() }),
+            cut = live.cut(Moment::now(), until) => return match cut {
+                Cut::Ended => Err(ErrorClass::Unknown { reason: "the connection dropped".into() }),
+                Cut::Late => Ok(None),
+            },
         };
         match answer {
-            Ok(reply) => return Ok(reply.unwrap_or(Reply::Nil)),
+            Ok(reply) => return Ok(Some(reply.unwrap_or(Reply::Nil))),
             Err(error) => match classify(&error) {
                 ErrorClass::NoScript if !by_source => by_source = true,
                 class => return Err(class),

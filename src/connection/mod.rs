@@ -20,6 +20,7 @@ mod node;
 mod nodes;
 pub(crate) mod permissions;
 pub(crate) mod pubsub;
+mod pulse;
 mod redirects;
 mod replicas;
 mod server;

@@ -4,6 +4,7 @@
 
 use super::discovery::Discovery;
 use super::link::{self, Link};
+use super::pulse::{Cut, Pulse};
 use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
 use super::{Address, RetryDelay};
@@ -20,7 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 /// The longest interval between two heartbeats.
@@ -95,7 +96,7 @@ pub(super) struct Live {
     pub counters: Arc<Counters>,
     /// Shared by all connections of the node.
     refusal: Arc<Mutex<Option<TransientRefusal>>>,
-    end: End,
+    pulse: Pulse,
 }
 
 /// A refusal that may end by itself, such as `LOADING`.
@@ -104,14 +105,6 @@ pub(super) struct TransientRefusal {
     at: Moment,
     pub code: String,
     pub message: String,
-}
-
-/// The end of a connection. A request that is handed to the redis crate while the connection ends gets neither a reply nor an
-/// error, so senders wait for this, too.
-#[derive(Debug, Default)]
-struct End {
-    ended: AtomicBool,
-    notify: Notify,
 }
 
 impl Live {
@@ -146,7 +139,7 @@ impl Live {
             (None, Verb::Command(_)) => &counters.commands,
         }
         .count();
-        let answer = self.link.clone().exchange(request, by_source, asking).await;
+        let answer = self.link.exchange(request, by_source, asking).await;
         if let Ok(None) = answer {
             counters.fallbacks.count();
             let key = || request.keys().first().map_or("", |key| key);
@@ -161,13 +154,14 @@ impl Live {
         connection.send_packed_command(&redis::cmd("PING")).await
     }
 
-    /// Waits until the connection has ended.
-    pub(super) async fn ended(&self) {
-        let notified = self.end.notify.notified();
-        if !self.end.ended.load(Ordering::SeqCst) {
-            notified.await;
-        }
+    /// Waits for the end of the connection, or until `until`. It is `now`.
+    pub(super) async fn cut(&self, now: Moment, until: Moment) -> Cut {
+        self.pulse.cut(now, until).await
     }
+}
+
+fn heartbeat_interval(options: &Options) -> Duration {
+    (options.response_timeout / 4).min(HEARTBEAT)
 }
 
 /// The state that the nodes of one client share: unique numbers, the notification that a node went down or came up, and the
@@ -309,8 +303,7 @@ impl Up {
         self.driver.abort();
         // Clones of `live` may outlive the supervisor, and would keep this connection open.
         self.live.replicas.end();
-        self.live.end.ended.store(true, Ordering::SeqCst);
-        self.live.end.notify.notify_waiters();
+        self.live.pulse.end();
     }
 }
 
@@ -372,7 +365,7 @@ impl Supervisor {
         let timeout = self.options.response_timeout;
         let heartbeat = async {
             loop {
-                time::sleep((timeout / 4).min(HEARTBEAT)).await;
+                time::sleep(heartbeat_interval(&self.options)).await;
                 match time::timeout(timeout, live.ping()).await {
                     Ok(Err(error)) if error.is_unrecoverable_error() => return "the connection dropped",
                     Ok(_) => {}
@@ -394,6 +387,7 @@ impl Supervisor {
             reason = heartbeat => reason,
             () = moved, if self.discovery.may_move() => "the server refuses writes",
             () = self.discovery.until_moved(&live.node, &self.options) => "another server is the master now",
+            never = live.pulse.run() => never,
         }
     }
 
@@ -484,7 +478,7 @@ impl Supervisor {
             replicas,
             counters: self.shared.counters.clone(),
             refusal: self.refusal.clone(),
-            end: End::default(),
+            pulse: Pulse::new(heartbeat_interval(&self.options)),
         });
         Up { driver, joined: false, live }
     }

@@ -4,9 +4,10 @@
 use crate::config::options::check_wait;
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
+use crate::engine::claim::Claim;
 use crate::engine::direct::{Attempted, DirectAcquire};
 use crate::engine::level::Level;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Terms, Work, next_ticket};
 use crate::error::{Error, Phase, Result};
@@ -15,10 +16,8 @@ use crate::lease::hold::Hold;
 use crate::lease::spans;
 use crate::lease::status::HoldState;
 use crate::observer::{Acquired, CallEnd, NotAcquired, Waiting, Way};
-use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::{task, time};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -57,21 +56,21 @@ impl Wait {
     }
 }
 
-/// Acquires `kind` for `owner`. Returns `None` if the lock was busy until the limit.
+/// Acquires `kind` for the owner of `claim`. Returns `None` if the lock was busy until the limit.
 ///
 /// Cancel safe: a future that is dropped leaves the queue, and a grant on its way to it is released.
 pub(crate) async fn acquire(
     session: &Arc<Session>,
+    claim: &Claim,
     kind: &Arc<dyn LockKind>,
-    owner: LocalOwner,
     terms: Terms,
     wait: Wait,
 ) -> Result<Option<Level>> {
-    let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&owner));
+    let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&claim.owner));
     let (once, limit) = wait.once_and_limit();
     let (number, started) = (session.counters.observers.next_call(), Moment::now());
     let waited = AtomicBool::new(false);
-    let acquire = Acquire { session, kind, owner, terms, once, limit, started, number, waited, span: &span };
+    let acquire = Acquire { session, claim, kind, terms, once, limit, started, number, waited, span: &span };
     let called = async move {
         let call = Call { acquire: &acquire, end: Some(CallEnd::Cancelled) };
         loop {
@@ -135,8 +134,8 @@ type Granted = (Level, u32, Way);
 /// The acquire of one caller.
 struct Acquire<'a> {
     session: &'a Arc<Session>,
+    claim: &'a Claim,
     kind: &'a Arc<dyn LockKind>,
-    owner: LocalOwner,
     terms: Terms,
     once: bool,
     limit: Option<Duration>,
@@ -166,14 +165,14 @@ impl Acquire<'_> {
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
     async fn level(&self) -> Result<Option<Granted>> {
-        let &Self { session, kind, ref owner, terms, once, started, .. } = self;
+        let &Self { session, claim, kind, terms, once, started, .. } = self;
+        let Claim { queue, owner, .. } = claim;
         session.check_open()?;
         self.fail_fast().await?;
-        let queue = session.queue(&**kind, owner);
-        let (queue, (ticket, outcome)) = match &DirectAcquire::begin(session, &queue, kind, owner, terms) {
-            Some(direct) => match self.within_limit(pin!(direct.send(once))).await {
-                Some(Attempted::Done(queue, outcome)) => return self.granted(&queue, outcome),
-                Some(Attempted::Queued(queue, queued)) => (queue, queued),
+        let (ticket, outcome) = match &DirectAcquire::begin(session, claim, kind, terms) {
+            Some(direct) => match direct.send(once, self.until()).await {
+                Some(Attempted::Done(outcome)) => return self.granted(outcome),
+                Some(Attempted::Queued(ticket, outcome)) => (ticket, outcome),
                 None => return Err(no_reply(session, kind.record(), started)),
             },
             None => {
@@ -181,12 +180,11 @@ impl Acquire<'_> {
                     let ticket = next_ticket();
                     (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
                 };
-                let (queued, queue) = actor::submit(session, queue, join);
-                (queue, queued)
+                actor::submit(session, queue.clone(), join)
             }
         };
         let _waiting = session.counters.waiting.enter();
-        let mut waiting = WaitTicket { acquire: self, queue, ticket, outcome, left: false };
+        let mut waiting = WaitTicket { acquire: self, ticket, outcome, left: false };
         self.report_wait();
         let _span = spans::wait(&**kind, || session.owner_id(owner));
         let received = match self.within_limit(&mut waiting.outcome).await {
@@ -198,11 +196,11 @@ impl Acquire<'_> {
         };
         waiting.left = received.is_ok();
         let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
-        self.granted(&waiting.queue, outcome)
+        self.granted(outcome)
     }
 
     fn report_wait(&self) {
-        let &Self { session, kind, ref owner, number: call, .. } = self;
+        let &Self { session, claim: Claim { owner, .. }, kind, number: call, .. } = self;
         let observers = &session.counters.observers;
         if observers.is_empty() || self.waited.swap(true, Ordering::Relaxed) {
             return;
@@ -235,7 +233,7 @@ impl Acquire<'_> {
 
     /// Counts and reports the end of a call without a level.
     fn report_end(&self, end: CallEnd) {
-        let &Self { session, kind, ref owner, number: call, .. } = self;
+        let &Self { session, claim: Claim { owner, .. }, kind, number: call, .. } = self;
         session.counters.not_acquired(end);
         spans::not_acquired(self.span, end, || Moment::now().since(self.started));
         let observers = &session.counters.observers;
@@ -249,14 +247,20 @@ impl Acquire<'_> {
     }
 
     /// The level of a grant.
-    fn granted(&self, queue: &Arc<KeyQueue>, outcome: Outcome) -> Result<Option<Granted>> {
+    fn granted(&self, outcome: Outcome) -> Result<Option<Granted>> {
+        let &Self { session, claim: Claim { queue, .. }, .. } = self;
         match outcome {
             Outcome::Granted(hold, attempts, way) => {
-                Ok(Some((Level::new(self.session, queue, &hold, self.terms.pipelined), attempts, way)))
+                Ok(Some((Level::new(session, queue, &hold, self.terms.pipelined), attempts, way)))
             }
             Outcome::Busy => Ok(None),
             Outcome::Failed(error) => Err(*error),
         }
+    }
+
+    /// The deadline of the call.
+    fn until(&self) -> Moment {
+        self.limit.map_or(Moment::FAR, |limit| self.started + limit)
     }
 
     /// The output of `future`, or `None` if the limit comes first. Takes a reference, because a future that is moved into an async
@@ -285,7 +289,6 @@ fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
 /// released.
 struct WaitTicket<'a> {
     acquire: &'a Acquire<'a>,
-    queue: Arc<KeyQueue>,
     ticket: u64,
     outcome: oneshot::Receiver<Outcome>,
     /// The waiter is no longer in the queue.
@@ -299,27 +302,27 @@ impl WaitTicket<'_> {
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
     /// clients. Otherwise its state is unknown, and the wait ends with an error. A single attempt without a reply also ends with an error.
     fn give_up(&mut self) -> Option<Result<()>> {
-        let &Acquire { session, ref owner, once, started, .. } = self.acquire;
+        let &Acquire { session, claim: Claim { queue, owner, .. }, once, started, .. } = self.acquire;
         let now = Moment::now();
         let (heard, current) = {
-            let mut work = self.queue.work();
+            let mut work = queue.work();
             work.leave(self.ticket)?;
             self.left = true;
             let busy = work.busy.as_ref().is_some_and(|busy| busy.was_for(owner, started));
             let yielding = work.yield_until.is_some_and(|until| until + LastBusy::FRESH >= now);
             (busy || yielding, work.current.as_ref().map(|current| (current.hold.clone(), current.levels)))
         };
-        self.queue.signal.nudge();
+        queue.signal.nudge();
         let held_here = current.filter(|(hold, _)| hold.state() == HoldState::Held);
         let busy = match held_here {
             // A hold of `owner` itself does not make the lock busy. Exception: a hold without levels was acquired for a waiter that has
             // left.
             Some((hold, levels)) => hold.owner != *owner || levels == 0,
-            None => heard && session.connection.is_up(self.queue.record()),
+            None => heard && session.connection.is_up(queue.record()),
         };
         match !once && busy {
             true => Some(Ok(())),
-            false => Some(Err(no_reply(session, self.queue.record(), started))),
+            false => Some(Err(no_reply(session, queue.record(), started))),
         }
     }
 }
@@ -329,13 +332,14 @@ impl Drop for WaitTicket<'_> {
         if self.left {
             return;
         }
-        if self.queue.work().leave(self.ticket).is_some() {
-            return self.queue.signal.nudge();
+        let queue = &self.acquire.claim.queue;
+        if queue.work().leave(self.ticket).is_some() {
+            return queue.signal.nudge();
         }
         // From now on the outcome cannot be delivered. It may have been before.
         self.outcome.close();
         if let Ok(outcome) = self.outcome.try_recv() {
-            drop(self.acquire.granted(&self.queue, outcome));
+            drop(self.acquire.granted(outcome));
         }
     }
 }

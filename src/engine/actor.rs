@@ -19,12 +19,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Adds work to a key queue, or to the queue that has replaced it in the table, and makes sure that an actor serves it. The caller
-/// has checked the process. Returns the queue that has the work.
-pub(crate) fn submit<T>(
-    session: &Arc<Session>,
-    queue: Arc<KeyQueue>,
-    add: impl FnOnce(&mut Work) -> T,
-) -> (T, Arc<KeyQueue>) {
+/// has checked the process.
+pub(crate) fn submit<T>(session: &Arc<Session>, queue: Arc<KeyQueue>, add: impl FnOnce(&mut Work) -> T) -> T {
     let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
         if !work.has_actor || session.is_closed() || !work.only_joins() {
             wake(session, queue, work);

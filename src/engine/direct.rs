@@ -2,8 +2,8 @@
 //! task and no wake-up.
 //!
 //! Invariants:
-//! 1. While the request is in flight, [`Work::direct`] describes it, and the key queue sends no other request until the time limit of
-//!    invariant 3.
+//! 1. While the request is in flight, `Company::direct` (`work.rs`) describes it, and the key queue sends no other request until the time
+//!    limit of invariant 3.
 //! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
 //! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout (and the time limit of the check
 //!    of replicas), a release for [`RELEASED_WITHIN`]. Then an actor overtakes it, and new holds use another owner id. The actor undoes an
@@ -15,6 +15,7 @@ use crate::config::options::millis;
 use crate::connection::{Answer, Route, SendError};
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
+use crate::engine::claim::Claim;
 use crate::engine::contention::undo_orphan;
 use crate::engine::queue_id::QueueId;
 use crate::engine::release::freed;
@@ -32,6 +33,7 @@ use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
+use crate::runtime::sync::time;
 use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,42 +44,39 @@ use tracing::{Instrument, debug, debug_span, warn};
 const RELEASED_WITHIN: Duration = Duration::from_millis(50);
 
 /// The part of a caller that sends its request itself. If it is dropped, an actor takes over.
-struct Direct {
-    session: Arc<Session>,
-    queue: Arc<KeyQueue>,
+struct Direct<'a> {
+    session: &'a Arc<Session>,
+    queue: &'a Arc<KeyQueue>,
     route: Route,
     ticket: u64,
 }
 
-impl Direct {
-    /// Ends the request, whose result is in `work`. Starts an actor if there is work left, or removes the queue if it is unused.
+impl Direct<'_> {
+    /// Ends the request, whose result is in `work`. Starts an actor if there is work left.
     fn end(&self, mut work: MutexGuard<'_, Work>) {
         work.direct = None;
-        if work.has_actor || work.has_work() {
-            actor::wake(&self.session, &self.queue, work);
-        } else if work.is_unused() {
-            work.removed = true;
-            drop(work);
-            self.session.remove(&self.queue);
+        match work.has_actor || work.has_work() {
+            true => actor::wake(self.session, self.queue, work),
+            false => self.session.tidy(self.queue, work),
         }
     }
 }
 
-impl Drop for Direct {
+impl Drop for Direct<'_> {
     fn drop(&mut self) {
         let mut work = self.queue.work();
         if work.is_sent_by(self.ticket) {
             work.take_over();
-            actor::wake(&self.session, &self.queue, work);
+            actor::wake(self.session, self.queue, work);
         }
     }
 }
 
 /// An acquire that its caller sends itself.
-pub(crate) struct DirectAcquire {
-    direct: Direct,
-    kind: Arc<dyn LockKind>,
-    owner: LocalOwner,
+pub(crate) struct DirectAcquire<'a> {
+    direct: Direct<'a>,
+    kind: &'a Arc<dyn LockKind>,
+    owner: &'a LocalOwner,
     owner_id: Arc<str>,
     terms: Terms,
     lease: Duration,
@@ -85,18 +84,17 @@ pub(crate) struct DirectAcquire {
 
 /// The outcome of a direct acquire.
 pub(crate) enum Attempted {
-    Done(Arc<KeyQueue>, Outcome),
+    Done(Outcome),
     /// The caller waits in the key queue, with this ticket.
-    Queued(Arc<KeyQueue>, (u64, oneshot::Receiver<Outcome>)),
+    Queued(u64, oneshot::Receiver<Outcome>),
 }
 
-impl DirectAcquire {
+impl<'a> DirectAcquire<'a> {
     /// Begins an acquire, if nobody else is at the key.
     pub(crate) fn begin(
-        session: &Arc<Session>,
-        queue: &Arc<KeyQueue>,
-        kind: &Arc<dyn LockKind>,
-        owner: &LocalOwner,
+        session: &'a Arc<Session>,
+        Claim { queue, owner, .. }: &'a Claim,
+        kind: &'a Arc<dyn LockKind>,
         terms: Terms,
     ) -> Option<Self> {
         let traits = kind.traits();
@@ -108,7 +106,7 @@ impl DirectAcquire {
             return None;
         }
         let mut work = queue.work();
-        if work.removed || !work.is_unused() {
+        if !work.is_idle() {
             return None;
         }
         let route = session.connection.route(kind.record())?;
@@ -120,14 +118,14 @@ impl DirectAcquire {
         let replication = session.options.replication();
         let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };
         let until = Moment::now() + session.options.response_timeout + replicas;
-        work.direct = Some(Box::new(DirectRequest { ticket, until, overtaken: false, unfinished }));
+        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
         drop(work);
-        let direct = Direct { session: session.clone(), queue: queue.clone(), route, ticket };
-        Some(Self { direct, kind: kind.clone(), owner: owner.clone(), owner_id, terms, lease })
+        let direct = Direct { session, queue, route, ticket };
+        Some(Self { direct, kind, owner, owner_id, terms, lease })
     }
 
-    /// Sends the request. `once` wants the outcome of a single attempt.
-    pub(crate) async fn send(&self, once: bool) -> Attempted {
+    /// Sends the request, and waits for the outcome until `until`. `once` wants the outcome of a single attempt.
+    pub(crate) async fn send(&self, once: bool, until: Moment) -> Option<Attempted> {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
         let mut request = self.kind.acquire(&AcquireArgs {
@@ -140,15 +138,22 @@ impl DirectAcquire {
             // Only the script reports for how long the lock is busy.
             request.go_by_script();
         }
-        let answer = route.send(&mut request).await;
+        let answer = route.send(&mut request, until).await;
+        if matches!(answer, Err(SendError::Late)) {
+            return None;
+        }
         let granted = answer.as_ref().ok().filter(|answer| is_granted(answer));
         if let Some(Answer { data_epoch, .. }) = granted
-            && let Err(error) = session.connection.check_replicas(queue.record(), *data_epoch).await
+            && !session.options.replication().is_off()
         {
-            debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-            return Attempted::Done(queue.clone(), Outcome::failed(error));
+            // Boxed, because few clients need it.
+            let checked = Box::pin(session.connection.check_replicas(queue.record(), *data_epoch));
+            if let Err(error) = time::timeout(until.remaining(), checked).await.ok()? {
+                debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
+                return Some(Attempted::Done(Outcome::failed(error)));
+            }
         }
-        self.conclude(answer, request, before, once)
+        Some(self.conclude(answer, request, before, once))
     }
 
     /// Acts on the reply.
@@ -167,7 +172,7 @@ impl DirectAcquire {
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::Unanswered) => {
+            Err(SendError::Unanswered | SendError::Late) => {
                 session.rotate_owner_ids();
                 request.repeat();
                 let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
@@ -185,17 +190,14 @@ impl DirectAcquire {
             }
             Err(script::Undecodable) => {
                 self.direct.end(work);
-                return Attempted::Done(
-                    queue.clone(),
-                    Outcome::failed(session.connection.protocol_error(Phase::Acquire)),
-                );
+                return Attempted::Done(Outcome::failed(session.connection.protocol_error(Phase::Acquire)));
             }
         };
         work.busy = LastBusy::at(Moment::now(), None);
         let attempted = match once {
             true => {
                 self.direct.end(work);
-                Attempted::Done(queue.clone(), Outcome::Busy)
+                Attempted::Done(Outcome::Busy)
             }
             false => {
                 work.finding = Some(Box::new(Finding::Busy { kind: self.kind.clone(), before, ttl }));
@@ -203,7 +205,7 @@ impl DirectAcquire {
             }
         };
         if let Some(owner) = script::blocking_owner_id(&answer.reply) {
-            undo_orphan(session, &self.kind, owner);
+            undo_orphan(session, self.kind, owner);
         }
         attempted
     }
@@ -236,7 +238,7 @@ impl DirectAcquire {
             // Nobody renews it, and `close` could not put it in doubt.
             hold.doubt(LossReason::Expired);
         }
-        Attempted::Done(queue.clone(), Outcome::Granted(hold, 1, Way::Directly))
+        Attempted::Done(Outcome::Granted(hold, 1, Way::Directly))
     }
 
     /// Makes the caller a waiter.
@@ -246,27 +248,31 @@ impl DirectAcquire {
         once: bool,
         unanswered: Option<Unanswered>,
     ) -> Attempted {
-        let &Direct { ref session, ref queue, ticket, .. } = &self.direct;
+        let &Direct { session, queue, ticket, .. } = &self.direct;
         work.direct = None;
-        let outcome = work.enqueue(ticket, &self.kind, self.owner.clone(), self.terms, once);
+        let outcome = work.enqueue(ticket, self.kind, self.owner.clone(), self.terms, once);
         if let Some(waiter) = work.waiters.get_mut(ticket) {
             (waiter.unanswered, waiter.alone) = (unanswered.map(Box::new), false);
         }
         actor::wake(session, queue, work);
-        Attempted::Queued(queue.clone(), (ticket, outcome))
+        Attempted::Queued(ticket, outcome)
     }
 }
 
 /// A release that its caller sends itself.
-pub(crate) struct DirectRelease {
-    direct: Direct,
+pub(crate) struct DirectRelease<'a> {
+    direct: Direct<'a>,
     owner_id: Arc<str>,
     request: Request,
 }
 
-impl DirectRelease {
+impl<'a> DirectRelease<'a> {
     /// Begins the release of the only level of a hold, if nobody else is at the key. It ends the hold.
-    pub(crate) fn begin(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> Option<Self> {
+    pub(crate) fn begin(
+        session: &'a Arc<Session>,
+        queue: &'a Arc<KeyQueue>,
+        hold: &Arc<Hold>,
+    ) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
         let exclusive = hold.kind.traits().access == Access::Exclusive;
@@ -297,30 +303,36 @@ impl DirectRelease {
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
         let unfinished = Some(Unfinished::Release(freeing));
         let until = now + RELEASED_WITHIN;
-        work.direct = Some(Box::new(DirectRequest { ticket, until, overtaken: false, unfinished }));
+        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
         drop(work);
         hold.report(ending);
         session.watchdog.forget(hold);
         if hold.has_renewal_in_flight() {
             session.rotate_owner_ids();
         }
-        let direct = Direct { session: session.clone(), queue: queue.clone(), route, ticket };
+        let direct = Direct { session, queue, route, ticket };
         Some(Self { direct, owner_id: hold.owner_id.clone(), request })
     }
 
-    /// Sends the request, and waits for the outcome.
-    pub(crate) async fn send(&mut self) -> Result<()> {
+    /// Sends the request, and waits for the outcome until `until`.
+    pub(crate) async fn send(&mut self, until: Moment) -> Option<Result<()>> {
         let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
-        self.run().instrument(span).await
+        self.run(until).instrument(span).await
     }
 
-    async fn run(&mut self) -> Result<()> {
+    async fn run(&mut self, until: Moment) -> Option<Result<()>> {
         let Direct { session, queue, route, .. } = &self.direct;
         let before = queue.signal.reading();
-        let answer = route.send(&mut self.request).await;
+        let answer = route.send(&mut self.request, until).await;
+        if matches!(answer, Err(SendError::Late)) {
+            return None;
+        }
         match self.conclude(answer, before) {
-            Ok(outcome) => outcome,
-            Err(queued) => queued.await.unwrap_or_else(|_| Err(session.closed_error(Phase::Release))),
+            Ok(outcome) => Some(outcome),
+            Err(queued) => {
+                let outcome = time::timeout(until.remaining(), queued).await.ok()?;
+                Some(outcome.unwrap_or_else(|_| Err(session.closed_error(Phase::Release))))
+            }
         }
     }
 

@@ -7,6 +7,7 @@
 //! 3. A release neither blocks nor panics.
 
 use crate::config::options::{ENDLESS, Lease};
+use crate::connection::Absence;
 use crate::engine::actor;
 use crate::engine::direct::DirectRelease;
 use crate::engine::permits;
@@ -20,6 +21,7 @@ use crate::lease::term::LevelTerm;
 use crate::observer::Way;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
+use crate::runtime::sync::time;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -108,10 +110,15 @@ impl Level {
         self.hold.abandon();
     }
 
-    /// Releases the level. Sends the request directly if nobody else is at the key.
+    /// Releases the level, and waits for the outcome for at most the response timeout. Sends the request directly if nobody else is at the
+    /// key.
     ///
     /// If the future is dropped, the release continues in the background.
     pub(crate) async fn release(&mut self) -> Result<()> {
+        if self.hold.is_over() {
+            self.session.check_process()?;
+            return Err(self.hold.not_held());
+        }
         if self.pass_on() {
             return Ok(());
         }
@@ -120,14 +127,34 @@ impl Level {
             Err(fork @ Error::Misuse { .. }) => return Err(fork),
             Err(_) => return Err(self.session.closed_error(Phase::Release)),
         }
+        let until = self.session.question_ends();
         if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
             self.released = true;
-            return direct.send().await;
+            return direct.send(until).await.unwrap_or_else(|| Err(self.unconfirmed()));
         }
+        self.release_in_turn(until).await
+    }
+
+    /// Releases the level after the other requests for the key.
+    async fn release_in_turn(&mut self, until: Moment) -> Result<()> {
+        let absence = self.session.connection.absence(self.hold.record());
         let (reply, outcome) = oneshot::channel();
         let level = self.returned(Some(reply));
+        let connection = &self.session.connection;
         actor::submit(&self.session, self.queue.clone(), |work| work.queue_release(level));
-        outcome.await.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release)))
+        match time::timeout(until.remaining(), outcome).await {
+            Ok(outcome) => outcome.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release))),
+            // Without a connection from the begin on, nothing was sent.
+            Err(_) => Err(absence
+                .filter(Absence::lasts)
+                .and_then(|_| connection.unavailability(self.hold.record(), Moment::now(), Phase::Release))
+                .unwrap_or_else(|| self.unconfirmed())),
+        }
+    }
+
+    /// The error of a release that was sent and got no answer in time.
+    fn unconfirmed(&self) -> Error {
+        Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
     }
 
     /// Passes the lock or the permits to the next waiter of this client at once, where that is allowed.

@@ -10,7 +10,6 @@
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Topology};
-use crate::engine::pending::PendingAcquires;
 use crate::engine::queue_id::QueueId;
 use crate::engine::spared::Spared;
 use crate::engine::unfinished::{DirectRequest, Undo};
@@ -50,7 +49,6 @@ pub(crate) struct Session {
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
-    pub pending: PendingAcquires,
     pub spared: Spared,
     /// A map and not a set, because only a map has entries.
     queues: DashMap<Listed, ()>,
@@ -86,7 +84,6 @@ impl Session {
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(&options, connection.counters()),
             counters: connection.counters().clone(),
-            pending: PendingAcquires::default(),
             spared: Spared::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),
@@ -149,7 +146,7 @@ impl Session {
         mut queue: Arc<KeyQueue>,
         add: impl FnOnce(&mut Work) -> T,
         serve: impl FnOnce(&Arc<KeyQueue>, MutexGuard<'_, Work>),
-    ) -> (T, Arc<KeyQueue>) {
+    ) -> T {
         let added = loop {
             let mut work = queue.work();
             if !work.removed {
@@ -165,7 +162,7 @@ impl Session {
             // `close` may have emptied the queue before its work was added.
             queue.drop_work();
         }
-        (added, queue)
+        added
     }
 
     /// Adds releases that nobody waits for. If the queue has no actor, one of a bounded number of tasks serves it (`background.rs`).
@@ -232,6 +229,15 @@ impl Session {
         self.queues.iter().map(|listed| listed.key().0.clone()).collect()
     }
 
+    /// Frees what an idle key queue does not need, and removes an unused one from the table.
+    pub(crate) fn tidy(&self, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
+        if work.tidy() {
+            work.removed = true;
+            drop(work);
+            self.remove(queue);
+        }
+    }
+
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
         let removed = self.queues.remove_if(&queue.id, |listed, ()| Arc::ptr_eq(&listed.0, queue));
@@ -256,7 +262,7 @@ impl Session {
         let named = |reader: &Arc<KeyQueue>| {
             let work = reader.work();
             let current = work.current.as_ref().map(|current| &current.hold.owner_id);
-            let direct = || work.direct.as_deref().and_then(DirectRequest::owner_id);
+            let direct = || work.direct.as_ref().and_then(DirectRequest::owner_id);
             current.or(work.in_flight.as_ref()).or_else(direct).cloned()
         };
         others.iter().filter_map(named).collect()
@@ -481,5 +487,5 @@ impl LossHandler for KeyQueue {
 #[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn a_lock_that_is_only_held_is_small() {
-    assert!(size_of::<KeyQueue>() <= 160 && size_of::<Hold>() <= 192, "box what few locks need");
+    assert!(size_of::<KeyQueue>() <= 120 && size_of::<Hold>() <= 184, "box what few locks need");
 }

@@ -267,12 +267,11 @@ impl KeyActor {
         self.subscription = None;
         self.busy_reply = None;
         work.has_actor = false;
-        work.end_company();
-        if work.is_unused() {
-            work.removed = true;
-            drop(work);
-            self.session.remove(&self.queue);
+        // A finding concerns waiters.
+        if work.finding.is_some() {
+            work.finding = None;
         }
+        self.session.tidy(&self.queue, work);
         Step::Finish
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::config::options::Lease;
 use crate::engine::busy::LastBusy;
+use crate::engine::callers::Callers;
 use crate::engine::run::{Pollers, Run, YieldWindow};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
@@ -31,16 +32,16 @@ pub(crate) struct Work {
     pub releasing: bool,
     /// The queue has an actor.
     pub has_actor: bool,
-    /// The request that a caller sends itself, see `direct.rs`.
-    pub direct: Option<Box<DirectRequest>>,
     /// The queue has left the session's table, so new work goes to another queue.
     pub removed: bool,
-    pub busy: Option<LastBusy>,
 }
 
-/// The part of a key queue's work that only a key with company has: other callers, other holds, or other clients.
+/// The part of a key queue's work that a lock which is only held does not have: calls, other holds, and what is known of other clients.
 #[derive(Default)]
 pub(crate) struct Company {
+    pub callers: Callers,
+    /// The request that a caller sends itself, see `direct.rs`.
+    pub direct: Option<DirectRequest>,
     pub waiters: Waiters,
     pub releases: VecDeque<Release>,
     /// Shared holds that have an owner. None of them is current.
@@ -51,6 +52,8 @@ pub(crate) struct Company {
     pub in_flight: Option<Arc<str>>,
     /// The result of a direct request on which the actor has to act.
     pub finding: Option<Box<Finding>>,
+    /// When the lock was last known to be held, and by whom.
+    pub busy: Option<LastBusy>,
     /// The end of the yield window, see `contention.rs`.
     pub yield_until: Option<Moment>,
     /// Until then other clients are assumed to take and release the lock without messages.
@@ -59,12 +62,15 @@ pub(crate) struct Company {
 
 impl Company {
     const NONE: &Self = &Self {
+        callers: Callers::NONE,
+        direct: None,
         waiters: Waiters::NONE,
         releases: VecDeque::new(),
         shared_holds: Vec::new(),
         passing: None,
         in_flight: None,
         finding: None,
+        busy: None,
         yield_until: None,
         pollers_until: None,
     };
@@ -198,8 +204,13 @@ impl Work {
         outcome
     }
 
-    /// Whether nobody holds the lock, waits for it, or releases it.
+    /// Whether nobody holds the lock, waits for it, or releases it, and no call may be about to.
     pub(crate) fn is_unused(&self) -> bool {
+        self.callers.is_empty() && self.is_idle()
+    }
+
+    /// Whether nobody holds the lock, waits for it, or releases it.
+    pub(crate) fn is_idle(&self) -> bool {
         !self.has_actor
             && self.direct.is_none()
             && self.current.is_none()
@@ -209,7 +220,9 @@ impl Work {
 
     /// Notes that the record was freed.
     pub(crate) fn note_freed(&mut self) {
-        if let (None, Some(busy)) = (&self.current, &mut self.busy) {
+        if self.current.is_none()
+            && let Some(busy) = self.company.as_deref_mut().and_then(|company| company.busy.as_mut())
+        {
             busy.still = false;
         }
     }
@@ -351,17 +364,25 @@ impl Work {
         }
     }
 
+    /// Frees what an idle queue does not need. Returns whether the queue is unused.
+    pub(crate) fn tidy(&mut self) -> bool {
+        if self.has_actor || self.has_work() {
+            return false;
+        }
+        self.end_company();
+        self.is_unused()
+    }
+
     /// Frees the memory that waiters needed, once there are none. What is known of other clients and of shared holds stays.
-    pub(crate) fn end_company(&mut self) {
+    fn end_company(&mut self) {
         let Some(company) = self.company.as_deref_mut() else { return };
         (company.waiters, company.releases) = Default::default();
-        // A finding concerns waiters.
-        company.finding = None;
         company.shared_holds.retain(|hold| !hold.is_over());
-        let is_known = company.passing.is_some() || company.in_flight.is_some();
-        let now = Moment::now();
-        let lasts = |until: Option<Moment>| until.is_some_and(|until| until + LastBusy::FRESH >= now);
-        if !is_known
+        let lasts = |until: Option<Moment>| until.is_some_and(|until| !(until + LastBusy::FRESH).passed());
+        if company.callers.is_empty()
+            && company.direct.is_none()
+            && company.passing.is_none()
+            && company.in_flight.is_none()
             && company.shared_holds.is_empty()
             && !lasts(company.yield_until)
             && !lasts(company.pollers_until)
@@ -429,7 +450,8 @@ impl Work {
     /// Ends the wait for the request of a caller that is late. The request stays in flight. Returns whether it has just been overtaken:
     /// then no later hold may have its owner id.
     pub(crate) fn overtake_direct(&mut self) -> bool {
-        let unfinished = self.direct.as_mut().filter(|direct| direct.unfinished.is_some());
+        let direct = self.company.as_deref_mut().and_then(|company| company.direct.as_mut());
+        let unfinished = direct.filter(|direct| direct.unfinished.is_some());
         let overtaken = unfinished.is_some_and(|direct| !std::mem::replace(&mut direct.overtaken, true));
         if overtaken {
             self.undo_direct();

@@ -7,12 +7,17 @@
 pub(crate) use {
     real::random,
     std::sync::{Mutex, MutexGuard, atomic},
-    tokio::{runtime::Handle, select, sync::watch, task, time},
+    tokio::{
+        runtime::{Handle, Id as RuntimeId},
+        select,
+        sync::watch,
+        task, time,
+    },
 };
 
 #[cfg(all(test, shuttle))]
 pub(crate) use crate::shuttled::sync::{
-    Handle, Mutex, MutexGuard, atomic, observe, random, select, task, time, watch,
+    Handle, Mutex, MutexGuard, RuntimeId, atomic, observe, random, select, task, time, watch,
 };
 
 #[cfg(not(all(test, shuttle)))]

@@ -6,7 +6,6 @@ use crate::engine::acquire::Wait;
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::error::{Error, Phase, Result};
-use crate::guard::release;
 use crate::kinds::ExpirablePermits;
 use crate::kinds::kind::LockKind;
 use crate::owner::entered;
@@ -329,7 +328,7 @@ impl ExpirablePermit {
     /// Dropping the future does not undo the release, which continues in the background.
     pub async fn release(mut self) -> Result<()> {
         entered()?;
-        release(&mut self.level).await
+        self.level.release().await
     }
 
     /// Drops the guard without a release. The permits stay taken and are no longer renewed. They become free when their lease ends, if they

@@ -218,3 +218,23 @@ fn a_client_and_its_locks_may_cross_a_caught_panic() {
     is_unwind_safe::<Client>();
     is_unwind_safe::<Lock>();
 }
+
+/// The client's runtime does not run, so it neither sends a request nor ends a wait. The caller's own runtime does.
+#[test]
+fn calls_end_in_time_although_the_runtime_of_the_client_does_not_run() {
+    let server = Server::start();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (clients, callers) = (runtime(), runtime());
+    let (client, guard) = clients.block_on(async {
+        let timeout = Duration::from_millis(300);
+        let client = Client::builder().response_timeout(timeout).connect(server.url()).await.unwrap();
+        let guard = client.mutex("n").lock().await.unwrap();
+        (client, guard)
+    });
+    callers.block_on(async {
+        let unlocking = tokio::time::timeout(LONG, guard.unlock()).await;
+        assert!(matches!(unlocking, Ok(Err(Error::Ambiguous { .. }))), "{unlocking:?}");
+        let trying = tokio::time::timeout(LONG, client.mutex("m").try_lock()).await;
+        assert!(matches!(trying, Ok(Err(Error::TimedOut { .. }))), "{trying:?}");
+    });
+}

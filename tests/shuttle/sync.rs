@@ -63,7 +63,15 @@ pub(crate) mod watch {
 #[derive(Clone, Debug)]
 pub(crate) struct Handle;
 
+/// The id of the only runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RuntimeId;
+
 impl Handle {
+    pub(crate) fn id(&self) -> RuntimeId {
+        RuntimeId
+    }
+
     pub(crate) fn current() -> Self {
         Self
     }

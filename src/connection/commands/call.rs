@@ -7,6 +7,7 @@
 use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
 use crate::connection::node::Live;
 use crate::connection::nodes::Target;
+use crate::connection::pulse::Cut;
 use crate::connection::redirects::Redirect;
 use crate::connection::{ErrorClass, RetryDelay, classify};
 use crate::protocol::script::{Reply, Request, Verb};
@@ -91,31 +92,34 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Sends the request once. `None` if its fast path did nothing.
-    pub(super) async fn send(&mut self, live: &Live, asking: bool) -> Result<Option<Reply>, ErrorClass> {
-        let exchange = live.exchange(self.request, self.by_source, asking);
-        let answer = async {
-            select! {
-                biased;
-                answer = exchange => Some(answer),
-                () = live.ended() => None,
+    /// Sends the request once, `now`. `None` if its fast path did nothing.
+    pub(super) async fn send(
+        &mut self,
+        live: &Live,
+        now: Moment,
+        asking: bool,
+    ) -> Result<Option<Reply>, ErrorClass> {
+        let until = self.until.min(now + self.connection.response_timeout);
+        let answer = select! {
+            biased;
+            answer = live.exchange(self.request, self.by_source, asking) => answer,
+            cut = live.cut(now, until) => {
+                let reason = match cut {
+                    Cut::Ended => {
+                        self.dead = live.id;
+                        "the connection dropped"
+                    }
+                    Cut::Late => "no answer",
+                };
+                return Err(ErrorClass::Unknown { reason: reason.into() });
             }
         };
-        let limit = self.connection.response_timeout.min(self.until.remaining());
-        match time::timeout(limit, answer).await {
-            Ok(Some(Ok(reply))) => Ok(reply),
-            Ok(Some(Err(error))) => {
-                if error.is_unrecoverable_error() {
-                    self.dead = live.id;
-                }
-                Err(classify(&error))
-            }
-            Ok(None) => {
+        answer.map_err(|error| {
+            if error.is_unrecoverable_error() {
                 self.dead = live.id;
-                Err(ErrorClass::Unknown { reason: "the connection dropped".into() })
             }
-            Err(_) => Err(ErrorClass::Unknown { reason: "no answer".into() }),
-        }
+            classify(&error)
+        })
     }
 
     /// Prepares the next send after one that failed.

@@ -72,8 +72,12 @@ impl Prometheus {
             .expect("sh can be run");
         let pipe = guardian.stdin.take();
         let mut lines = BufReader::new(guardian.stdout.take().expect("it is piped"));
-        let (mut log, mut address) = (String::new(), None);
-        loop {
+        let (mut log, mut address, mut ready) = (String::new(), None, false);
+        // The two lines come from two of its threads, in any order.
+        let address = loop {
+            if ready && let Some(address) = address.take() {
+                break address;
+            }
             let mut line = String::new();
             assert!(
                 lines.read_line(&mut line).expect("the log is text") > 0,
@@ -83,13 +87,11 @@ impl Prometheus {
             if let Some((_, rest)) = line.split_once("msg=\"Listening on\" address=") {
                 address = Some(rest.trim().to_owned());
             }
-            if line.contains("Server is ready") {
-                break;
-            }
-        }
+            ready |= line.contains("Server is ready");
+        };
         // A full pipe would stop it.
         thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
-        Self { address: address.expect("it says where it listens"), guardian, pipe, settings }
+        Self { address, guardian, pipe, settings }
     }
 
     /// The field `data` of the answer to a question of its API.
