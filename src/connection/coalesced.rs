@@ -159,7 +159,7 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    /// A stream with so many requests in flight, after its first write; and the server's end of it.
+    /// A stream after its first write, and the server's end of it. `requests` are in flight.
     async fn after_a_write(requests: usize) -> (Coalesced<DuplexStream>, DuplexStream) {
         let (client, server) = duplex(64);
         let mut client = Coalesced::new(client, Load(Arc::new(requests.into())));

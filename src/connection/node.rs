@@ -154,7 +154,7 @@ impl Live {
         connection.send_packed_command(&redis::cmd("PING")).await
     }
 
-    /// Waits for the end of the connection, or until `until`. It is `now`.
+    /// See [`Pulse::cut`].
     pub(super) async fn cut(&self, now: Moment, until: Moment) -> Cut {
         self.pulse.cut(now, until).await
     }

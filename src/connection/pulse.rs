@@ -1,4 +1,4 @@
-//! What ends the wait for a reply: the end of the connection, or the deadline of the request.
+//! Ends the wait for a reply when the connection ends or the deadline of the request passes.
 //!
 //! A request that is handed to the redis crate while its connection ends gets neither a reply nor an error. So each request waits for the
 //! end of the connection, too.
@@ -23,7 +23,7 @@ pub(super) struct Pulse {
     runtime: RuntimeId,
 }
 
-/// Why a request waits no longer for its reply.
+/// Why a request stops waiting for its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cut {
     /// The connection has ended.
@@ -57,7 +57,7 @@ impl Pulse {
         self.beat();
     }
 
-    /// Waits for the end of the connection, or until `until`. It is `now`.
+    /// Waits for the end of the connection, or until `until`. `now` is the current time.
     pub(super) async fn cut(&self, mut now: Moment, until: Moment) -> Cut {
         let beats = &self.beats[now.nanos() as usize % self.beats.len()];
         loop {

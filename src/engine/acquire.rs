@@ -268,10 +268,7 @@ impl Acquire<'_> {
     async fn within_limit<T>(&self, future: impl Future<Output = T> + Unpin) -> Option<T> {
         match self.limit {
             None => Some(future.await),
-            Some(limit) => {
-                let remaining = limit.saturating_sub(Moment::now().since(self.started));
-                time::timeout(remaining, future).await.ok()
-            }
+            Some(_) => time::timeout(self.until().remaining(), future).await.ok(),
         }
     }
 }

@@ -204,7 +204,7 @@ impl Work {
         outcome
     }
 
-    /// Whether nobody holds the lock, waits for it, or releases it, and no call may be about to.
+    /// Whether the queue is idle and no call claims it.
     pub(crate) fn is_unused(&self) -> bool {
         self.callers.is_empty() && self.is_idle()
     }
