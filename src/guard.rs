@@ -83,20 +83,25 @@ impl LockGuard {
     ///
     /// # Cancel safety
     /// Dropping the future does not undo the release, which continues in the background.
-    pub async fn unlock(self) -> Result<()> {
+    pub async fn unlock(mut self) -> Result<()> {
         entered()?;
-        let Self { mut level, .. } = self;
-        let until = level.session.question_ends();
-        let outcome = level.release().await;
-        // Rarely needed and large, so boxed.
-        let ask = || Box::pin(ask_holder(&level.session, &*level.hold.kind, until));
-        match outcome {
-            Err(Error::NotHeld { name, reason, .. }) => {
-                Err(Error::NotHeld { name, reason, holder: ask().await })
+        let until = self.level.session.question_ends();
+        match self.level.release().await {
+            // Rarely needed and large, so boxed.
+            Err(error @ (Error::NotHeld { .. } | Error::Lost { .. })) => {
+                Err(Box::pin(self.with_holder(error, until)).await)
             }
-            Err(Error::Lost { name, reason, .. }) => Err(Error::Lost { name, reason, holder: ask().await }),
             outcome => outcome,
         }
+    }
+
+    /// Adds the current holder to the error of a release.
+    async fn with_holder(&self, mut error: Error, until: Moment) -> Error {
+        let Level { session, hold, .. } = &self.level;
+        if let Error::NotHeld { holder, .. } | Error::Lost { holder, .. } = &mut error {
+            *holder = ask_holder(session, &*hold.kind, until).await;
+        }
+        error
     }
 }
 

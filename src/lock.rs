@@ -301,7 +301,7 @@ impl Lock {
         let (owner_id, levels) = own.unwrap_or_else(fresh);
         let recorded =
             self.session.inspect(kind.hold_count(&owner_id), |reply| kind.counted(&owner_id, reply)).await?;
-        Ok(if recorded == 0 || kind.traits().counts { recorded } else { levels })
+        Ok(if recorded == 0 || kind.traits().counts { recorded } else { u64::from(levels) })
     }
 
     /// Returns the time until the lock's lease ends unless it is renewed, regardless of the holder.

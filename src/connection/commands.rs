@@ -5,6 +5,7 @@
 
 mod call;
 
+use super::exchange::{Exchange, NoReply};
 use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::pulse::Cut;
@@ -150,6 +151,12 @@ impl Failure {
 /// A connection that is up, over which a caller sends a request itself.
 pub(crate) struct Route(Arc<Live>);
 
+/// A request that was sent once, and its answer.
+pub(crate) struct Sent {
+    pub request: Request,
+    pub answer: Result<Answer, SendError>,
+}
+
 impl Route {
     /// The number of the connection.
     pub(crate) fn connection_id(&self) -> u64 {
@@ -157,29 +164,30 @@ impl Route {
     }
 
     /// Sends `request` once, and waits for the reply until `until`. A fast path that does nothing is followed by the script.
-    pub(crate) async fn send(&self, request: &mut Request, until: Moment) -> Result<Answer, SendError> {
-        let Self(live) = self;
-        let mut by_source = false;
+    pub(crate) async fn send(self, request: Request, until: Moment) -> Sent {
+        let mut exchange = Exchange::new(self.0, request);
         loop {
             let sent = Moment::now();
-            let answer = select! {
-                biased;
-                answer = live.exchange(request, by_source, false) => answer,
-                cut = live.cut(sent, until) => return Err(match cut {
-                    Cut::Ended => SendError::Unanswered,
-                    Cut::Late => SendError::Late,
-                }),
-            };
-            match answer {
-                Ok(Some(reply)) => return Ok(Answer::of(reply, sent, live)),
-                Ok(None) => request.go_by_script(),
-                Err(error) => match classify(&error) {
-                    // The server does not know the script.
-                    ErrorClass::NoScript => by_source = true,
-                    ErrorClass::Unknown { .. } => return Err(SendError::Unanswered),
-                    _ => return Err(SendError::NotDone),
+            let answer;
+            (exchange, answer) = exchange.send(sent, until).await;
+            let answer = match answer {
+                Ok(Some(reply)) => Ok(Answer::of(reply, sent, &exchange.live)),
+                Ok(None) => {
+                    exchange.request.go_by_script();
+                    continue;
+                }
+                Err(NoReply::Cut(Cut::Ended)) => Err(SendError::Unanswered),
+                Err(NoReply::Cut(Cut::Late)) => Err(SendError::Late),
+                Err(NoReply::Failed(error)) => match classify(&error) {
+                    ErrorClass::NoScript => {
+                        exchange.by_source = true;
+                        continue;
+                    }
+                    ErrorClass::Unknown { .. } => Err(SendError::Unanswered),
+                    _ => Err(SendError::NotDone),
                 },
-            }
+            };
+            return Sent { request: exchange.request, answer };
         }
     }
 }
@@ -422,7 +430,8 @@ impl Connection {
             match call.send(&live, sent, asking).await {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),
-                Err(class) => call.recover(class, &live).await?,
+                // Boxed, because it is large, and few calls need it.
+                Err(class) => Box::pin(call.recover(class, &live)).await?,
             }
         }
     }

@@ -1,13 +1,14 @@
 //! Requests for one master, whatever its keys are.
 
 use super::commands::Connection;
+use super::exchange::{Exchange, NoReply};
 use super::node::{Live, Node};
 use super::pulse::Cut;
 use super::{ErrorClass, classify};
 use crate::error::{Error, Phase, Result};
 use crate::protocol::script::{Reply, Request, Undecodable};
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::select;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A master of the client: the only server, or one of a cluster.
@@ -51,21 +52,19 @@ impl Master {
 }
 
 /// Sends the request, with the source of its script if the server does not know it. `None` if no reply comes before `until`.
-async fn exchange(live: &Live, request: &Request, until: Moment) -> Result<Option<Reply>, ErrorClass> {
-    let mut by_source = false;
+async fn exchange(live: &Arc<Live>, request: &Request, until: Moment) -> Result<Option<Reply>, ErrorClass> {
+    let mut exchange = Exchange::new(live.clone(), request.clone());
     loop {
-        let answer = select! {
-            biased;
-            answer = live.exchange(request, by_source, false) => answer,
-            cut = live.cut(Moment::now(), until) => return match cut {
-                Cut::Ended => Err(ErrorClass::Unknown { reason: "the connection dropped".into() }),
-                Cut::Late => Ok(None),
-            },
-        };
+        let answer;
+        (exchange, answer) = exchange.send(Moment::now(), until).await;
         match answer {
             Ok(reply) => return Ok(Some(reply.unwrap_or(Reply::Nil))),
-            Err(error) => match classify(&error) {
-                ErrorClass::NoScript if !by_source => by_source = true,
+            Err(NoReply::Cut(Cut::Ended)) => {
+                return Err(ErrorClass::Unknown { reason: "the connection dropped".into() });
+            }
+            Err(NoReply::Cut(Cut::Late)) => return Ok(None),
+            Err(NoReply::Failed(error)) => match classify(&error) {
+                ErrorClass::NoScript if !exchange.by_source => exchange.by_source = true,
                 class => return Err(class),
             },
         }

@@ -10,6 +10,7 @@ mod coalesced;
 mod commands;
 mod discovery;
 mod endpoints;
+mod exchange;
 mod fast_path;
 #[cfg(fuzzing)]
 pub(crate) mod fuzzing;
@@ -36,7 +37,7 @@ mod subscriber;
 mod tls;
 
 use address::{Access, Address};
-pub(crate) use commands::{Absence, Answer, Connection, Failure, Limit, Route, SendError};
+pub(crate) use commands::{Absence, Answer, Connection, Failure, Limit, Route, SendError, Sent};
 pub(crate) use endpoints::{SubscriptionEndpoint, SubscriptionEndpoints};
 #[cfg(measuring)]
 pub(crate) use link::packed;

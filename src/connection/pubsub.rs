@@ -17,6 +17,7 @@ use crate::runtime::sync::atomic::{AtomicBool, Ordering};
 use crate::runtime::sync::task::{self, JoinHandle};
 use crate::runtime::sync::{select, time};
 use crate::runtime::wakeup::Signal;
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,12 +38,13 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
+/// One channel. A program may have many waiters, so what few channels need is not stored in place.
 #[derive(Debug)]
 struct Channel {
-    listeners: Vec<Arc<Listener>>,
+    listeners: SmallVec<[Arc<Listener>; 1]>,
     state: State,
     /// Why the server refuses the subscription.
-    refusal: Option<Error>,
+    refusal: Option<Box<Error>>,
     /// The node at which the channel is subscribed, or about to be.
     at: Option<Arc<str>>,
     /// The id of the connection to the node that sends the channel's messages, once known.
@@ -101,7 +103,7 @@ impl PubSub {
     pub(crate) fn subscribe(&self, channel: &Arc<str>, signal: &Arc<Signal>) -> Subscription {
         let mut channels = self.lock();
         let entry = channels.entry(channel.clone()).or_insert_with(|| Channel {
-            listeners: Vec::new(),
+            listeners: SmallVec::new(),
             state: State::Wanted,
             refusal: None,
             at: None,
@@ -320,7 +322,7 @@ impl PubSub {
 
     fn refuse(&self, channel: &Arc<str>, refusal: Error) {
         if let Some(entry) = self.lock().get_mut(channel) {
-            (entry.state, entry.refusal) = (State::Refused, Some(refusal));
+            (entry.state, entry.refusal) = (State::Refused, Some(Box::new(refusal)));
             entry.listeners.iter().for_each(|listener| listener.signal.nudge());
         }
     }
@@ -371,7 +373,7 @@ impl Subscription {
         if self.is_confirmed() {
             return None;
         }
-        self.pubsub.lock().get(&self.channel)?.refusal.clone()
+        self.pubsub.lock().get(&self.channel)?.refusal.as_deref().cloned()
     }
 }
 

@@ -5,11 +5,11 @@ use crate::config::options::check_wait;
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
 use crate::engine::claim::Claim;
-use crate::engine::direct::{Attempted, DirectAcquire};
+use crate::engine::direct::{Attempted, DirectAcquire, Wanted};
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::waiters::Outcome;
-use crate::engine::work::{Terms, Work, next_ticket};
+use crate::engine::work::{Terms, next_ticket};
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::Hold;
@@ -59,48 +59,37 @@ impl Wait {
 /// Acquires `kind` for the owner of `claim`. Returns `None` if the lock was busy until the limit.
 ///
 /// Cancel safe: a future that is dropped leaves the queue, and a grant on its way to it is released.
-pub(crate) async fn acquire(
-    session: &Arc<Session>,
-    claim: &Claim,
-    kind: &Arc<dyn LockKind>,
+///
+/// No async function, because it would store its arguments twice, and a program may have many waiters.
+pub(crate) fn acquire<'a>(
+    session: &'a Arc<Session>,
+    claim: &'a Claim,
+    kind: &'a Arc<dyn LockKind>,
     terms: Terms,
     wait: Wait,
-) -> Result<Option<Level>> {
+) -> impl Future<Output = Result<Option<Level>>> + Send + use<'a> {
     let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&claim.owner));
+    let started = Moment::now();
     let (once, limit) = wait.once_and_limit();
-    let (number, started) = (session.counters.observers.next_call(), Moment::now());
-    let waited = AtomicBool::new(false);
-    let acquire = Acquire { session, claim, kind, terms, once, limit, started, number, waited, span: &span };
-    let called = async move {
-        let call = Call { acquire: &acquire, end: Some(CallEnd::Cancelled) };
-        loop {
-            let (mut level, attempts, way) = match acquire.level().await {
-                Ok(Some(granted)) => granted,
-                Ok(None) => {
-                    call.end(if once { CallEnd::Busy } else { CallEnd::TimedOut });
-                    return Ok(None);
-                }
-                Err(error) => {
-                    spans::failed(acquire.span, &error);
-                    call.end(CallEnd::Failed);
-                    return Err(error);
-                }
-            };
-            // The hold may have been lost since the grant, for example because the task was suspended. Then the call acquires again.
-            let Some(way) = level.take(acquire.terms.lease, way) else { continue };
-            acquire.report(&level.hold, way);
-            let took = || Moment::now().since(acquire.started);
-            spans::acquired(acquire.span, level.hold.owner_in_record(), way, attempts, took);
-            call.succeed();
-            return Ok(Some((level, way)));
-        }
+    let until = limit.map_or(Moment::FAR, |limit| started + limit);
+    let (number, waited) = (session.counters.observers.next_call(), AtomicBool::new(false));
+    let acquire = Acquire {
+        wanted: Wanted { session, claim, kind, terms, once, until },
+        started,
+        number,
+        waited,
+        span,
     };
-    let Some((level, way)) = called.instrument(span.clone()).await? else { return Ok(None) };
-    if way != Way::ReEntered && kind.traits().access != Access::Gate {
-        // The span of the call is not the parent, because the hold outlives it.
-        level.hold.trace(&span);
+    async move {
+        let Some((level, way)) = acquire.call().instrument(acquire.span.clone()).await? else {
+            return Ok(None);
+        };
+        if way != Way::ReEntered && acquire.wanted.kind.traits().access != Access::Gate {
+            // The span of the call is not the parent, because the hold outlives it.
+            level.hold.trace(&acquire.span);
+        }
+        Ok(Some(level))
     }
-    Ok(Some(level))
 }
 
 /// A call that is counted and reported when it ends: as cancelled, unless it has another end.
@@ -133,26 +122,48 @@ type Granted = (Level, u32, Way);
 
 /// The acquire of one caller.
 struct Acquire<'a> {
-    session: &'a Arc<Session>,
-    claim: &'a Claim,
-    kind: &'a Arc<dyn LockKind>,
-    terms: Terms,
-    once: bool,
-    limit: Option<Duration>,
+    wanted: Wanted<'a>,
     started: Moment,
     /// The number of the call for the observers.
     number: u64,
     /// The observers know that the call waits, or has waited.
     waited: AtomicBool,
     /// The span of the call.
-    span: &'a Span,
+    span: Span,
 }
 
 impl Acquire<'_> {
+    /// Acquires a level, and counts and reports how the call ends.
+    async fn call(&self) -> Result<Option<(Level, Way)>> {
+        let call = Call { acquire: self, end: Some(CallEnd::Cancelled) };
+        loop {
+            let (mut level, attempts, way) = match self.level().await {
+                Ok(Some(granted)) => granted,
+                Ok(None) => {
+                    call.end(if self.wanted.once { CallEnd::Busy } else { CallEnd::TimedOut });
+                    return Ok(None);
+                }
+                Err(error) => {
+                    spans::failed(&self.span, &error);
+                    call.end(CallEnd::Failed);
+                    return Err(error);
+                }
+            };
+            // The hold may have been lost since the grant, for example because the task was suspended. Then the call acquires again.
+            let Some(way) = level.take(self.wanted.terms.lease, way) else { continue };
+            self.report(&level.hold, way);
+            let took = || Moment::now().since(self.started);
+            spans::acquired(&self.span, level.hold.owner_in_record(), way, attempts, took);
+            call.succeed();
+            return Ok(Some((level, way)));
+        }
+    }
+
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
-        let (session, record) = (self.session, self.kind.record());
-        if self.once
+        let Wanted { session, kind, once, .. } = self.wanted;
+        let record = kind.record();
+        if once
             && !session.connection.is_up(record)
             && let Some(error) = session.connection.unavailability(record, self.started, Phase::Acquire)
         {
@@ -165,28 +176,20 @@ impl Acquire<'_> {
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
     async fn level(&self) -> Result<Option<Granted>> {
-        let &Self { session, claim, kind, terms, once, started, .. } = self;
-        let Claim { queue, owner, .. } = claim;
-        session.check_open()?;
+        self.wanted.session.check_open()?;
         self.fail_fast().await?;
-        let (ticket, outcome) = match &DirectAcquire::begin(session, claim, kind, terms) {
-            Some(direct) => match direct.send(once, self.until()).await {
+        let (ticket, outcome) = match &mut DirectAcquire::begin(&self.wanted) {
+            Some(direct) => match direct.send().await {
                 Some(Attempted::Done(outcome)) => return self.granted(outcome),
                 Some(Attempted::Queued(ticket, outcome)) => (ticket, outcome),
-                None => return Err(no_reply(session, kind.record(), started)),
+                None => return Err(self.no_reply()),
             },
-            None => {
-                let join = |work: &mut Work| {
-                    let ticket = next_ticket();
-                    (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
-                };
-                actor::submit(session, queue.clone(), join)
-            }
+            None => self.enqueue(),
         };
-        let _waiting = session.counters.waiting.enter();
+        let _waiting = self.wanted.session.counters.waiting.enter();
         let mut waiting = WaitTicket { acquire: self, ticket, outcome, left: false };
         self.report_wait();
-        let _span = spans::wait(&**kind, || session.owner_id(owner));
+        let _span = spans::wait(&**self.wanted.kind, || self.wanted.owner_id());
         let received = match self.within_limit(&mut waiting.outcome).await {
             Some(received) => received,
             None => match waiting.give_up() {
@@ -195,23 +198,32 @@ impl Acquire<'_> {
             },
         };
         waiting.left = received.is_ok();
-        let outcome = received.map_err(|_| session.closed_error(Phase::Acquire))?;
+        let outcome = received.map_err(|_| self.wanted.session.closed_error(Phase::Acquire))?;
         self.granted(outcome)
     }
 
+    /// Joins the key queue. Returns the ticket of the waiter, and the receiver of its outcome.
+    fn enqueue(&self) -> (u64, oneshot::Receiver<Outcome>) {
+        let Wanted { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = self.wanted;
+        actor::submit(session, queue.clone(), |work| {
+            let ticket = next_ticket();
+            (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
+        })
+    }
+
     fn report_wait(&self) {
-        let &Self { session, claim: Claim { owner, .. }, kind, number: call, .. } = self;
+        let &Self { wanted: Wanted { session, kind, .. }, number: call, .. } = self;
         let observers = &session.counters.observers;
         if observers.is_empty() || self.waited.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*session.owner_id(owner));
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.wanted.owner_id());
         observers.tell(|observer| observer.on_waiting(&Waiting { call, name, kind, owner }));
     }
 
     /// Reports a level to the observers.
     fn report(&self, hold: &Hold, way: Way) {
-        let observers = &self.session.counters.observers;
+        let observers = &self.wanted.session.counters.observers;
         if observers.is_empty() {
             return;
         }
@@ -233,14 +245,14 @@ impl Acquire<'_> {
 
     /// Counts and reports the end of a call without a level.
     fn report_end(&self, end: CallEnd) {
-        let &Self { session, claim: Claim { owner, .. }, kind, number: call, .. } = self;
+        let &Self { wanted: Wanted { session, kind, .. }, number: call, .. } = self;
         session.counters.not_acquired(end);
-        spans::not_acquired(self.span, end, || Moment::now().since(self.started));
+        spans::not_acquired(&self.span, end, || Moment::now().since(self.started));
         let observers = &session.counters.observers;
         if observers.is_empty() {
             return;
         }
-        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*session.owner_id(owner));
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.wanted.owner_id());
         let (waited, took) = (self.waited.load(Ordering::Relaxed), Moment::now().since(self.started));
         let ended = NotAcquired { call, name, kind, owner, end, waited, took };
         observers.tell(|observer| observer.on_not_acquired(&ended));
@@ -248,38 +260,35 @@ impl Acquire<'_> {
 
     /// The level of a grant.
     fn granted(&self, outcome: Outcome) -> Result<Option<Granted>> {
-        let &Self { session, claim: Claim { queue, .. }, .. } = self;
+        let Wanted { session, claim: Claim { queue, .. }, terms, .. } = self.wanted;
         match outcome {
             Outcome::Granted(hold, attempts, way) => {
-                Ok(Some((Level::new(session, queue, &hold, self.terms.pipelined), attempts, way)))
+                Ok(Some((Level::new(session, queue, &hold, terms.pipelined), attempts, way)))
             }
             Outcome::Busy => Ok(None),
             Outcome::Failed(error) => Err(*error),
         }
     }
 
-    /// The deadline of the call.
-    fn until(&self) -> Moment {
-        self.limit.map_or(Moment::FAR, |limit| self.started + limit)
-    }
-
-    /// The output of `future`, or `None` if the limit comes first. Takes a reference, because a future that is moved into an async
-    /// function is stored twice.
+    /// The output of `future`, or `None` if the deadline of the call comes first. Takes a reference, because a future that is moved into an
+    /// async function is stored twice.
     async fn within_limit<T>(&self, future: impl Future<Output = T> + Unpin) -> Option<T> {
-        match self.limit {
-            None => Some(future.await),
-            Some(_) => time::timeout(self.until().remaining(), future).await.ok(),
+        match self.wanted.until {
+            Moment::FAR => Some(future.await),
+            // Boxed, because a waiter without a limit needs no timer.
+            until => Box::pin(time::timeout(until.remaining(), future)).await.ok(),
         }
     }
-}
 
-/// The error of a wait that ends without a reply.
-fn no_reply(session: &Session, record: &str, started: Moment) -> Error {
-    let connection = &session.connection;
-    connection.unavailability(record, started, Phase::Acquire).unwrap_or_else(|| {
-        let (phase, node) = (Phase::Acquire, connection.node().into());
-        Error::TimedOut { phase, node, waited: Moment::now().since(started) }
-    })
+    /// The error of a wait that ends without a reply.
+    fn no_reply(&self) -> Error {
+        let Wanted { session, kind, .. } = self.wanted;
+        let connection = &session.connection;
+        connection.unavailability(kind.record(), self.started, Phase::Acquire).unwrap_or_else(|| {
+            let (phase, node) = (Phase::Acquire, connection.node().into());
+            Error::TimedOut { phase, node, waited: Moment::now().since(self.started) }
+        })
+    }
 }
 
 /// A caller's waiter in the key queue. When the ticket is dropped, the waiter is removed, and a grant that it has received is
@@ -299,7 +308,9 @@ impl WaitTicket<'_> {
     /// The lock counts as busy if another owner is known to have held it during the wait, or if this client yields to other
     /// clients. Otherwise its state is unknown, and the wait ends with an error. A single attempt without a reply also ends with an error.
     fn give_up(&mut self) -> Option<Result<()>> {
-        let &Acquire { session, claim: Claim { queue, owner, .. }, once, started, .. } = self.acquire;
+        let &Acquire {
+            wanted: Wanted { session, claim: Claim { queue, owner, .. }, once, .. }, started, ..
+        } = self.acquire;
         let now = Moment::now();
         let (heard, current) = {
             let mut work = queue.work();
@@ -319,7 +330,7 @@ impl WaitTicket<'_> {
         };
         match !once && busy {
             true => Some(Ok(())),
-            false => Some(Err(no_reply(session, queue.record(), started))),
+            false => Some(Err(self.acquire.no_reply())),
         }
     }
 }
@@ -329,7 +340,7 @@ impl Drop for WaitTicket<'_> {
         if self.left {
             return;
         }
-        let queue = &self.acquire.claim.queue;
+        let queue = &self.acquire.wanted.claim.queue;
         if queue.work().leave(self.ticket).is_some() {
             return queue.signal.nudge();
         }

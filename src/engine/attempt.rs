@@ -8,15 +8,16 @@
 //! 3. A lock that was acquired for a waiter that has left goes to the next waiter, or is released.
 
 use crate::config::options::{Lease, millis};
-use crate::connection::{Answer, Limit};
+use crate::connection::{Answer, Failure, Limit};
 use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::queue_id::QueueId;
+use crate::engine::releases::ReleasedLevel;
 use crate::engine::run::Run;
 use crate::engine::unfinished::Unanswered;
 use crate::engine::waiters::{Outcome, Waiter};
-use crate::engine::work::{Current, ReleasedLevel, Work, next_ticket};
+use crate::engine::work::{Current, Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
@@ -41,17 +42,17 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt for `waiter`, which is one of `work`.
-    pub(crate) fn of(waiter: &Waiter, work: &Work) -> Self {
+    /// An attempt for `waiter`, which is one of `work`. Boxed, because it is passed on several times.
+    pub(crate) fn of(waiter: &Waiter, work: &Work) -> Box<Self> {
         let Waiter { ticket, kind, owner, lease, once, .. } = waiter;
         let (kind, owner, newest) = (kind.clone(), owner.clone(), work.waiters.newest());
-        Self { ticket: *ticket, kind, owner, lease: *lease, once: *once, newest }
+        Box::new(Self { ticket: *ticket, kind, owner, lease: *lease, once: *once, newest })
     }
 }
 
 /// An attempt that was sent.
 struct SentAttempt {
-    attempt: Attempt,
+    attempt: Box<Attempt>,
     /// The signal's reading before it was sent.
     before: Reading,
     owner_id: Arc<str>,
@@ -63,7 +64,7 @@ struct SentAttempt {
 
 impl KeyActor {
     /// Requests the lock, and acts on the reply. A request without a reply is repeated while its waiter waits.
-    pub(crate) async fn attempt(&mut self, attempt: Attempt) {
+    pub(crate) async fn attempt(&mut self, attempt: Box<Attempt>) {
         let before = self.queue.signal.reading();
         let length = self.session.lease_duration(attempt.lease);
         let (mut request, owner_id) = self.prepare(&attempt, length);
@@ -79,12 +80,15 @@ impl KeyActor {
             let failure = match self.session.connection.call(&mut request).await {
                 Ok(answer) => {
                     self.rotate_if_repeated(&request);
-                    return self.on_answer(sent, &request, &answer).await;
+                    if self.accepts(&sent, &request, &answer).await {
+                        self.on_reply(sent, &answer);
+                    }
+                    return;
                 }
                 Err(failure) => failure,
             };
             let refused = failure.is_refusal();
-            let &SentAttempt { attempt: Attempt { ticket, once, .. }, .. } = &sent;
+            let Attempt { ticket, once, .. } = *sent.attempt;
             let (session, queue) = (&self.session, &self.queue);
             if failure.unanswered {
                 session.rotate_owner_ids();
@@ -120,26 +124,27 @@ impl KeyActor {
         self.queue.work().queue_undo(&sent.attempt.kind, sent.owner_id.clone(), Moment::now() + sent.length);
     }
 
-    /// Acts on the answer to an attempt: checks the replicas, if the lock was acquired, and then acts on the reply.
-    async fn on_answer(&mut self, sent: SentAttempt, request: &Request, answer: &Answer) {
-        let Attempt { ticket, kind, .. } = &sent.attempt;
+    /// Whether the reply to an attempt counts. If the lock was acquired, this checks the replicas. An acquire that does not count is undone.
+    async fn accepts(&self, sent: &SentAttempt, request: &Request, answer: &Answer) -> bool {
+        let Attempt { ticket, kind, .. } = &*sent.attempt;
         let access = kind.traits().access;
         match script::acquired(&answer.reply) {
             Ok(Acquired::Busy(_)) if request.repeated && access == Access::Shared => {
                 // An earlier send may still arrive and succeed. No record would show that the result is this client's.
-                self.undo_sent(&sent);
+                self.undo_sent(sent);
             }
             Ok(Acquired::Taken(_)) if access != Access::Gate => {
                 let record = self.queue.record();
                 if let Err(error) = self.session.connection.check_replicas(record, answer.data_epoch).await {
                     debug!(lock = ?record, owner = %sent.owner_id, %error, "acquire not replicated, undoing it");
-                    self.undo_sent(&sent);
-                    return self.tell(*ticket, Outcome::failed(error));
+                    self.undo_sent(sent);
+                    self.tell(*ticket, Outcome::failed(error));
+                    return false;
                 }
             }
             _ => {}
         }
-        self.on_reply(sent, answer);
+        true
     }
 
     /// Takes the request that the waiter sent itself, if that went unanswered.
@@ -200,13 +205,8 @@ impl KeyActor {
 
     /// Acts on the reply to an attempt.
     fn on_reply(&mut self, sent: SentAttempt, answer: &Answer) {
-        let SentAttempt {
-            attempt: Attempt { ticket, ref kind, ref owner, .. },
-            before,
-            ref owner_id,
-            woken,
-            ..
-        } = sent;
+        let SentAttempt { ref attempt, before, ref owner_id, woken, .. } = sent;
+        let Attempt { ticket, ref kind, ref owner, .. } = **attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
             Ok(Acquired::Busy(ttl)) => {
@@ -262,7 +262,7 @@ impl KeyActor {
         if woken {
             self.session.counters.useful_wake_ups.count();
         }
-        let Attempt { ticket, kind, owner, newest, .. } = attempt;
+        let Attempt { ticket, kind, owner, newest, .. } = *attempt;
         self.busy_reply = None;
         self.yield_window = None;
         self.checked = Some(before.epoch);
@@ -302,7 +302,7 @@ impl KeyActor {
     /// Grants further levels to waiters of the owner that holds the lock.
     pub(crate) async fn reenter(&mut self, waiters: Vec<(u64, Lease)>) {
         let Some((hold, from)) = self.change_current() else { return };
-        let to = from + waiters.len() as u64;
+        let to = from + waiters.len() as u32;
         let length =
             waiters.iter().map(|&(_, lease)| self.session.lease_duration(lease)).max().unwrap_or_default();
         let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
@@ -319,17 +319,24 @@ impl KeyActor {
         }
     }
 
+    /// Whether a change of the count is sent again after a failure. A renewal may have moved the deadline meanwhile, so the hold may still be
+    /// live.
+    fn repeats_recount(&self, hold: &Arc<Hold>, failure: &Failure) -> bool {
+        failure.unanswered && !failure.is_refusal() && hold.state().is_live() && !self.session.is_closed()
+    }
+
     /// Changes the count in the record. Repeats the request until the outcome is known or the hold has ended.
     pub(crate) async fn recount(
         &mut self,
         hold: &Arc<Hold>,
-        mut from: u64,
-        to: u64,
+        from: u32,
+        to: u32,
         lease: Duration,
         phase: Phase,
     ) -> Result<()> {
         let connection = self.session.connection.clone();
-        let Some(mut request) = hold.kind.recount(&hold.owner_id, from, to, millis(lease)) else {
+        let (mut from, goal) = (u64::from(from), u64::from(to));
+        let Some(mut request) = hold.kind.recount(&hold.owner_id, from, goal, millis(lease)) else {
             return Err(would_deadlock(&*hold.kind));
         };
         loop {
@@ -340,15 +347,7 @@ impl KeyActor {
             }
             let answer = match answer {
                 Ok(answer) => answer,
-                // A renewal may have moved the deadline meanwhile, so the hold may still be live.
-                Err(failure)
-                    if failure.unanswered
-                        && !failure.is_refusal()
-                        && hold.state().is_live()
-                        && !self.session.is_closed() =>
-                {
-                    continue;
-                }
+                Err(failure) if self.repeats_recount(hold, &failure) => continue,
                 Err(failure) if phase == Phase::Release => return Err(self.release_error(failure)),
                 Err(failure) => return Err(connection.error(failure, phase)),
             };
@@ -368,7 +367,7 @@ impl KeyActor {
                         && self.with_current(hold, |current| current.count_unsure).unwrap_or_default() =>
                 {
                     from = found;
-                    if let Some(again) = hold.kind.recount(&hold.owner_id, from, to, millis(lease)) {
+                    if let Some(again) = hold.kind.recount(&hold.owner_id, from, goal, millis(lease)) {
                         request = again;
                     }
                 }

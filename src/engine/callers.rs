@@ -10,9 +10,13 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Callers {
     all: usize,
-    /// A set, because many tasks may wait for one key.
-    sole: HashSet<SoleCaller, BuildHasherDefault<DefaultHasher>>,
+    /// A sole caller. Most key queues have one at a time.
+    sole: Option<SoleCaller>,
+    /// The other ones. A set, because many tasks may wait for one key.
+    others: Option<Box<Soles>>,
 }
+
+type Soles = HashSet<SoleCaller, BuildHasherDefault<DefaultHasher>>;
 
 /// The caller of a lock, or of a part of it, that does one thing at a time.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -30,27 +34,63 @@ impl SoleCaller {
 }
 
 impl Callers {
-    pub(crate) const NONE: Self = Self { all: 0, sole: HashSet::with_hasher(BuildHasherDefault::new()) };
+    pub(crate) const NONE: Self = Self { all: 0, sole: None, others: None };
 
     pub(crate) fn is_empty(&self) -> bool {
         self.all == 0
     }
 
     pub(crate) fn has(&self, sole: &SoleCaller) -> bool {
-        self.sole.contains(sole)
+        self.sole.as_ref() == Some(sole) || self.others.as_ref().is_some_and(|others| others.contains(sole))
     }
 
     /// Adds a call, unless it is a second one of `sole`. Returns whether it was added.
     pub(crate) fn add(&mut self, sole: Option<&SoleCaller>) -> bool {
-        let added = sole.is_none_or(|sole| self.sole.insert(sole.clone()));
-        self.all += usize::from(added);
-        added
+        if let Some(sole) = sole {
+            if self.has(sole) {
+                return false;
+            }
+            match &mut self.sole {
+                empty @ None => *empty = Some(sole.clone()),
+                Some(_) => _ = self.others.get_or_insert_default().insert(sole.clone()),
+            }
+        }
+        self.all += 1;
+        true
     }
 
     pub(crate) fn remove(&mut self, sole: Option<&SoleCaller>) {
         self.all -= 1;
-        if let Some(sole) = sole {
-            self.sole.remove(sole);
+        match (sole, &mut self.others) {
+            (Some(sole), _) if self.sole.as_ref() == Some(sole) => self.sole = None,
+            (Some(sole), Some(others)) => _ = others.remove(sole),
+            _ => {}
         }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sole_caller_makes_one_call_at_a_time_whatever_others_do() {
+        let soles: Vec<_> =
+            (0..3).map(|owner| SoleCaller { owner: LocalOwner::Thread(owner), part: None }).collect();
+        let mut callers = Callers::default();
+        for sole in &soles {
+            assert!(!callers.has(sole) && callers.add(Some(sole)));
+            assert!(callers.has(sole) && !callers.add(Some(sole)));
+        }
+        assert!(callers.add(None) && callers.add(None));
+        for sole in &soles {
+            callers.remove(Some(sole));
+            assert!(!callers.has(sole) && callers.add(Some(sole)) && !callers.add(Some(sole)));
+        }
+        for sole in soles.iter().map(Some).chain([None, None]) {
+            assert!(!callers.is_empty());
+            callers.remove(sole);
+        }
+        assert!(callers.is_empty());
     }
 }

@@ -12,24 +12,24 @@
 //! 4. A request that brings no result goes to an actor, with everything that is known.
 
 use crate::config::options::millis;
-use crate::connection::{Answer, Route, SendError};
+use crate::connection::{Answer, Route, SendError, Sent};
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
 use crate::engine::claim::Claim;
 use crate::engine::contention::undo_orphan;
 use crate::engine::queue_id::QueueId;
 use crate::engine::release::freed;
+use crate::engine::releases::Release;
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
-use crate::engine::work::{Current, Finding, Release, Terms, Work, next_ticket};
+use crate::engine::work::{Current, Finding, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
 use crate::observer::Way;
-use crate::owner::LocalOwner;
 use crate::protocol::script::{self, Acquired, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
@@ -47,7 +47,6 @@ const RELEASED_WITHIN: Duration = Duration::from_millis(50);
 struct Direct<'a> {
     session: &'a Arc<Session>,
     queue: &'a Arc<KeyQueue>,
-    route: Route,
     ticket: u64,
 }
 
@@ -72,14 +71,31 @@ impl Drop for Direct<'_> {
     }
 }
 
+/// What a call for a lock wants.
+pub(crate) struct Wanted<'a> {
+    pub session: &'a Arc<Session>,
+    pub claim: &'a Claim,
+    pub kind: &'a Arc<dyn LockKind>,
+    pub terms: Terms,
+    /// The outcome of a single attempt is wanted.
+    pub once: bool,
+    /// The end of the call.
+    pub until: Moment,
+}
+
+impl Wanted<'_> {
+    pub(crate) fn owner_id(&self) -> Arc<str> {
+        self.session.owner_id(&self.claim.owner)
+    }
+}
+
 /// An acquire that its caller sends itself.
 pub(crate) struct DirectAcquire<'a> {
     direct: Direct<'a>,
-    kind: &'a Arc<dyn LockKind>,
-    owner: &'a LocalOwner,
+    wanted: &'a Wanted<'a>,
     owner_id: Arc<str>,
-    terms: Terms,
     lease: Duration,
+    unsent: Option<(Route, Request)>,
 }
 
 /// The outcome of a direct acquire.
@@ -91,12 +107,8 @@ pub(crate) enum Attempted {
 
 impl<'a> DirectAcquire<'a> {
     /// Begins an acquire, if nobody else is at the key.
-    pub(crate) fn begin(
-        session: &'a Arc<Session>,
-        Claim { queue, owner, .. }: &'a Claim,
-        kind: &'a Arc<dyn LockKind>,
-        terms: Terms,
-    ) -> Option<Self> {
+    pub(crate) fn begin(wanted: &'a Wanted<'a>) -> Option<Self> {
+        let &Wanted { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = wanted;
         let traits = kind.traits();
         if traits.queued || traits.access != Access::Exclusive {
             return None;
@@ -117,20 +129,13 @@ impl<'a> DirectAcquire<'a> {
         let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
         let replication = session.options.replication();
         let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };
-        let until = Moment::now() + session.options.response_timeout + replicas;
-        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        let overtaken_at = Moment::now() + session.options.response_timeout + replicas;
+        work.direct = Some(DirectRequest { ticket, until: overtaken_at, overtaken: false, unfinished });
         drop(work);
-        let direct = Direct { session, queue, route, ticket };
-        Some(Self { direct, kind, owner, owner_id, terms, lease })
-    }
-
-    /// Sends the request, and waits for the outcome until `until`. `once` wants the outcome of a single attempt.
-    pub(crate) async fn send(&self, once: bool, until: Moment) -> Option<Attempted> {
-        let Direct { session, queue, route, .. } = &self.direct;
-        let before = queue.signal.reading();
-        let mut request = self.kind.acquire(&AcquireArgs {
-            owner_id: &self.owner_id,
-            lease_ms: millis(self.lease),
+        let direct = Direct { session, queue, ticket };
+        let mut request = kind.acquire(&AcquireArgs {
+            owner_id: &owner_id,
+            lease_ms: millis(lease),
             waiting: Waiting::No,
             counterpart: None,
         });
@@ -138,22 +143,37 @@ impl<'a> DirectAcquire<'a> {
             // Only the script reports for how long the lock is busy.
             request.go_by_script();
         }
-        let answer = route.send(&mut request, until).await;
+        Some(Self { direct, wanted, owner_id, lease, unsent: Some((route, request)) })
+    }
+
+    /// Sends the request, and waits for the outcome.
+    pub(crate) async fn send(&mut self) -> Option<Attempted> {
+        let before = self.direct.queue.signal.reading();
+        let (route, request) = self.unsent.take()?;
+        let Sent { request, answer } = route.send(request, self.wanted.until).await;
         if matches!(answer, Err(SendError::Late)) {
             return None;
         }
-        let granted = answer.as_ref().ok().filter(|answer| is_granted(answer));
-        if let Some(Answer { data_epoch, .. }) = granted
-            && !session.options.replication().is_off()
-        {
+        if let Ok(answer) = &answer
+            && !self.direct.session.options.replication().is_off()
+            && is_granted(answer)
             // Boxed, because few clients need it.
-            let checked = Box::pin(session.connection.check_replicas(queue.record(), *data_epoch));
-            if let Err(error) = time::timeout(until.remaining(), checked).await.ok()? {
-                debug!(lock = ?queue.record(), owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-                return Some(Attempted::Done(Outcome::failed(error)));
-            }
+            && let Err(error) = Box::pin(self.check_replicas(answer.data_epoch)).await?
+        {
+            return Some(Attempted::Done(Outcome::failed(error)));
         }
-        Some(self.conclude(answer, request, before, once))
+        Some(self.conclude(answer, request, before))
+    }
+
+    /// Checks the replicas until the end of the call.
+    async fn check_replicas(&self, data_epoch: u64) -> Option<Result<()>> {
+        let (session, record) = (self.direct.session, self.direct.queue.record());
+        let checked = session.connection.check_replicas(record, data_epoch);
+        let checked = time::timeout(self.wanted.until.remaining(), checked).await.ok()?;
+        if let Err(error) = &checked {
+            debug!(lock = ?record, owner = %self.owner_id, %error, "acquire not replicated, undoing it");
+        }
+        Some(checked)
     }
 
     /// Acts on the reply.
@@ -162,13 +182,12 @@ impl<'a> DirectAcquire<'a> {
         answer: Result<Answer, SendError>,
         mut request: Request,
         before: Reading,
-        once: bool,
     ) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let mut work = queue.work();
         if work.direct.as_ref().is_some_and(|direct| direct.overtaken) {
             work.take_over();
-            return self.enqueue(work, once, None);
+            return self.enqueue(work, None);
         }
         let answer = match answer {
             Ok(answer) => answer,
@@ -176,9 +195,9 @@ impl<'a> DirectAcquire<'a> {
                 session.rotate_owner_ids();
                 request.repeat();
                 let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
-                return self.enqueue(work, once, Some(Unanswered { request, owner_id, until }));
+                return self.enqueue(work, Some(Unanswered { request, owner_id, until }));
             }
-            Err(_) => return self.enqueue(work, once, None),
+            Err(_) => return self.enqueue(work, None),
         };
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.grant(work, &answer, number),
@@ -194,18 +213,18 @@ impl<'a> DirectAcquire<'a> {
             }
         };
         work.busy = LastBusy::at(Moment::now(), None);
-        let attempted = match once {
+        let attempted = match self.wanted.once {
             true => {
                 self.direct.end(work);
                 Attempted::Done(Outcome::Busy)
             }
             false => {
-                work.finding = Some(Box::new(Finding::Busy { kind: self.kind.clone(), before, ttl }));
-                self.enqueue(work, once, None)
+                work.finding = Some(Box::new(Finding::Busy { kind: self.wanted.kind.clone(), before, ttl }));
+                self.enqueue(work, None)
             }
         };
         if let Some(owner) = script::blocking_owner_id(&answer.reply) {
-            undo_orphan(session, self.kind, owner);
+            undo_orphan(session, self.wanted.kind, owner);
         }
         attempted
     }
@@ -213,11 +232,12 @@ impl<'a> DirectAcquire<'a> {
     /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
-        let traits = self.kind.traits();
+        let Wanted { kind, claim: Claim { owner, .. }, .. } = self.wanted;
+        let traits = kind.traits();
         let hold = Hold::new(
             Begun {
-                kind: self.kind.clone(),
-                owner: self.owner.clone(),
+                kind: (*kind).clone(),
+                owner: owner.clone(),
                 owner_id: self.owner_id.clone(),
                 data_epoch: answer.data_epoch,
                 sent: answer.sent,
@@ -231,7 +251,7 @@ impl<'a> DirectAcquire<'a> {
         }
         let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
         current.levels = 1;
-        work.busy = LastBusy::at(answer.sent, Some(self.owner.clone()));
+        work.busy = LastBusy::at(answer.sent, Some(owner.clone()));
         work.set_current(current);
         self.direct.end(work);
         if session.is_closed() {
@@ -242,15 +262,11 @@ impl<'a> DirectAcquire<'a> {
     }
 
     /// Makes the caller a waiter.
-    fn enqueue(
-        &self,
-        mut work: MutexGuard<'_, Work>,
-        once: bool,
-        unanswered: Option<Unanswered>,
-    ) -> Attempted {
-        let &Direct { session, queue, ticket, .. } = &self.direct;
+    fn enqueue(&self, mut work: MutexGuard<'_, Work>, unanswered: Option<Unanswered>) -> Attempted {
+        let &Direct { session, queue, ticket } = &self.direct;
+        let &Wanted { kind, claim: Claim { owner, .. }, terms, once, .. } = self.wanted;
         work.direct = None;
-        let outcome = work.enqueue(ticket, self.kind, self.owner.clone(), self.terms, once);
+        let outcome = work.enqueue(ticket, kind, owner.clone(), terms, once);
         if let Some(waiter) = work.waiters.get_mut(ticket) {
             (waiter.unanswered, waiter.alone) = (unanswered.map(Box::new), false);
         }
@@ -263,15 +279,18 @@ impl<'a> DirectAcquire<'a> {
 pub(crate) struct DirectRelease<'a> {
     direct: Direct<'a>,
     owner_id: Arc<str>,
-    request: Request,
+    /// The end of the call.
+    until: Moment,
+    unsent: Option<(Route, Request)>,
 }
 
 impl<'a> DirectRelease<'a> {
-    /// Begins the release of the only level of a hold, if nobody else is at the key. It ends the hold.
+    /// Begins the release of the only level of a hold, if nobody else is at the key. It ends the hold. Its caller waits until `until`.
     pub(crate) fn begin(
         session: &'a Arc<Session>,
         queue: &'a Arc<KeyQueue>,
         hold: &Arc<Hold>,
+        until: Moment,
     ) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
@@ -302,35 +321,37 @@ impl<'a> DirectRelease<'a> {
         let request = hold.kind.release(&named, &others);
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
         let unfinished = Some(Unfinished::Release(freeing));
-        let until = now + RELEASED_WITHIN;
-        work.direct = Some(DirectRequest { ticket, until, overtaken: false, unfinished });
+        let overtaken_at = now + RELEASED_WITHIN;
+        work.direct = Some(DirectRequest { ticket, until: overtaken_at, overtaken: false, unfinished });
         drop(work);
         hold.report(ending);
         session.watchdog.forget(hold);
         if hold.has_renewal_in_flight() {
             session.rotate_owner_ids();
         }
-        let direct = Direct { session, queue, route, ticket };
-        Some(Self { direct, owner_id: hold.owner_id.clone(), request })
+        let (direct, owner_id) = (Direct { session, queue, ticket }, hold.owner_id.clone());
+        Some(Self { direct, owner_id, until, unsent: Some((route, request)) })
     }
 
-    /// Sends the request, and waits for the outcome until `until`.
-    pub(crate) async fn send(&mut self, until: Moment) -> Option<Result<()>> {
+    /// Sends the request, and waits for the outcome.
+    pub(crate) async fn send(&mut self) -> Option<Result<()>> {
         let span = debug_span!("release", lock = ?self.direct.queue.record(), owner = %self.owner_id);
-        self.run(until).instrument(span).await
+        self.run().instrument(span).await
     }
 
-    async fn run(&mut self, until: Moment) -> Option<Result<()>> {
-        let Direct { session, queue, route, .. } = &self.direct;
+    async fn run(&mut self) -> Option<Result<()>> {
+        let Direct { session, queue, .. } = &self.direct;
         let before = queue.signal.reading();
-        let answer = route.send(&mut self.request, until).await;
+        let (route, request) = self.unsent.take()?;
+        let Sent { answer, .. } = route.send(request, self.until).await;
         if matches!(answer, Err(SendError::Late)) {
             return None;
         }
         match self.conclude(answer, before) {
             Ok(outcome) => Some(outcome),
             Err(queued) => {
-                let outcome = time::timeout(until.remaining(), queued).await.ok()?;
+                // Boxed, because few releases need it.
+                let outcome = Box::pin(time::timeout(self.until.remaining(), queued)).await.ok()?;
                 Some(outcome.unwrap_or_else(|_| Err(session.closed_error(Phase::Release))))
             }
         }

@@ -32,8 +32,8 @@ pub(crate) struct KeyActor {
     pub checked: Option<u64>,
     /// [`Run::messages_at_probe`](crate::engine::run::Run::messages_at_probe) of the next run.
     pub messages_at_probe: Option<u64>,
-    /// The yield window, while there is one.
-    pub yield_window: Option<YieldWindow>,
+    /// The yield window, while there is one. Boxed, because few waiting actors have one.
+    pub yield_window: Option<Box<YieldWindow>>,
     /// Until then the subscription outlives the last waiter, while the lock is held.
     pub listen_until: Option<Moment>,
     /// A waiter came during a yield window. From then on the subscription is kept through yield windows.
@@ -43,6 +43,8 @@ pub(crate) struct KeyActor {
     /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
     pub dequeues: VecDeque<PendingDequeue>,
     pub dequeue_at: Moment,
+    /// The queue has no work left.
+    pub done: bool,
 }
 
 /// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
@@ -80,6 +82,7 @@ impl KeyActor {
             refresh_at: None,
             dequeues: VecDeque::new(),
             dequeue_at: Moment::now(),
+            done: false,
         }
     }
 
@@ -92,7 +95,7 @@ impl KeyActor {
 
     /// Marks the count of the current hold as being changed. Returns the hold and its count, or `None` while the hold is ahead of the
     /// record.
-    pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u64)> {
+    pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u32)> {
         let mut work = self.queue.work();
         let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
         current.changing = true;

@@ -12,8 +12,8 @@ use crate::engine::actor;
 use crate::engine::direct::DirectRelease;
 use crate::engine::permits;
 use crate::engine::pipelined;
+use crate::engine::releases::ReleasedLevel;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::work::ReleasedLevel;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -128,9 +128,9 @@ impl Level {
             Err(_) => return Err(self.session.closed_error(Phase::Release)),
         }
         let until = self.session.question_ends();
-        if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold) {
+        if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold, until) {
             self.released = true;
-            return direct.send(until).await.unwrap_or_else(|| Err(self.unconfirmed()));
+            return direct.send().await.unwrap_or_else(|| Err(self.unconfirmed()));
         }
         self.release_in_turn(until).await
     }

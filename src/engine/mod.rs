@@ -19,6 +19,7 @@ pub(crate) mod permits;
 pub(crate) mod pipelined;
 pub(crate) mod queue_id;
 pub(crate) mod release;
+pub(crate) mod releases;
 pub(crate) mod run;
 pub(crate) mod session;
 pub(crate) mod single;

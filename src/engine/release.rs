@@ -11,11 +11,12 @@
 use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::run::{Run, Turns, YieldWindow};
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{Freeing, Undo};
 use crate::engine::waiters::Waiter;
-use crate::engine::work::{Current, Release, ReleasedLevel, Work};
+use crate::engine::work::{Current, Work};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Begun, Hold};
@@ -99,7 +100,7 @@ impl KeyActor {
             current.levels = current.levels.saturating_sub(1);
             (current.recorded, current.levels)
         });
-        hold.end_level(term, current.map_or(0, |(_, levels)| levels));
+        hold.end_level(term, current.map_or(0, |(_, levels)| levels as usize));
         match current {
             None if hold.kind.traits().access == Access::Exclusive => Err(hold.not_held()),
             None => self.release_shared(hold).await,
@@ -134,8 +135,8 @@ impl KeyActor {
     async fn release_partly(
         &mut self,
         hold: &Arc<Hold>,
-        recorded: u64,
-        levels: u64,
+        recorded: u32,
+        levels: u32,
         lease: Duration,
     ) -> Result<()> {
         if recorded == levels {
@@ -149,7 +150,7 @@ impl KeyActor {
     }
 
     /// Releases the last level: hands the lock to the next local waiter, or frees it.
-    async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u64) -> Result<Option<Handed>> {
+    async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u32) -> Result<Option<Handed>> {
         let (now, deadline) = (Moment::now(), hold.deadline());
         // The watchdog does not renew the hold from here on.
         let was = hold.release();
@@ -167,8 +168,8 @@ impl KeyActor {
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
             .map(|next| Successor { ticket: next.ticket, owner: next.owner.clone(), lease: next.lease });
-        if let Some(successor) = next
-            && let Some(outcome) = self.hand_off(hold, &owner_id, deadline, successor, run).await
+        if let Some(successor) = &next
+            && let Some(outcome) = self.hand_off(hold, &owner_id, deadline, successor, &run).await
         {
             return outcome;
         }
@@ -212,12 +213,11 @@ impl KeyActor {
         from: &Arc<Hold>,
         named: &Arc<str>,
         deadline: Moment,
-        successor: Successor,
-        mut run: Run,
+        successor: &Successor,
+        run: &Run,
     ) -> Option<Result<Option<Handed>>> {
-        let Successor { ticket, owner, lease } = successor;
-        let owner_id = from.kind.owner_id(self.session.owner_id(&owner));
-        let length = self.session.lease_duration(lease);
+        let owner_id = from.kind.owner_id(self.session.owner_id(&successor.owner));
+        let length = self.session.lease_duration(successor.lease);
         let mut request = from.kind.hand_off(named, &owner_id, Arg::Number(millis(length)))?;
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
             Ok(answer) => answer,
@@ -233,12 +233,12 @@ impl KeyActor {
         self.rotate_if_repeated(&request);
         match script::handed_off(&answer.reply) {
             Ok(HandedOff::Moved { subscriptions, token }) => {
-                run.count += 1;
-                run.others = Some(self.foreign_subscriptions(subscriptions));
-                let (kind, data_epoch, sent, lease) =
-                    (from.kind.clone(), answer.data_epoch, answer.sent, length);
+                let others = Some(self.foreign_subscriptions(subscriptions));
+                let run = Run { count: run.count + 1, others, ..*run };
+                let (kind, owner) = (from.kind.clone(), successor.owner.clone());
+                let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
                 let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
-                Some(Ok(Some((hold, ticket))))
+                Some(Ok(Some((hold, successor.ticket))))
             }
             Ok(HandedOff::Gone) => Some(
                 vanished(
@@ -284,7 +284,7 @@ impl KeyActor {
         if let Some(yield_window) =
             freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
         {
-            self.yield_window = Some(yield_window);
+            self.yield_window = Some(Box::new(yield_window));
         }
         Ok(())
     }

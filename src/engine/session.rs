@@ -11,9 +11,10 @@ use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Topology};
 use crate::engine::queue_id::QueueId;
+use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::spared::Spared;
 use crate::engine::unfinished::{DirectRequest, Undo};
-use crate::engine::work::{Release, ReleasedLevel, Work};
+use crate::engine::work::Work;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
 use crate::lease::hold::{Hold, LossHandler};
@@ -421,7 +422,7 @@ impl KeyQueue {
             (work.take_queued(), hold)
         };
         // The releases are not sent, so the client does not see the holds end. The mutex is not locked here.
-        for release in queued.iter().flat_map(|(_, releases)| releases) {
+        for release in queued.1.iter() {
             if let Release::Level(level) = release {
                 level.hold.abandon();
             }

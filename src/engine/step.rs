@@ -5,8 +5,9 @@ use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::crowd::Crowd;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::releases::Release;
 use crate::engine::waiters::{Outcome, Waiter};
-use crate::engine::work::{Current, Finding, Release, Work};
+use crate::engine::work::{Current, Finding, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
@@ -38,7 +39,7 @@ pub(crate) enum Action {
     RetryDequeue(PendingDequeue),
     /// Add levels to the current hold for these tickets.
     Reenter(Vec<(u64, Lease)>),
-    Attempt(Attempt),
+    Attempt(Box<Attempt>),
     /// Ask for the holder of a busy lock.
     ProbeHolder(Arc<dyn LockKind>),
     /// Count the other clients that wait for the lock.
@@ -93,7 +94,7 @@ impl KeyActor {
                 return Step::Again;
             }
             Some(Finding::Freed(yield_window)) if work.current.is_none() => {
-                self.yield_window = Some(yield_window);
+                self.yield_window = Some(Box::new(yield_window));
             }
             Some(Finding::Freed(_)) | None => {}
         }
@@ -272,6 +273,7 @@ impl KeyActor {
             work.finding = None;
         }
         self.session.tidy(&self.queue, work);
+        self.done = true;
         Step::Finish
     }
 }

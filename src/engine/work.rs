@@ -3,17 +3,15 @@
 use crate::config::options::Lease;
 use crate::engine::busy::LastBusy;
 use crate::engine::callers::Callers;
+use crate::engine::releases::{Release, ReleasedLevel, Releases};
 use crate::engine::run::{Pollers, Run, YieldWindow};
-use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Undo, Unfinished};
+use crate::engine::unfinished::{DirectRequest, Unanswered, Undo, Unfinished};
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
-use crate::error::Result;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
-use crate::lease::term::LevelTerm;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
-use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +23,7 @@ use tokio::sync::oneshot;
 #[derive(Default)]
 pub(crate) struct Work {
     company: Option<Box<Company>>,
+    pub releases: Releases,
     /// A waiter may have the owner of the current hold. Unset once none was found.
     pub may_reenter: bool,
     pub current: Option<Current>,
@@ -43,7 +42,6 @@ pub(crate) struct Company {
     /// The request that a caller sends itself, see `direct.rs`.
     pub direct: Option<DirectRequest>,
     pub waiters: Waiters,
-    pub releases: VecDeque<Release>,
     /// Shared holds that have an owner. None of them is current.
     pub shared_holds: Vec<Arc<Hold>>,
     /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
@@ -65,7 +63,6 @@ impl Company {
         callers: Callers::NONE,
         direct: None,
         waiters: Waiters::NONE,
-        releases: VecDeque::new(),
         shared_holds: Vec::new(),
         passing: None,
         in_flight: None,
@@ -95,9 +92,9 @@ pub(crate) struct Current {
     /// When its first request was sent, or when it was passed on.
     pub since: Moment,
     /// The count in the record.
-    pub recorded: u64,
+    pub recorded: u32,
     /// The granted levels. They differ from `recorded` only after a refused partial release, or while the count is changing.
-    pub levels: u64,
+    pub levels: u32,
     /// A change of the count is in flight.
     pub changing: bool,
     /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
@@ -127,25 +124,6 @@ pub(crate) enum Finding {
     Busy { kind: Arc<dyn LockKind>, before: Reading, ttl: Option<Duration> },
     /// The lock was freed, and other clients may want it.
     Freed(YieldWindow),
-}
-
-/// A release that the actor has to send.
-pub(crate) enum Release {
-    Level(ReleasedLevel),
-    /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
-    Free(Box<Freeing>, bool, Option<oneshot::Sender<Result<()>>>),
-    Undo(Undo),
-    /// Removes the owner id from Redis's queue.
-    Dequeue(Arc<dyn LockKind>, Arc<str>),
-}
-
-/// A level that is being released.
-pub(crate) struct ReleasedLevel {
-    pub hold: Arc<Hold>,
-    /// `None` if the owner has not taken the level.
-    pub term: Option<LevelTerm>,
-    pub pipelined: bool,
-    pub reply: Option<oneshot::Sender<Result<()>>>,
 }
 
 /// Returns the next number of the sequence that orders callers by arrival, and entries in Redis's queues. It must be drawn while the
@@ -262,17 +240,13 @@ impl Work {
 
     /// Takes the next release.
     pub(crate) fn next_release(&mut self) -> Option<Release> {
-        let release = self.releases.pop_front();
+        let release = self.releases.pop();
         self.releasing = release.is_some();
         release
     }
 
     /// Queues the release of a level.
     pub(crate) fn queue_release(&mut self, level: ReleasedLevel) {
-        if self.releases.is_empty() {
-            // Most releases are alone, and a program may drop many guards at once.
-            self.releases.reserve_exact(1);
-        }
         self.releases.push_back(Release::Level(level));
     }
 
@@ -301,8 +275,8 @@ impl Work {
         let Current { hold, levels, .. } = self.current.as_ref()?;
         let returned =
             |release: &&Release| matches!(release, Release::Level(level) if Arc::ptr_eq(&level.hold, hold));
-        let returned = self.releases.iter().filter(returned).count() as u64;
-        (*levels > returned).then(|| hold.clone())
+        let returned = self.releases.iter().filter(returned).count();
+        (*levels as usize > returned).then(|| hold.clone())
     }
 
     /// Makes `current` the current hold.
@@ -352,9 +326,9 @@ impl Work {
     }
 
     /// Removes and returns all waiters and releases.
-    pub(crate) fn take_queued(&mut self) -> Option<(Waiters, VecDeque<Release>)> {
-        let company = self.company.as_deref_mut()?;
-        Some((std::mem::take(&mut company.waiters), std::mem::take(&mut company.releases)))
+    pub(crate) fn take_queued(&mut self) -> (Waiters, Releases) {
+        let waiters = self.company.as_deref_mut().map(|company| std::mem::take(&mut company.waiters));
+        (waiters.unwrap_or_default(), std::mem::take(&mut self.releases))
     }
 
     /// Ends the request of an actor.
@@ -376,7 +350,7 @@ impl Work {
     /// Frees the memory that waiters needed, once there are none. What is known of other clients and of shared holds stays.
     fn end_company(&mut self) {
         let Some(company) = self.company.as_deref_mut() else { return };
-        (company.waiters, company.releases) = Default::default();
+        company.waiters = Waiters::default();
         company.shared_holds.retain(|hold| !hold.is_over());
         let lasts = |until: Option<Moment>| until.is_some_and(|until| !(until + LastBusy::FRESH).passed());
         if company.callers.is_empty()
@@ -397,8 +371,10 @@ impl Work {
             return Vec::new();
         }
         let queued = self.waiters.remove_all(|waiter| waiter.owner_id.is_some());
-        let dequeue = |waiter: &Waiter| Some(Release::Dequeue(waiter.kind.clone(), waiter.owner_id.clone()?));
-        self.releases.extend(queued.iter().filter_map(dequeue));
+        for waiter in &queued {
+            let dequeue = |owner_id: &Arc<str>| Release::Dequeue(waiter.kind.clone(), owner_id.clone());
+            self.releases.extend(waiter.owner_id.as_ref().map(dequeue));
+        }
         queued
     }
 

@@ -270,13 +270,13 @@ impl Hold {
     }
 
     /// Ends a level. `levels` are left, including those that their owners have not taken yet.
-    pub(crate) fn end_level(&self, term: Option<LevelTerm>, levels: u64) {
+    pub(crate) fn end_level(&self, term: Option<LevelTerm>, levels: usize) {
         let mut status = self.lock();
         if let Some(at) = status.terms.iter().position(|other| Some(*other) == term) {
             status.terms.swap_remove(at);
         }
         // A level that its owner has not taken yet has no term, and needs the deadline as it is.
-        if status.terms.len() as u64 == levels
+        if status.terms.len() == levels
             && let Some(end) = status.end()
         {
             status.deadline = status.deadline.min(end - status.margin);

@@ -94,8 +94,9 @@ fn mark_failed(span: &Span, kind: impl Display, description: impl Display) {
         .record("otel.status_description", display(description));
 }
 
-/// The part of a call in which it waits, within the span of the call.
-pub(crate) fn wait(kind: &dyn LockKind, owner: impl FnOnce() -> Arc<str>) -> Span {
+/// The part of a call in which it waits, within the span of the call. `None` if nobody records it. Boxed, because a program may have many
+/// waiters.
+pub(crate) fn wait(kind: &dyn LockKind, owner: impl FnOnce() -> Arc<str>) -> Option<Box<Span>> {
     let span = debug_span!(
         target: TARGET,
         "redisson_lock.wait",
@@ -103,10 +104,10 @@ pub(crate) fn wait(kind: &dyn LockKind, owner: impl FnOnce() -> Arc<str>) -> Spa
         kind = kind.traits().name,
         owner = Empty
     );
-    if !span.is_disabled() {
+    (!span.is_disabled()).then(|| {
         span.record("owner", &*owner());
-    }
-    span
+        Box::new(span)
+    })
 }
 
 /// A hold from its grant to its end, beside the span of its call.

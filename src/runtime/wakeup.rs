@@ -6,6 +6,7 @@
 use crate::runtime::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
 /// The signal of a key queue. At most one actor waits for it.
 #[derive(Debug, Default)]
@@ -47,8 +48,8 @@ impl Signal {
     }
 
     /// Completes after any of these wake-ups, including one that came before the call.
-    pub(crate) async fn woken(&self) {
-        self.notify.notified().await;
+    pub(crate) fn woken(&self) -> Notified<'_> {
+        self.notify.notified()
     }
 }
 

@@ -5,6 +5,7 @@
 //! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (ARCHITECTURE invariant 3).
 
 use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
+use crate::connection::exchange::{Exchange, NoReply};
 use crate::connection::node::Live;
 use crate::connection::nodes::Target;
 use crate::connection::pulse::Cut;
@@ -12,7 +13,7 @@ use crate::connection::redirects::Redirect;
 use crate::connection::{ErrorClass, RetryDelay, classify};
 use crate::protocol::script::{Reply, Request, Verb};
 use crate::runtime::clock::Moment;
-use crate::runtime::sync::{select, time};
+use crate::runtime::sync::time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -80,7 +81,8 @@ impl<'a> Call<'a> {
         if let Ok(live) = nodes.usable(target, self.dead) {
             return Ok((live, asking));
         }
-        match self.connection.up(target, self.dead, self.patience).await {
+        // Boxed for the same reason as `recover`.
+        match Box::pin(self.connection.up(target, self.dead, self.patience)).await {
             Ok(live) => {
                 self.first = None;
                 Ok((live, asking))
@@ -95,31 +97,24 @@ impl<'a> Call<'a> {
     /// Sends the request once, `now`. `None` if its fast path did nothing.
     pub(super) async fn send(
         &mut self,
-        live: &Live,
+        live: &Arc<Live>,
         now: Moment,
         asking: bool,
     ) -> Result<Option<Reply>, ErrorClass> {
         let until = self.until.min(now + self.connection.response_timeout);
-        let answer = select! {
-            biased;
-            answer = live.exchange(self.request, self.by_source, asking) => answer,
-            cut = live.cut(now, until) => {
-                let reason = match cut {
-                    Cut::Ended => {
-                        self.dead = live.id;
-                        "the connection dropped"
-                    }
-                    Cut::Late => "no answer",
-                };
-                return Err(ErrorClass::Unknown { reason: reason.into() });
-            }
+        let (live, request, by_source) = (live.clone(), self.request.clone(), self.by_source);
+        let (exchange, answer) = Exchange { live, request, by_source, asking }.send(now, until).await;
+        let unknown = |reason: &str| ErrorClass::Unknown { reason: reason.into() };
+        let (ended, class) = match answer {
+            Ok(reply) => return Ok(reply),
+            Err(NoReply::Cut(Cut::Late)) => (false, unknown("no answer")),
+            Err(NoReply::Cut(Cut::Ended)) => (true, unknown("the connection dropped")),
+            Err(NoReply::Failed(error)) => (error.is_unrecoverable_error(), classify(&error)),
         };
-        answer.map_err(|error| {
-            if error.is_unrecoverable_error() {
-                self.dead = live.id;
-            }
-            classify(&error)
-        })
+        if ended {
+            self.dead = exchange.live.id;
+        }
+        Err(class)
     }
 
     /// Prepares the next send after one that failed.
