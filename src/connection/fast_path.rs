@@ -70,12 +70,21 @@ enum DeleteIf {
 }
 
 impl DeleteIf {
-    fn put(self, commands: &mut Pipeline, key: &str, value: &str) {
+    fn command(self, key: &str, value: &str) -> Cmd {
         match self {
-            Self::DelIfEq => commands.cmd("DELIFEQ").arg(key).arg(value),
-            Self::DelEx => commands.cmd("DELEX").arg(key).arg("IFEQ").arg(value),
-        };
+            Self::DelIfEq => command(&["DELIFEQ", key, value]),
+            Self::DelEx => command(&["DELEX", key, "IFEQ", value]),
+        }
     }
+}
+
+/// A command in one allocation for its words and one for its bytes.
+fn command(words: &[&str]) -> Cmd {
+    let mut command = Cmd::with_capacity(words.len(), words.iter().map(|word| word.len()).sum());
+    for word in words {
+        command.arg(word);
+    }
+    command
 }
 
 impl FastPaths {
@@ -96,8 +105,9 @@ impl FastPaths {
         let mut payload = restore_payload::held_once(key);
         payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
         tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(key).arg(1).arg(payload);
-        DeleteIf::DelIfEq.put(&mut tries, key, "");
-        DeleteIf::DelEx.put(&mut tries, key, "");
+        for delete_if in [DeleteIf::DelIfEq, DeleteIf::DelEx] {
+            tries.add_command(delete_if.command(key, ""));
+        }
         let replies = match connection.send_packed_commands(&tries, 0, 5).await {
             Err(error) if error.is_unrecoverable_error() => return Err(error),
             replies => replies.unwrap_or_default(),
@@ -178,17 +188,18 @@ impl FastPaths {
     }
 
     fn transaction(&self, key: &str, delete: &Delete, channel: &str) -> Pipeline {
+        // Without a command for it, `permits` refuses the transaction.
+        let delete_if = self.0.delete_if.unwrap_or(DeleteIf::DelIfEq);
+        let delete = match delete {
+            Delete::Field(name) => command(&["HDEL", key, name]),
+            Delete::IfEqual(value) => delete_if.command(key, value),
+        };
         let mut commands = Pipeline::with_capacity(4);
-        commands.cmd("MULTI");
-        match delete {
-            Delete::Field(name) => _ = commands.cmd("HDEL").arg(key).arg(name.as_bytes()),
-            Delete::IfEqual(value) => {
-                if let Some(command) = self.0.delete_if {
-                    command.put(&mut commands, key, value);
-                }
-            }
+        for command in
+            [command(&["MULTI"]), delete, command(&[self.0.publish, channel, "0"]), command(&["EXEC"])]
+        {
+            commands.add_command(command);
         }
-        commands.cmd(self.0.publish).arg(channel.as_bytes()).arg("0").cmd("EXEC");
         commands
     }
 

@@ -124,14 +124,18 @@ impl Link {
     }
 }
 
+/// Room for the words and bytes of most commands.
+const WORDS: usize = 16;
+const BYTES: usize = 256;
+
 fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
-    let mut command = match request.verb() {
-        Verb::Command(name) => redis::cmd(name),
-        Verb::Script(script) => {
-            let mut command = redis::cmd(if by_source { "EVAL" } else { "EVALSHA" });
-            command.arg(if by_source { script.source } else { script.sha() }).arg(request.keys().len());
-            command
-        }
+    let mut command = Cmd::with_capacity(WORDS, BYTES);
+    match request.verb() {
+        Verb::Command(name) => command.arg(name),
+        Verb::Script(script) => command
+            .arg(if by_source { "EVAL" } else { "EVALSHA" })
+            .arg(if by_source { script.source } else { script.sha() })
+            .arg(request.keys().len()),
     };
     for key in request.keys() {
         command.arg(key.as_bytes());
