@@ -205,15 +205,17 @@ impl Held {
     /// Starts tasks that each wait for a lock that another process holds. They start gradually, so that the measurement
     /// shows the cost of waiting, not of many first requests at once.
     pub async fn wait(&mut self, library: &Library, count: usize) {
+        let Library::Ours(client) = library else { unreachable!("only ours has many waiters") };
         println!("begin");
         let before = memory();
         for n in 0..count {
             if n % PACE == 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let handle = library.handle(1, &format!("held:{n}"));
+            let lock = client.lock(format!("held:{n}"));
             self.waiters.push(tokio::spawn(async move {
-                handle.lock().await.unlock().await;
+                let guard = lock.lock().await.expect("the lock");
+                guard.unlock().await.expect("a confirmed release");
             }));
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));
