@@ -837,3 +837,16 @@ async fn a_lock_with_a_longer_lease_is_freed_and_not_handed_on() {
         bench.raw.messages();
     }
 }
+
+/// A program may have many waiters, each of which stores the future of its call.
+#[tokio::test]
+async fn the_futures_of_lock_and_unlock_are_small() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n");
+    let locking = lock.lock();
+    assert!(size_of_val(&locking) <= 768, "{} bytes", size_of_val(&locking));
+    let unlocking = locking.await.unwrap().unlock();
+    assert!(size_of_val(&unlocking) <= 640, "{} bytes", size_of_val(&unlocking));
+    unlocking.await.unwrap();
+}
