@@ -33,7 +33,7 @@ async fn main() {
             "kind" => {
                 scenarios::kind(&library, words[1], words[2] == "own", number(3) as usize, number(4)).await;
             }
-            "threads" => scenarios::threads(url, number(1) as usize, number(2)).await,
+            "threads" => scenarios::threads(&library, url, number(1) as usize, number(2)).await,
             "crowd" => scenarios::crowd(name, url, number(1) as usize, number(2)).await,
             "turns" => scenarios::turns(&library, number(1), words[2]).await,
             "hold" => held.hold(&library, number(1) as usize, number(2) as usize).await,

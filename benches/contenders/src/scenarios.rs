@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::runtime;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -82,8 +83,8 @@ async fn rounds(handles: Vec<Handle>, hold_time: Duration, seconds: f64) {
     }
 }
 
-/// Threads acquire and release a lock in a loop, each its own.
-pub async fn threads(url: &str, workers: usize, seconds: f64) {
+/// Threads acquire and release a lock in a loop, each its own: ours by the API for threads, another library by `block_on`.
+pub async fn threads(library: &Library, url: &str, workers: usize, seconds: f64) {
     let url = url.to_owned();
     let connected = tokio::task::spawn_blocking(move || blocking::Client::connect(&url));
     let client = connected.await.expect("no panic").expect("a server");
@@ -91,12 +92,22 @@ pub async fn threads(url: &str, workers: usize, seconds: f64) {
     let counts: Arc<Vec<AtomicU64>> = Arc::new((0..workers).map(|_| AtomicU64::new(0)).collect());
     let mut threads = Vec::new();
     for worker in 0..workers {
-        let (stop, counts, lock) = (stop.clone(), counts.clone(), client.lock(format!("bench:{worker}")));
+        let key = format!("bench:{worker}");
+        let hold_once: Box<dyn Fn() + Send> = match library {
+            Library::Ours(_) => {
+                let lock = client.lock(key);
+                Box::new(move || lock.lock().expect("the lock").unlock().expect("a release"))
+            }
+            other => {
+                let (handle, runtime) = (other.handle(worker, &key), runtime::Handle::current());
+                Box::new(move || runtime.block_on(async { handle.lock().await.unlock().await }))
+            }
+        };
+        let (stop, counts) = (stop.clone(), counts.clone());
         threads.push(thread::spawn(move || {
             while !stop.load(Relaxed) {
-                let guard = lock.lock().expect("the lock");
+                hold_once();
                 counts[worker].fetch_add(1, Relaxed);
-                guard.unlock().expect("a release");
             }
         }));
     }
