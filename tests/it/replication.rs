@@ -346,8 +346,8 @@ async fn a_release_does_not_wait_for_replicas() {
         replica.stop_signal();
         let waiting = java.lock("plain", "orders");
         eventually(|| subscribers(&master, "redisson_lock__channel:{orders}") == 1).await;
-        guard.unlock().await.unwrap();
-        in_time("the release", waiting).await.unwrap();
+        in_time("the release", guard.unlock()).await.unwrap();
+        in_time("Java's acquire", waiting).await.unwrap();
         java.unlock("plain", "orders").await.unwrap();
         replica.cont();
     }
