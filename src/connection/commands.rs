@@ -92,8 +92,6 @@ pub(crate) enum SendError {
     NotDone,
     /// The request may have run, or may still run.
     Unanswered,
-    /// The same, because no reply came before the deadline.
-    Late,
 }
 
 #[derive(Debug)]
@@ -163,8 +161,8 @@ impl Route {
         self.0.id
     }
 
-    /// Sends `request` once, and waits for the reply until `until`. A fast path that does nothing is followed by the script.
-    pub(crate) async fn send(self, request: Request, until: Moment) -> Sent {
+    /// Sends `request` once. A fast path that does nothing is followed by the script. `None` if no reply comes before `until`.
+    pub(crate) async fn send(self, request: Request, until: Moment) -> Option<Sent> {
         let mut exchange = Exchange::new(self.0, request);
         loop {
             let sent = Moment::now();
@@ -177,7 +175,7 @@ impl Route {
                     continue;
                 }
                 Err(NoReply::Cut(Cut::Ended)) => Err(SendError::Unanswered),
-                Err(NoReply::Cut(Cut::Late)) => Err(SendError::Late),
+                Err(NoReply::Cut(Cut::Late)) => return None,
                 Err(NoReply::Failed(error)) => match classify(&error) {
                     ErrorClass::NoScript => {
                         exchange.by_source = true;
@@ -187,7 +185,7 @@ impl Route {
                     _ => Err(SendError::NotDone),
                 },
             };
-            return Sent { request: exchange.request, answer };
+            return Some(Sent { request: exchange.request, answer });
         }
     }
 }

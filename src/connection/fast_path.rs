@@ -159,9 +159,7 @@ impl FastPaths {
         fast_path.packed(|| match &fast_path.command {
             FastCommand::Restore { owner, lease_ms } => Commands::One(restore(key, owner, *lease_ms)),
             FastCommand::Set { value, lease_ms } => {
-                let mut command = redis::cmd("SET");
-                command.arg(key).arg(&**value).arg("NX").arg("PX").arg(*lease_ms);
-                Commands::One(command)
+                Commands::One(command(&["SET", key, value, "NX", "PX", &lease_ms.to_string()]))
             }
             FastCommand::Transaction { delete, channel } => {
                 Commands::Several(self.transaction(key, delete, channel), 0, 4)

@@ -5,7 +5,7 @@ use crate::config::options::check_wait;
 use crate::engine::actor;
 use crate::engine::busy::LastBusy;
 use crate::engine::claim::Claim;
-use crate::engine::direct::{Attempted, DirectAcquire, Wanted};
+use crate::engine::direct::{Attempted, CallArgs, DirectAcquire};
 use crate::engine::level::Level;
 use crate::engine::session::Session;
 use crate::engine::waiters::Outcome;
@@ -74,7 +74,7 @@ pub(crate) fn acquire<'a>(
     let until = limit.map_or(Moment::FAR, |limit| started + limit);
     let (number, waited) = (session.counters.observers.next_call(), AtomicBool::new(false));
     let acquire = Acquire {
-        wanted: Wanted { session, claim, kind, terms, once, until },
+        args: CallArgs { session, claim, kind, terms, once, until },
         started,
         number,
         waited,
@@ -84,7 +84,7 @@ pub(crate) fn acquire<'a>(
         let Some((level, way)) = acquire.call().instrument(acquire.span.clone()).await? else {
             return Ok(None);
         };
-        if way != Way::ReEntered && acquire.wanted.kind.traits().access != Access::Gate {
+        if way != Way::ReEntered && acquire.args.kind.traits().access != Access::Gate {
             // The span of the call is not the parent, because the hold outlives it.
             level.hold.trace(&acquire.span);
         }
@@ -122,7 +122,7 @@ type Granted = (Level, u32, Way);
 
 /// The acquire of one caller.
 struct Acquire<'a> {
-    wanted: Wanted<'a>,
+    args: CallArgs<'a>,
     started: Moment,
     /// The number of the call for the observers.
     number: u64,
@@ -140,7 +140,7 @@ impl Acquire<'_> {
             let (mut level, attempts, way) = match self.level().await {
                 Ok(Some(granted)) => granted,
                 Ok(None) => {
-                    call.end(if self.wanted.once { CallEnd::Busy } else { CallEnd::TimedOut });
+                    call.end(if self.args.once { CallEnd::Busy } else { CallEnd::TimedOut });
                     return Ok(None);
                 }
                 Err(error) => {
@@ -150,7 +150,7 @@ impl Acquire<'_> {
                 }
             };
             // The hold may have been lost since the grant, for example because the task was suspended. Then the call acquires again.
-            let Some(way) = level.take(self.wanted.terms.lease, way) else { continue };
+            let Some(way) = level.take(self.args.terms.lease, way) else { continue };
             self.report(&level.hold, way);
             let took = || Moment::now().since(self.started);
             spans::acquired(&self.span, level.hold.owner_in_record(), way, attempts, took);
@@ -161,7 +161,7 @@ impl Acquire<'_> {
 
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
-        let Wanted { session, kind, once, .. } = self.wanted;
+        let CallArgs { session, kind, once, .. } = self.args;
         let record = kind.record();
         if once
             && !session.connection.is_up(record)
@@ -176,9 +176,9 @@ impl Acquire<'_> {
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
     async fn level(&self) -> Result<Option<Granted>> {
-        self.wanted.session.check_open()?;
+        self.args.session.check_open()?;
         self.fail_fast().await?;
-        let (ticket, outcome) = match &mut DirectAcquire::begin(&self.wanted) {
+        let (ticket, outcome) = match &mut DirectAcquire::begin(&self.args) {
             Some(direct) => match direct.send().await {
                 Some(Attempted::Done(outcome)) => return self.granted(outcome),
                 Some(Attempted::Queued(ticket, outcome)) => (ticket, outcome),
@@ -186,10 +186,10 @@ impl Acquire<'_> {
             },
             None => self.enqueue(),
         };
-        let _waiting = self.wanted.session.counters.waiting.enter();
+        let _waiting = self.args.session.counters.waiting.enter();
         let mut waiting = WaitTicket { acquire: self, ticket, outcome, left: false };
         self.report_wait();
-        let _span = spans::wait(&**self.wanted.kind, || self.wanted.owner_id());
+        let _span = spans::wait(&**self.args.kind, || self.args.owner_id());
         let received = match self.within_limit(&mut waiting.outcome).await {
             Some(received) => received,
             None => match waiting.give_up() {
@@ -198,13 +198,13 @@ impl Acquire<'_> {
             },
         };
         waiting.left = received.is_ok();
-        let outcome = received.map_err(|_| self.wanted.session.closed_error(Phase::Acquire))?;
+        let outcome = received.map_err(|_| self.args.session.closed_error(Phase::Acquire))?;
         self.granted(outcome)
     }
 
     /// Joins the key queue. Returns the ticket of the waiter, and the receiver of its outcome.
     fn enqueue(&self) -> (u64, oneshot::Receiver<Outcome>) {
-        let Wanted { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = self.wanted;
+        let CallArgs { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = self.args;
         actor::submit(session, queue.clone(), |work| {
             let ticket = next_ticket();
             (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
@@ -212,18 +212,18 @@ impl Acquire<'_> {
     }
 
     fn report_wait(&self) {
-        let &Self { wanted: Wanted { session, kind, .. }, number: call, .. } = self;
+        let &Self { args: CallArgs { session, kind, .. }, number: call, .. } = self;
         let observers = &session.counters.observers;
         if observers.is_empty() || self.waited.swap(true, Ordering::Relaxed) {
             return;
         }
-        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.wanted.owner_id());
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.args.owner_id());
         observers.tell(|observer| observer.on_waiting(&Waiting { call, name, kind, owner }));
     }
 
     /// Reports a level to the observers.
     fn report(&self, hold: &Hold, way: Way) {
-        let observers = &self.wanted.session.counters.observers;
+        let observers = &self.args.session.counters.observers;
         if observers.is_empty() {
             return;
         }
@@ -245,14 +245,14 @@ impl Acquire<'_> {
 
     /// Counts and reports the end of a call without a level.
     fn report_end(&self, end: CallEnd) {
-        let &Self { wanted: Wanted { session, kind, .. }, number: call, .. } = self;
+        let &Self { args: CallArgs { session, kind, .. }, number: call, .. } = self;
         session.counters.not_acquired(end);
         spans::not_acquired(&self.span, end, || Moment::now().since(self.started));
         let observers = &session.counters.observers;
         if observers.is_empty() {
             return;
         }
-        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.wanted.owner_id());
+        let (name, kind, owner) = (&**kind.record(), kind.traits().name, &*self.args.owner_id());
         let (waited, took) = (self.waited.load(Ordering::Relaxed), Moment::now().since(self.started));
         let ended = NotAcquired { call, name, kind, owner, end, waited, took };
         observers.tell(|observer| observer.on_not_acquired(&ended));
@@ -260,7 +260,7 @@ impl Acquire<'_> {
 
     /// The level of a grant.
     fn granted(&self, outcome: Outcome) -> Result<Option<Granted>> {
-        let Wanted { session, claim: Claim { queue, .. }, terms, .. } = self.wanted;
+        let CallArgs { session, claim: Claim { queue, .. }, terms, .. } = self.args;
         match outcome {
             Outcome::Granted(hold, attempts, way) => {
                 Ok(Some((Level::new(session, queue, &hold, terms.pipelined), attempts, way)))
@@ -273,7 +273,7 @@ impl Acquire<'_> {
     /// The output of `future`, or `None` if the deadline of the call comes first. Takes a reference, because a future that is moved into an
     /// async function is stored twice.
     async fn within_limit<T>(&self, future: impl Future<Output = T> + Unpin) -> Option<T> {
-        match self.wanted.until {
+        match self.args.until {
             Moment::FAR => Some(future.await),
             // Boxed, because a waiter without a limit needs no timer.
             until => Box::pin(time::timeout(until.remaining(), future)).await.ok(),
@@ -282,7 +282,7 @@ impl Acquire<'_> {
 
     /// The error of a wait that ends without a reply.
     fn no_reply(&self) -> Error {
-        let Wanted { session, kind, .. } = self.wanted;
+        let CallArgs { session, kind, .. } = self.args;
         let connection = &session.connection;
         connection.unavailability(kind.record(), self.started, Phase::Acquire).unwrap_or_else(|| {
             let (phase, node) = (Phase::Acquire, connection.node().into());
@@ -309,7 +309,7 @@ impl WaitTicket<'_> {
     /// clients. Otherwise its state is unknown, and the wait ends with an error. A single attempt without a reply also ends with an error.
     fn give_up(&mut self) -> Option<Result<()>> {
         let &Acquire {
-            wanted: Wanted { session, claim: Claim { queue, owner, .. }, once, .. }, started, ..
+            args: CallArgs { session, claim: Claim { queue, owner, .. }, once, .. }, started, ..
         } = self.acquire;
         let now = Moment::now();
         let (heard, current) = {
@@ -340,7 +340,7 @@ impl Drop for WaitTicket<'_> {
         if self.left {
             return;
         }
-        let queue = &self.acquire.wanted.claim.queue;
+        let queue = &self.acquire.args.claim.queue;
         if queue.work().leave(self.ticket).is_some() {
             return queue.signal.nudge();
         }

@@ -67,13 +67,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let mut work = self.queue.work();
         work.callers.remove(self.sole.as_ref());
-        if work.tidy()
-            && let Some(session) = self.queue.session.upgrade()
-        {
-            work.removed = true;
-            drop(work);
-            session.remove(&self.queue);
-        }
+        self.queue.tidy(work);
     }
 }
 

@@ -56,7 +56,7 @@ impl Direct<'_> {
         work.direct = None;
         match work.has_actor || work.has_work() {
             true => actor::wake(self.session, self.queue, work),
-            false => self.session.tidy(self.queue, work),
+            false => self.queue.tidy(work),
         }
     }
 }
@@ -71,19 +71,19 @@ impl Drop for Direct<'_> {
     }
 }
 
-/// What a call for a lock wants.
-pub(crate) struct Wanted<'a> {
+/// The arguments of an acquire, from its caller.
+pub(crate) struct CallArgs<'a> {
     pub session: &'a Arc<Session>,
     pub claim: &'a Claim,
     pub kind: &'a Arc<dyn LockKind>,
     pub terms: Terms,
-    /// The outcome of a single attempt is wanted.
+    /// The acquire is a single attempt.
     pub once: bool,
     /// The end of the call.
     pub until: Moment,
 }
 
-impl Wanted<'_> {
+impl CallArgs<'_> {
     pub(crate) fn owner_id(&self) -> Arc<str> {
         self.session.owner_id(&self.claim.owner)
     }
@@ -92,7 +92,7 @@ impl Wanted<'_> {
 /// An acquire that its caller sends itself.
 pub(crate) struct DirectAcquire<'a> {
     direct: Direct<'a>,
-    wanted: &'a Wanted<'a>,
+    args: &'a CallArgs<'a>,
     owner_id: Arc<str>,
     lease: Duration,
     unsent: Option<(Route, Request)>,
@@ -107,8 +107,8 @@ pub(crate) enum Attempted {
 
 impl<'a> DirectAcquire<'a> {
     /// Begins an acquire, if nobody else is at the key.
-    pub(crate) fn begin(wanted: &'a Wanted<'a>) -> Option<Self> {
-        let &Wanted { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = wanted;
+    pub(crate) fn begin(args: &'a CallArgs<'a>) -> Option<Self> {
+        let &CallArgs { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = args;
         let traits = kind.traits();
         if traits.queued || traits.access != Access::Exclusive {
             return None;
@@ -143,17 +143,14 @@ impl<'a> DirectAcquire<'a> {
             // Only the script reports for how long the lock is busy.
             request.go_by_script();
         }
-        Some(Self { direct, wanted, owner_id, lease, unsent: Some((route, request)) })
+        Some(Self { direct, args, owner_id, lease, unsent: Some((route, request)) })
     }
 
     /// Sends the request, and waits for the outcome.
     pub(crate) async fn send(&mut self) -> Option<Attempted> {
         let before = self.direct.queue.signal.reading();
         let (route, request) = self.unsent.take()?;
-        let Sent { request, answer } = route.send(request, self.wanted.until).await;
-        if matches!(answer, Err(SendError::Late)) {
-            return None;
-        }
+        let Sent { request, answer } = route.send(request, self.args.until).await?;
         if let Ok(answer) = &answer
             && !self.direct.session.options.replication().is_off()
             && is_granted(answer)
@@ -169,7 +166,7 @@ impl<'a> DirectAcquire<'a> {
     async fn check_replicas(&self, data_epoch: u64) -> Option<Result<()>> {
         let (session, record) = (self.direct.session, self.direct.queue.record());
         let checked = session.connection.check_replicas(record, data_epoch);
-        let checked = time::timeout(self.wanted.until.remaining(), checked).await.ok()?;
+        let checked = time::timeout(self.args.until.remaining(), checked).await.ok()?;
         if let Err(error) = &checked {
             debug!(lock = ?record, owner = %self.owner_id, %error, "acquire not replicated, undoing it");
         }
@@ -191,13 +188,13 @@ impl<'a> DirectAcquire<'a> {
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::Unanswered | SendError::Late) => {
+            Err(SendError::Unanswered) => {
                 session.rotate_owner_ids();
                 request.repeat();
                 let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
                 return self.enqueue(work, Some(Unanswered { request, owner_id, until }));
             }
-            Err(_) => return self.enqueue(work, None),
+            Err(SendError::NotDone) => return self.enqueue(work, None),
         };
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.grant(work, &answer, number),
@@ -213,18 +210,18 @@ impl<'a> DirectAcquire<'a> {
             }
         };
         work.busy = LastBusy::at(Moment::now(), None);
-        let attempted = match self.wanted.once {
+        let attempted = match self.args.once {
             true => {
                 self.direct.end(work);
                 Attempted::Done(Outcome::Busy)
             }
             false => {
-                work.finding = Some(Box::new(Finding::Busy { kind: self.wanted.kind.clone(), before, ttl }));
+                work.finding = Some(Box::new(Finding::Busy { kind: self.args.kind.clone(), before, ttl }));
                 self.enqueue(work, None)
             }
         };
         if let Some(owner) = script::blocking_owner_id(&answer.reply) {
-            undo_orphan(session, self.wanted.kind, owner);
+            undo_orphan(session, self.args.kind, owner);
         }
         attempted
     }
@@ -232,7 +229,7 @@ impl<'a> DirectAcquire<'a> {
     /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
-        let Wanted { kind, claim: Claim { owner, .. }, .. } = self.wanted;
+        let CallArgs { kind, claim: Claim { owner, .. }, .. } = self.args;
         let traits = kind.traits();
         let hold = Hold::new(
             Begun {
@@ -264,7 +261,7 @@ impl<'a> DirectAcquire<'a> {
     /// Makes the caller a waiter.
     fn enqueue(&self, mut work: MutexGuard<'_, Work>, unanswered: Option<Unanswered>) -> Attempted {
         let &Direct { session, queue, ticket } = &self.direct;
-        let &Wanted { kind, claim: Claim { owner, .. }, terms, once, .. } = self.wanted;
+        let &CallArgs { kind, claim: Claim { owner, .. }, terms, once, .. } = self.args;
         work.direct = None;
         let outcome = work.enqueue(ticket, kind, owner.clone(), terms, once);
         if let Some(waiter) = work.waiters.get_mut(ticket) {
@@ -343,10 +340,7 @@ impl<'a> DirectRelease<'a> {
         let Direct { session, queue, .. } = &self.direct;
         let before = queue.signal.reading();
         let (route, request) = self.unsent.take()?;
-        let Sent { answer, .. } = route.send(request, self.until).await;
-        if matches!(answer, Err(SendError::Late)) {
-            return None;
-        }
+        let Sent { answer, .. } = route.send(request, self.until).await?;
         match self.conclude(answer, before) {
             Ok(outcome) => Some(outcome),
             Err(queued) => {

@@ -230,15 +230,6 @@ impl Session {
         self.queues.iter().map(|listed| listed.key().0.clone()).collect()
     }
 
-    /// Frees what an idle key queue does not need, and removes an unused one from the table.
-    pub(crate) fn tidy(&self, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
-        if work.tidy() {
-            work.removed = true;
-            drop(work);
-            self.remove(queue);
-        }
-    }
-
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
         let removed = self.queues.remove_if(&queue.id, |listed, ()| Arc::ptr_eq(&listed.0, queue));
@@ -397,6 +388,17 @@ impl KeyQueue {
 
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock()
+    }
+
+    /// Frees what an idle queue does not need. An unused one leaves the session's table.
+    pub(crate) fn tidy(self: &Arc<Self>, mut work: MutexGuard<'_, Work>) {
+        if work.tidy()
+            && let Some(session) = self.session.upgrade()
+        {
+            work.removed = true;
+            drop(work);
+            session.remove(self);
+        }
     }
 
     /// The key of the record.

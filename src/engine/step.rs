@@ -272,7 +272,7 @@ impl KeyActor {
         if work.finding.is_some() {
             work.finding = None;
         }
-        self.session.tidy(&self.queue, work);
+        self.queue.tidy(work);
         self.done = true;
         Step::Finish
     }

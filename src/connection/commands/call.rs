@@ -81,7 +81,7 @@ impl<'a> Call<'a> {
         if let Ok(live) = nodes.usable(target, self.dead) {
             return Ok((live, asking));
         }
-        // Boxed for the same reason as `recover`.
+        // Boxed, because it is large, and few calls wait here.
         match Box::pin(self.connection.up(target, self.dead, self.patience)).await {
             Ok(live) => {
                 self.first = None;
