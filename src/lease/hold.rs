@@ -178,15 +178,7 @@ impl Hold {
     /// The status for the watchdog, or `None` once the hold was seen to be over.
     pub(crate) fn standing(&self) -> Option<Standing> {
         let status = self.lock();
-        status.state.is_live().then_some(Standing {
-            suspect: status.state == HoldState::Suspect,
-            deadline: status.deadline,
-            confirmed: status.confirmed,
-            again: status.again,
-            renewed: status.is_renewed(),
-            settled: status.settled,
-            shortest: status.shortest.map(|(shortest, _)| shortest),
-        })
+        status.state.is_live().then(|| status.standing())
     }
 
     /// Notes that a request which set the record's TTL to `lease` found the TTL `left` before.
@@ -299,8 +291,13 @@ impl Hold {
         self.lock().end().unwrap_or(Moment::FAR)
     }
 
-    pub(crate) fn renewal_sent(&self) {
-        self.lock().unanswered += 1;
+    /// Notes that a renewal is about to be sent. Returns the standing before, or `None` if the hold was seen to be over: then no renewal
+    /// may be sent.
+    pub(crate) fn renewal_sent(&self) -> Option<Standing> {
+        let mut status = self.lock();
+        let standing = status.state.is_live().then(|| status.standing())?;
+        status.unanswered += 1;
+        Some(standing)
     }
 
     pub(crate) fn renewal_answered(&self) {

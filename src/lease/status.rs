@@ -55,6 +55,8 @@ pub(crate) struct Standing {
     pub renewed: bool,
     /// The record is confirmed to name the hold's owner.
     pub settled: bool,
+    /// When the last level ends, whether the hold is renewed or not. [`Moment::FAR`] if a level has no limit.
+    pub end: Moment,
     /// The shortest lease with which other clients renew the record.
     pub shortest: Option<Duration>,
 }
@@ -136,6 +138,19 @@ impl Status {
         counters.ended(end);
         let span = self.rare.as_mut().and_then(|rare| rare.span.take());
         Ending::new(counters, end, now.since(self.began), span)
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            suspect: self.state == HoldState::Suspect,
+            deadline: self.deadline,
+            confirmed: self.confirmed,
+            again: self.again,
+            renewed: self.is_renewed(),
+            settled: self.settled,
+            end: self.end().unwrap_or(Moment::FAR),
+            shortest: self.shortest.map(|(shortest, _)| shortest),
+        }
     }
 
     pub(super) fn confirm(&mut self, sent: Moment, data_epoch: u64, until: Moment) {

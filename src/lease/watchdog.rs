@@ -4,8 +4,9 @@
 //! - A renewal is never sent twice. After a failure, the next renewal is a new request for the holds that are still live.
 //! - A renewal is due a third of the lease after the last confirmed request. If other clients shorten the record's TTL, their
 //!   lease counts. The first renewal is up to half of that earlier, so that locks acquired together are renewed apart.
-//! - Holds that are due in one tick are renewed in batches. The task never waits for a reply, so a silent server delays no
-//!   other batch.
+//! - Holds that are due in one tick are renewed in batches. A task for each batch waits for its reply, so a silent server delays no
+//!   other batch. Only the watchdog's own task touches the holds, because there may be many, and another core would have to fetch
+//!   their memory.
 //! - While there are holds, the task reads the clock every second, because timers stand still while the host sleeps.
 
 use crate::config::options::{Options, millis};
@@ -18,7 +19,7 @@ use crate::lease::schedule::Schedule;
 use crate::lease::spans;
 use crate::lease::status::{HoldState, Standing};
 use crate::observer;
-use crate::protocol::script::{self, Renewal, Renewed};
+use crate::protocol::script::{self, Renewal, Renewed, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::{select, task, time};
@@ -26,6 +27,7 @@ use crate::stats::Counters;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::sync::mpsc::{self, UnboundedSender};
 use tracing::{Instrument, debug, debug_span, warn};
 
 /// The number of holds in one request.
@@ -70,11 +72,11 @@ enum Term {
 }
 
 impl Term {
-    fn of(hold: &Hold) -> Self {
-        match hold.is_renewed() {
+    fn of(hold: &Hold, standing: &Standing, now: Moment) -> Self {
+        match standing.renewed {
             // Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
-            true => Self::Lease(hold.end().remaining() + Duration::from_millis(1)),
-            false if hold.kind.traits().renews_fixed_leases => Self::Rest(hold.deadline().remaining()),
+            true => Self::Lease(standing.end.since(now) + Duration::from_millis(1)),
+            false if hold.kind.traits().renews_fixed_leases => Self::Rest(standing.deadline.since(now)),
             false => Self::Check,
         }
     }
@@ -99,6 +101,38 @@ impl Term {
             Self::Lease(_) => watchdog,
             Self::Rest(_) | Self::Check => Duration::ZERO,
         }
+    }
+}
+
+/// Holds that one request renews, all in the same way.
+struct Batch {
+    renewal: Renewal,
+    holds: Vec<(Arc<Hold>, Term)>,
+}
+
+impl Batch {
+    fn into_holds(self) -> Vec<Arc<Hold>> {
+        self.holds.into_iter().map(|(hold, _)| hold).collect()
+    }
+}
+
+/// Sends the requests of batches, and the answers back to the watchdog's task.
+struct Sender {
+    connection: Connection,
+    answers: UnboundedSender<(Batch, Result<Answer, Failure>)>,
+}
+
+impl Sender {
+    /// Sends `request` for `batch`, and waits at most `limit` for the reply. The call itself does not wait.
+    fn send(&self, batch: Batch, mut request: Request, limit: Duration) {
+        let span = debug_span!("renew", holds = batch.holds.len());
+        let (connection, answers) = (self.connection.clone(), self.answers.clone());
+        let renewing = async move {
+            let answer = connection.call_within(&mut request, Limit::For(limit)).await;
+            // Without its receiver the client is closed.
+            let _ = answers.send((batch, answer));
+        };
+        task::spawn(renewing.instrument(span));
     }
 }
 
@@ -181,6 +215,8 @@ impl Watchdog {
     /// Runs the watchdog. The future never ends, and is meant for a task of its own.
     pub(crate) async fn serve(self, connection: Connection) {
         let mut link = connection.clone();
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        let sender = Sender { connection, answers: sender };
         loop {
             let next = {
                 let mut watched = self.lock();
@@ -191,15 +227,12 @@ impl Watchdog {
             select! {
                 () = self.0.earlier.notified() => {}
                 () = time::sleep(next.remaining()) => {}
-                () = link.changed() => self.doubt(&connection),
+                () = link.changed() => self.doubt(&sender.connection),
+                Some((batch, answer)) = answers.recv() => self.answered(batch, answer, &sender),
             }
             let now = Moment::now();
             self.0.counters.lagged(now.since(next));
-            let mut due = self.lock().holds.take_due(now);
-            due.retain(|hold| hold.state_at(now).is_live());
-            // The deadline holds whatever the outcome of the renewal is.
-            self.plan(&due, |_, standing| standing.deadline);
-            self.renew(due, &connection);
+            self.renew_due(now, &sender);
             if self.0.losses.due() <= now {
                 self.report_losses();
             }
@@ -226,97 +259,105 @@ impl Watchdog {
         self.plan(&unreached, |_, standing| standing.deadline);
     }
 
-    /// Sends renewals for the holds in `due`. A hold with a fixed lease is checked if it is in doubt; otherwise only its
-    /// deadline counts.
-    fn renew(&self, mut due: Vec<Arc<Hold>>, connection: &Connection) {
-        // The record of a hold that is not settled still names another owner.
-        due.retain(|hold| {
-            let wanted =
-                |now: &Standing| now.renewed || now.suspect || hold.kind.traits().renews_fixed_leases;
-            hold.standing().is_some_and(|now| now.settled && wanted(&now))
-        });
-        for renewal in Renewal::ALL {
-            let due: Vec<_> = due.extract_if(.., |hold| hold.kind.traits().renewal == renewal).collect();
-            self.start_by_slot(renewal, due, connection);
-        }
-    }
-
-    fn start_by_slot(&self, renewal: Renewal, mut due: Vec<Arc<Hold>>, connection: &Connection) {
-        // If the connection learns of a slot's move meanwhile, the batches get smaller, but remain correct.
-        due.sort_by_cached_key(|hold| connection.slot(hold.record()));
-        for batch in due
-            .chunk_by(|one, other| connection.slot(one.record()) == connection.slot(other.record()))
-            .flat_map(|slot| slot.chunks(BATCH))
+    /// Renews the holds that are due by `now`, and ends those whose deadline has passed. A hold with a fixed lease is checked if it is in
+    /// doubt; otherwise only its deadline counts.
+    fn renew_due(&self, now: Moment, sender: &Sender) {
+        let (mut due, mut ended) = (Vec::new(), Vec::new());
         {
-            self.start(renewal, batch.to_vec(), connection);
+            let mut watched = self.lock();
+            for hold in watched.holds.take_due(now) {
+                let Some(standing) = hold.standing().filter(|standing| now < standing.deadline) else {
+                    ended.push(hold);
+                    continue;
+                };
+                // The deadline holds whatever the outcome of the renewal is.
+                watched.holds.put(&hold, standing.deadline.rounded_up(DEADLINES));
+                let wanted = standing.renewed || standing.suspect || hold.kind.traits().renews_fixed_leases;
+                // The record of a hold that is not settled still names another owner.
+                if wanted && standing.settled {
+                    due.push(hold);
+                }
+            }
+        }
+        // A look at the state notices the end. The schedule must not be locked, because others are told.
+        ended.retain(|hold| hold.state_at(now).is_live());
+        self.plan(&ended, |_, standing| standing.deadline);
+        self.start_by_slot(due, sender);
+    }
+
+    /// Starts the renewal of `holds` in batches. The holds of a batch are renewed in the same way, and are in one slot.
+    fn start_by_slot(&self, mut holds: Vec<Arc<Hold>>, sender: &Sender) {
+        // If the connection learns of a slot's move meanwhile, the batches get smaller, but remain correct.
+        let group = |hold: &Arc<Hold>| (hold.kind.traits().renewal, sender.connection.slot(hold.record()));
+        holds.sort_by_cached_key(group);
+        while let Some(last) = holds.last() {
+            let of_last = group(last);
+            let others = holds.iter().rev().take(BATCH).position(|hold| group(hold) != of_last);
+            let batch = others.unwrap_or_else(|| holds.len().min(BATCH));
+            self.start(holds.split_off(holds.len() - batch), sender);
         }
     }
 
-    fn start_each(&self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: &Connection) {
-        holds.into_iter().for_each(|hold| self.start(renewal, vec![hold], connection));
+    fn start_each(&self, batch: Batch, sender: &Sender) {
+        batch.holds.into_iter().for_each(|(hold, _)| self.start(vec![hold], sender));
     }
 
-    fn start(&self, renewal: Renewal, batch: Vec<Arc<Hold>>, connection: &Connection) {
-        let span = debug_span!("renew", holds = batch.len());
-        let renewing = self.clone().renew_batch(renewal, batch, connection.clone());
-        task::spawn(renewing.instrument(span));
+    /// Starts the renewal of `holds`. The holds that have ended since they were due are left out.
+    fn start(&self, holds: Vec<Arc<Hold>>, sender: &Sender) {
+        let now = Moment::now();
+        let (mut keys, mut owners) = (Vec::with_capacity(holds.len()), Vec::with_capacity(holds.len()));
+        let (mut batch, mut shortest) = (Vec::with_capacity(holds.len()), self.0.lease);
+        for hold in holds {
+            let Some(standing) = hold.renewal_sent() else { continue };
+            let term = Term::of(&hold, &standing, now);
+            hold.kind.renewed_keys(&hold.owner_id, &mut keys);
+            owners.push((hold.owner_id.clone(), millis(term.lease(self.0.lease))));
+            shortest = shortest.min(self.lease(&standing));
+            batch.push((hold, term));
+        }
+        let Some((first, _)) = batch.first() else { return };
+        let renewal = first.kind.traits().renewal;
+        let request = script::renew(renewal, keys, owners);
+        // A renewal that is too late for the shortest lease of the batch leaves all holds in doubt.
+        let limit = sender.connection.response_timeout().min(shortest / 3);
+        sender.send(Batch { renewal, holds: batch }, request, limit);
     }
 
-    /// Renews one batch: sends the request, splits the batch if its slot moved, and applies the reply to the holds.
-    async fn renew_batch(self, renewal: Renewal, holds: Vec<Arc<Hold>>, connection: Connection) {
-        let terms: Vec<_> = holds.iter().map(|hold| Term::of(hold)).collect();
-        let answer = self.send(renewal, &holds, &terms, &connection).await;
-        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_try_again) {
+    /// Acts on the answer to a batch: splits the batch if its slot moved, or applies the reply to the holds.
+    fn answered(&self, batch: Batch, answer: Result<Answer, Failure>, sender: &Sender) {
+        let connection = &sender.connection;
+        if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
+            batch.holds.iter().for_each(|(hold, _)| hold.renewal_answered());
+        }
+        let several = batch.holds.len() > 1;
+        if several && answer.as_ref().is_err_and(Failure::is_try_again) {
             // The slot is migrating, and some of the records have moved already.
-            return self.start_each(renewal, holds, &connection);
+            return self.start_each(batch, sender);
         }
-        if holds.len() > 1 && answer.as_ref().is_err_and(Failure::is_cross_slot) {
-            let slot = connection.slot(holds[0].record());
-            return match holds.iter().all(|hold| connection.slot(hold.record()) == slot) {
+        if several && answer.as_ref().is_err_and(Failure::is_cross_slot) {
+            let mut slots = batch.holds.iter().map(|(hold, _)| connection.slot(hold.record()));
+            let first = slots.next();
+            return match slots.all(|slot| Some(slot) == first) {
                 // The server computes slots in another way.
-                true => self.start_each(renewal, holds, &connection),
-                false => self.start_by_slot(renewal, holds, &connection),
+                true => self.start_each(batch, sender),
+                false => self.start_by_slot(batch.into_holds(), sender),
             };
         }
         let error = match answer {
-            Ok(answer) => match script::renewed(renewal, &answer.reply, holds.len()) {
-                Ok(outcomes) => return self.apply(&holds, &terms, outcomes, &answer),
+            Ok(answer) => match script::renewed(batch.renewal, &answer.reply, batch.holds.len()) {
+                Ok(outcomes) => return self.apply(&batch, outcomes, &answer),
                 Err(_) => connection.protocol_error(Phase::Renew),
             },
             Err(failure) => connection.error(failure, Phase::Renew),
         };
-        self.fail(&holds, &terms, &error);
-    }
-
-    /// Sends the request of a batch.
-    async fn send(
-        &self,
-        renewal: Renewal,
-        holds: &[Arc<Hold>],
-        terms: &[Term],
-        connection: &Connection,
-    ) -> Result<Answer, Failure> {
-        let mut keys = Vec::with_capacity(holds.len());
-        holds.iter().for_each(|hold| hold.kind.renewed_keys(&hold.owner_id, &mut keys));
-        let leases = terms.iter().map(|term| millis(term.lease(self.0.lease)));
-        let batch = holds.iter().map(|hold| hold.owner_id.clone()).zip(leases);
-        let mut request = script::renew(renewal, keys, batch);
-        holds.iter().for_each(|hold| hold.renewal_sent());
-        // A renewal that is too late for the shortest lease of the batch leaves all holds in doubt.
-        let shortest = holds.iter().filter_map(|hold| hold.standing()).map(|now| self.lease(&now)).min();
-        let limit = Limit::For(connection.response_timeout().min(shortest.unwrap_or(self.0.lease) / 3));
-        let answer = connection.call_within(&mut request, limit).await;
-        if !answer.as_ref().is_err_and(|failure| failure.unanswered) {
-            holds.iter().for_each(|hold| hold.renewal_answered());
-        }
-        answer
+        self.fail(&batch, &error);
     }
 
     /// Applies the outcomes of a renewal to its holds, and schedules the holds that are still live.
-    fn apply(&self, holds: &[Arc<Hold>], terms: &[Term], outcomes: Vec<Renewed>, answer: &Answer) {
-        let (mut held, mut suspect) = (Vec::with_capacity(holds.len()), Vec::new());
+    fn apply(&self, batch: &Batch, outcomes: Vec<Renewed>, answer: &Answer) {
+        let (mut held, mut suspect) = (Vec::with_capacity(outcomes.len()), Vec::new());
         let now = Moment::now();
-        for ((hold, term), outcome) in holds.iter().zip(terms).zip(outcomes) {
+        for ((hold, term), outcome) in batch.holds.iter().zip(outcomes) {
             let before = hold.standing();
             let state = self.apply_one(hold, *term, outcome, answer);
             if let (Some(before), Some(lease)) = (before, term.renewed(self.0.lease)) {
@@ -374,14 +415,15 @@ impl Watchdog {
     }
 
     /// Doubts the holds of a failed renewal, and schedules another one.
-    fn fail(&self, holds: &[Arc<Hold>], terms: &[Term], error: &Error) {
-        let renewals = terms.iter().filter(|term| term.renewed(self.0.lease).is_some());
+    fn fail(&self, batch: &Batch, error: &Error) {
+        let renewals = batch.holds.iter().filter(|(_, term)| term.renewed(self.0.lease).is_some());
         self.0.counters.not_renewed.add(renewals.count() as u64);
-        warn!(holds = holds.len(), %error, "renewal failed");
+        warn!(holds = batch.holds.len(), %error, "renewal failed");
         let refused = matches!(error, Error::Refused { .. });
         let reason = if refused { LossReason::Expired } else { LossReason::Unreachable };
         // A hold that ended meanwhile stays ended.
-        self.retry_soon(holds.iter().filter(|hold| hold.doubt(reason).is_live()));
+        let holds = batch.holds.iter().map(|(hold, _)| hold);
+        self.retry_soon(holds.filter(|hold| hold.doubt(reason).is_live()));
     }
 
     /// Schedules holds that are in doubt for an early renewal.

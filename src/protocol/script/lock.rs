@@ -195,7 +195,7 @@ pub(crate) fn handed_off(reply: &Reply) -> Result<HandedOff, Undecodable> {
 }
 
 /// How holds are renewed. All holds of a batch are renewed in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Renewal {
     /// By the expiry of a hash with the owner's field.
     Lock,
@@ -210,6 +210,7 @@ pub(crate) enum Renewal {
 }
 
 impl Renewal {
+    #[cfg(fuzzing)]
     pub(crate) const ALL: [Self; 5] = [Self::Lock, Self::Read, Self::Value, Self::Permit, Self::Group];
 
     fn script(self) -> &'static Script {
