@@ -36,12 +36,11 @@ use std::time::Duration;
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct LockGuard {
     level: Level,
-    pub(crate) status: HoldStatus,
 }
 
 impl LockGuard {
     pub(crate) fn new(level: Level) -> Self {
-        Self { status: HoldStatus::of(&level.hold), level }
+        Self { level }
     }
 
     /// Returns the data epoch in which the hold was last confirmed.
@@ -148,7 +147,12 @@ pub(crate) async fn end_run<T>(
     }
 }
 
-status_methods!(LockGuard, status);
+status_methods!(
+    LockGuard,
+    |guard| HoldStatus::of(&guard.level.hold),
+    guard.level.hold.owner_in_record(),
+    guard.level.hold.record()
+);
 
 impl fmt::Debug for LockGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -134,9 +134,7 @@ impl CountDownLatch {
         let kind = self.kind()?;
         entered()?;
         let terms = Terms { lease: Lease::Endless, pipelined: false };
-        let passed =
-            acquire::acquire(&self.session, &Claim::of_anyone(&self.session, &*kind)?, &kind, terms, wait)
-                .await?;
+        let passed = acquire::acquire(&Claim::of_anyone(&self.session, &*kind)?, &kind, terms, wait).await?;
         Ok(passed.is_some())
     }
 

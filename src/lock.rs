@@ -391,7 +391,7 @@ impl Lock {
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
-        let level = acquire::acquire(&self.session, claim, &kind, terms, wait).await?;
+        let level = acquire::acquire(claim, &kind, terms, wait).await?;
         Ok(level.map(LockGuard::new))
     }
 

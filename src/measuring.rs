@@ -5,7 +5,7 @@ use crate::connection::packed;
 use crate::connection::pubsub::PubSub;
 use crate::kinds::Reentrant;
 use crate::kinds::kind::LockKind;
-use crate::lease::hold::{Begun, Hold, LossHandler};
+use crate::lease::hold::{Begun, Hold, Listeners, LossHandler};
 use crate::lease::term::LevelTerm;
 use crate::lease::watchdog::Watchdog;
 use crate::owner::LocalOwner;
@@ -64,6 +64,7 @@ pub struct Watched {
     watchdog: Watchdog,
     kind: Arc<dyn LockKind>,
     owner_id: Arc<str>,
+    listeners: Arc<Listeners>,
 }
 
 /// A loss handler that does nothing.
@@ -79,8 +80,10 @@ impl Watched {
     pub fn new(others: usize) -> Self {
         let kind = Arc::new(Reentrant::new(LockKeys::new("record".into()).expect("a name")));
         let options = Options { lease: LEASE, ..Options::default() };
-        let this =
-            Self { watchdog: Watchdog::new(&options, &Arc::default()), kind, owner_id: "owner".into() };
+        let counters = Arc::default();
+        let watchdog = Watchdog::new(&options, &counters);
+        let listeners = Arc::new(Listeners { counters, loss_handler: Weak::<Nobody>::new() });
+        let this = Self { watchdog, kind, owner_id: "owner".into(), listeners };
         for _ in 0..others {
             // The watchdog keeps the hold alive.
             this.begin();
@@ -89,18 +92,17 @@ impl Watched {
     }
 
     fn begin(&self) -> Arc<Hold> {
-        let (owner, loss_handler) = (LocalOwner::thread(), Weak::<Nobody>::new());
         let begun = Begun {
             kind: self.kind.clone(),
-            owner,
+            owner: LocalOwner::thread(),
             owner_id: self.owner_id.clone(),
             data_epoch: 1,
             sent: Moment::now(),
             lease: LEASE,
             token: None,
         };
-        let hold = Hold::new(begun, loss_handler);
-        hold.begin_level(LevelTerm::Renewed(Moment::FAR));
+        let hold = Hold::new(begun, &self.listeners);
+        hold.begin_level(LevelTerm::renewed(Moment::FAR));
         self.watchdog.watch(&hold);
         hold
     }

@@ -109,6 +109,12 @@ pub(crate) enum LocalOwner {
 }
 
 impl LocalOwner {
+    /// Whether the owner can make several calls at once. A task or a thread makes one at a time (see `Claim`), and the guard of an acquire
+    /// makes no other call.
+    pub(crate) fn makes_several_calls(&self) -> bool {
+        matches!(self, Self::Explicit(_))
+    }
+
     /// Returns the current tokio task, or the current thread at the root of a `block_on`.
     pub(crate) fn current() -> Result<Self> {
         if let Some(task) = tokio::task::try_id() {

@@ -310,7 +310,7 @@ async fn take(
 ) -> Result<Option<Level>> {
     entered()?;
     let terms = Terms { lease, pipelined: false };
-    acquire::acquire(session, &Claim::of_anyone(session, &**kind)?, kind, terms, wait).await
+    acquire::acquire(&Claim::of_anyone(session, &**kind)?, kind, terms, wait).await
 }
 
 fn at_least_one(permits: u32) -> Result<()> {

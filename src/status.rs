@@ -54,6 +54,11 @@ impl HoldStatus {
         Self(Observed::One(hold.clone()))
     }
 
+    /// Returns a copy, as the guards' method of this name does.
+    pub(crate) fn status(&self) -> Self {
+        self.clone()
+    }
+
     /// Returns the current state of the hold.
     ///
     /// A multi lock or red lock has several holds. It is:
@@ -326,16 +331,26 @@ impl Several {
 /// Gives a guard the questions that callers ask most. Each answers as the same question to the guard's status, which is in the field
 /// that the second argument names.
 macro_rules! status_methods {
-    ($guard:ident, $($field:ident).+) => {
+    ($guard:ident, $field:ident) => {
+        $crate::status::status_methods!(
+            $guard,
+            |guard| guard.$field,
+            guard.$field.owner(),
+            guard.$field.name()
+        );
+    };
+    ($guard:ident, |$this:ident| $status:expr, $owner:expr, $name:expr) => {
         impl $guard {
             /// Returns the status of the hold, which reports its state without keeping it.
             pub fn status(&self) -> $crate::status::HoldStatus {
-                self.$($field).+.clone()
+                let $this = self;
+                $status.status()
             }
 
             /// Returns the current state of the hold. See [`HoldStatus::state`](crate::HoldStatus::state).
             pub fn state(&self) -> $crate::lease::status::HoldState {
-                self.$($field).+.state()
+                let $this = self;
+                $status.state()
             }
 
             /// Waits until the hold ends, and returns the final state. See [`HoldStatus::lost`](crate::HoldStatus::lost).
@@ -343,7 +358,8 @@ macro_rules! status_methods {
             /// # Cancel safety
             /// Cancel safe: the call only observes.
             pub fn lost(&self) -> impl Future<Output = $crate::lease::status::HoldState> + Send + use<> {
-                self.$($field).+.lost()
+                let $this = self;
+                $status.lost()
             }
 
             /// Waits until the hold is about to end although it is not released. See [`HoldStatus::ending`](crate::HoldStatus::ending).
@@ -351,32 +367,38 @@ macro_rules! status_methods {
             /// # Cancel safety
             /// Cancel safe: the call only observes.
             pub fn ending(&self) -> impl Future<Output = std::time::Duration> + Send + use<> {
-                self.$($field).+.ending()
+                let $this = self;
+                $status.ending()
             }
 
             /// Returns when the lease ends unless it is renewed. See [`HoldStatus::deadline`](crate::HoldStatus::deadline).
             pub fn deadline(&self) -> std::time::Instant {
-                self.$($field).+.deadline()
+                let $this = self;
+                $status.deadline()
             }
 
             /// Returns the text that identifies the hold in the record. See [`HoldStatus::owner`](crate::HoldStatus::owner).
             pub fn owner(&self) -> &str {
-                self.$($field).+.owner()
+                let $this = self;
+                $owner
             }
 
             /// Returns the lock's name as stored in Redis. See [`HoldStatus::name`](crate::HoldStatus::name).
             pub fn name(&self) -> &str {
-                self.$($field).+.name()
+                let $this = self;
+                $name
             }
 
             /// Returns the fencing token of the acquire, if the lock is fenced. See [`HoldStatus::token`](crate::HoldStatus::token).
             pub fn token(&self) -> Option<u64> {
-                self.$($field).+.token()
+                let $this = self;
+                $status.token()
             }
 
             /// Returns the time left until the deadline. See [`HoldStatus::validity`](crate::HoldStatus::validity).
             pub fn validity(&self) -> std::time::Duration {
-                self.$($field).+.validity()
+                let $this = self;
+                $status.validity()
             }
         }
     };

@@ -258,5 +258,5 @@ impl LockGuard {
     }
 }
 
-status_methods!(LockGuard, guard.status);
+status_methods!(LockGuard, guard);
 lost_for!(LockGuard, runtime);

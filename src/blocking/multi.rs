@@ -232,5 +232,5 @@ impl MultiLockGuard {
     }
 }
 
-status_methods!(MultiLockGuard, guard.status);
+status_methods!(MultiLockGuard, guard);
 lost_for!(MultiLockGuard, runtimes);

@@ -420,5 +420,5 @@ impl ExpirablePermit {
     }
 }
 
-status_methods!(ExpirablePermit, permit.status);
+status_methods!(ExpirablePermit, permit);
 lost_for!(ExpirablePermit, runtime);

@@ -62,24 +62,19 @@ impl Wait {
 ///
 /// No async function, because it would store its arguments twice, and a program may have many waiters.
 pub(crate) fn acquire<'a>(
-    session: &'a Arc<Session>,
     claim: &'a Claim,
     kind: &'a Arc<dyn LockKind>,
     terms: Terms,
     wait: Wait,
 ) -> impl Future<Output = Result<Option<Level>>> + Send + use<'a> {
+    let session = &claim.session;
     let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&claim.owner));
     let started = Moment::now();
     let (once, limit) = wait.once_and_limit();
     let until = limit.map_or(Moment::FAR, |limit| started + limit);
     let (number, waited) = (session.counters.observers.next_call(), AtomicBool::new(false));
-    let acquire = Acquire {
-        args: CallArgs { session, claim, kind, terms, once, until },
-        started,
-        number,
-        waited,
-        span,
-    };
+    let acquire =
+        Acquire { args: CallArgs { claim, kind, terms, once, until }, started, number, waited, span };
     async move {
         let Some((level, way)) = acquire.call().instrument(acquire.span.clone()).await? else {
             return Ok(None);
@@ -161,7 +156,7 @@ impl Acquire<'_> {
 
     /// A single attempt fails at once without a connection.
     async fn fail_fast(&self) -> Result<()> {
-        let CallArgs { session, kind, once, .. } = self.args;
+        let CallArgs { claim: Claim { session, .. }, kind, once, .. } = self.args;
         let record = kind.record();
         if once
             && !session.connection.is_up(record)
@@ -176,7 +171,7 @@ impl Acquire<'_> {
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
     async fn level(&self) -> Result<Option<Granted>> {
-        self.args.session.check_open()?;
+        self.args.claim.session.check_open()?;
         self.fail_fast().await?;
         let (ticket, outcome) = match &mut DirectAcquire::begin(&self.args) {
             Some(direct) => match direct.send().await {
@@ -186,7 +181,7 @@ impl Acquire<'_> {
             },
             None => self.enqueue(),
         };
-        let _waiting = self.args.session.counters.waiting.enter();
+        let _waiting = self.args.claim.session.counters.waiting.enter();
         let mut waiting = WaitTicket { acquire: self, ticket, outcome, left: false };
         self.report_wait();
         let _span = spans::wait(&**self.args.kind, || self.args.owner_id());
@@ -198,13 +193,13 @@ impl Acquire<'_> {
             },
         };
         waiting.left = received.is_ok();
-        let outcome = received.map_err(|_| self.args.session.closed_error(Phase::Acquire))?;
+        let outcome = received.map_err(|_| self.args.claim.session.closed_error(Phase::Acquire))?;
         self.granted(outcome)
     }
 
     /// Joins the key queue. Returns the ticket of the waiter, and the receiver of its outcome.
     fn enqueue(&self) -> (u64, oneshot::Receiver<Outcome>) {
-        let CallArgs { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = self.args;
+        let CallArgs { claim: Claim { session, queue, owner, .. }, kind, terms, once, .. } = self.args;
         actor::submit(session, queue.clone(), |work| {
             let ticket = next_ticket();
             (ticket, work.enqueue(ticket, kind, owner.clone(), terms, once))
@@ -212,7 +207,7 @@ impl Acquire<'_> {
     }
 
     fn report_wait(&self) {
-        let &Self { args: CallArgs { session, kind, .. }, number: call, .. } = self;
+        let &Self { args: CallArgs { claim: Claim { session, .. }, kind, .. }, number: call, .. } = self;
         let observers = &session.counters.observers;
         if observers.is_empty() || self.waited.swap(true, Ordering::Relaxed) {
             return;
@@ -223,7 +218,7 @@ impl Acquire<'_> {
 
     /// Reports a level to the observers.
     fn report(&self, hold: &Hold, way: Way) {
-        let observers = &self.args.session.counters.observers;
+        let observers = &self.args.claim.session.counters.observers;
         if observers.is_empty() {
             return;
         }
@@ -245,7 +240,7 @@ impl Acquire<'_> {
 
     /// Counts and reports the end of a call without a level.
     fn report_end(&self, end: CallEnd) {
-        let &Self { args: CallArgs { session, kind, .. }, number: call, .. } = self;
+        let &Self { args: CallArgs { claim: Claim { session, .. }, kind, .. }, number: call, .. } = self;
         session.counters.not_acquired(end);
         spans::not_acquired(&self.span, end, || Moment::now().since(self.started));
         let observers = &session.counters.observers;
@@ -260,7 +255,7 @@ impl Acquire<'_> {
 
     /// The level of a grant.
     fn granted(&self, outcome: Outcome) -> Result<Option<Granted>> {
-        let CallArgs { session, claim: Claim { queue, .. }, terms, .. } = self.args;
+        let CallArgs { claim: Claim { session, queue, .. }, terms, .. } = self.args;
         match outcome {
             Outcome::Granted(hold, attempts, way) => {
                 Ok(Some((Level::new(session, queue, &hold, terms.pipelined), attempts, way)))
@@ -282,7 +277,7 @@ impl Acquire<'_> {
 
     /// The error of a wait that ends without a reply.
     fn no_reply(&self) -> Error {
-        let CallArgs { session, kind, .. } = self.args;
+        let CallArgs { claim: Claim { session, .. }, kind, .. } = self.args;
         let connection = &session.connection;
         connection.unavailability(kind.record(), self.started, Phase::Acquire).unwrap_or_else(|| {
             let (phase, node) = (Phase::Acquire, connection.node().into());
@@ -309,7 +304,7 @@ impl WaitTicket<'_> {
     /// clients. Otherwise its state is unknown, and the wait ends with an error. A single attempt without a reply also ends with an error.
     fn give_up(&mut self) -> Option<Result<()>> {
         let &Acquire {
-            args: CallArgs { session, claim: Claim { queue, owner, .. }, once, .. }, started, ..
+            args: CallArgs { claim: Claim { session, queue, owner, .. }, once, .. }, started, ..
         } = self.acquire;
         let now = Moment::now();
         let (heard, current) = {

@@ -285,7 +285,7 @@ impl KeyActor {
             }
             return self.grant(&hold, &[ticket], Way::AfterWait);
         }
-        let hold = Hold::new(begun, self.queue.loss_handler());
+        let hold = Hold::new(begun, &self.session.listeners);
         if access == Access::Shared {
             if hold.kind.owned().is_some() {
                 self.queue.work().keep_shared(&hold);
@@ -390,7 +390,7 @@ impl KeyActor {
             before.hold.lose(before.hold.gone_in(begun.data_epoch));
         }
         let since = begun.sent;
-        let hold = Hold::new(begun, self.queue.loss_handler());
+        let hold = Hold::new(begun, &self.session.listeners);
         let mut work = self.queue.work();
         work.busy = LastBusy::at(since, Some(hold.owner.clone()));
         work.set_current(Current::new(hold.clone(), since, run));

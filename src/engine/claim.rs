@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 /// The claim of one call. It ends when it is dropped.
 pub(crate) struct Claim {
+    pub session: Arc<Session>,
     pub queue: Arc<KeyQueue>,
     pub owner: LocalOwner,
     sole: Option<SoleCaller>,
@@ -58,7 +59,7 @@ impl Claim {
                 return Err(second_branch(kind));
             }
             drop(work);
-            return Ok(Self { queue, owner, sole });
+            return Ok(Self { session: session.clone(), queue, owner, sole });
         }
     }
 }
@@ -67,7 +68,7 @@ impl Drop for Claim {
     fn drop(&mut self) {
         let mut work = self.queue.work();
         work.callers.remove(self.sole.as_ref());
-        self.queue.tidy(work);
+        self.session.tidy(&self.queue, work);
     }
 }
 

@@ -179,7 +179,7 @@ impl KeyActor {
     pub(crate) async fn check(&mut self) {
         self.checked = Some(self.queue.signal.reading().epoch);
         // A hold that is ahead of the record is not named there. `move_record` moves the record to it.
-        let asked = |current: &&Current| current.lagging.is_none();
+        let asked = |current: &&Current| current.lagging().is_none();
         let hold = self.queue.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
         let Some(hold) = hold else { return };
         if !hold.kind.traits().has_holder_probe {

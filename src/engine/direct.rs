@@ -56,7 +56,7 @@ impl Direct<'_> {
         work.direct = None;
         match work.has_actor || work.has_work() {
             true => actor::wake(self.session, self.queue, work),
-            false => self.queue.tidy(work),
+            false => self.session.tidy(self.queue, work),
         }
     }
 }
@@ -73,7 +73,6 @@ impl Drop for Direct<'_> {
 
 /// The arguments of an acquire, from its caller.
 pub(crate) struct CallArgs<'a> {
-    pub session: &'a Arc<Session>,
     pub claim: &'a Claim,
     pub kind: &'a Arc<dyn LockKind>,
     pub terms: Terms,
@@ -85,7 +84,7 @@ pub(crate) struct CallArgs<'a> {
 
 impl CallArgs<'_> {
     pub(crate) fn owner_id(&self) -> Arc<str> {
-        self.session.owner_id(&self.claim.owner)
+        self.claim.session.owner_id(&self.claim.owner)
     }
 }
 
@@ -108,7 +107,7 @@ pub(crate) enum Attempted {
 impl<'a> DirectAcquire<'a> {
     /// Begins an acquire, if nobody else is at the key.
     pub(crate) fn begin(args: &'a CallArgs<'a>) -> Option<Self> {
-        let &CallArgs { session, claim: Claim { queue, owner, .. }, kind, terms, once, .. } = args;
+        let &CallArgs { claim: Claim { session, queue, owner, .. }, kind, terms, once, .. } = args;
         let traits = kind.traits();
         if traits.queued || traits.access != Access::Exclusive {
             return None;
@@ -228,7 +227,7 @@ impl<'a> DirectAcquire<'a> {
 
     /// Begins the hold. `number` is its token, or the time that the record had left, depending on the kind.
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
-        let Direct { session, queue, .. } = &self.direct;
+        let session = self.direct.session;
         let CallArgs { kind, claim: Claim { owner, .. }, .. } = self.args;
         let traits = kind.traits();
         let hold = Hold::new(
@@ -241,7 +240,7 @@ impl<'a> DirectAcquire<'a> {
                 lease: self.lease,
                 token: traits.fenced.then_some(number),
             },
-            queue.loss_handler(),
+            &session.listeners,
         );
         if traits.renews_fixed_leases {
             hold.found_left(Duration::from_millis(number), self.lease);
@@ -305,7 +304,7 @@ impl<'a> DirectRelease<'a> {
             Arc::ptr_eq(&current.hold, hold)
                 && (current.recorded, current.levels) == (1, 1)
                 && !current.count_unsure
-                && current.lagging.is_none()
+                && current.lagging().is_none()
                 // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
                 && current.run().count == 0
                 && current.run().messages_at_probe.is_none()

@@ -97,7 +97,7 @@ impl KeyActor {
     /// record.
     pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u32)> {
         let mut work = self.queue.work();
-        let current = work.current.as_mut().filter(|current| current.lagging.is_none())?;
+        let current = work.current.as_mut().filter(|current| current.lagging().is_none())?;
         current.changing = true;
         Some((current.hold.clone(), current.recorded))
     }

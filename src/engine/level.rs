@@ -68,7 +68,7 @@ impl Level {
             lease: ENDLESS,
             token: None,
         };
-        let hold = Hold::new(begun, queue.loss_handler());
+        let hold = Hold::new(begun, &session.listeners);
         Ok(Self::new(session, &queue, &hold, false))
     }
 
@@ -82,15 +82,15 @@ impl Level {
         }
         // A gate is not held.
         if !self.released {
-            if !self.hold.start(&self.session.counters, now)? {
+            if !self.hold.start(now)? {
                 way = Way::ReEntered;
             }
             self.session.counters.acquired(way);
         }
         self.term = match lease {
-            Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::Renewed(Moment::FAR)),
-            Lease::WatchdogFor(max) => Some(LevelTerm::Renewed(now + max)),
-            Lease::Fixed(lease) => Some(LevelTerm::Fixed(self.hold.deadline().min(now + lease))),
+            Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::renewed(Moment::FAR)),
+            Lease::WatchdogFor(max) => Some(LevelTerm::renewed(now + max)),
+            Lease::Fixed(lease) => Some(LevelTerm::fixed(self.hold.deadline().min(now + lease))),
             Lease::Endless => None,
         };
         if let Lease::AtLeast(min) = lease {

@@ -53,7 +53,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
             && (current.recorded, current.levels) == (1, 1)
             && !current.changing
             && !current.count_unsure
-            && current.lagging.as_ref().is_none_or(|lagging| lagging.retry_at.is_none())
+            && current.lagging().is_none_or(|lagging| lagging.retry_at.is_none())
     };
     let Some(current) = work.current.as_ref().filter(only_level) else { return false };
     if work.is_releasing() {
@@ -66,9 +66,9 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
         unreachable!("both were found under the same lock")
     };
     let owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
-    let lagging = current.lagging.take().unwrap_or_else(|| {
+    let lagging = current.set_lagging(None).unwrap_or_else(|| {
         let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
-        Box::new(LaggingRecord { owner_id, until, moving: false, retry_at: None })
+        LaggingRecord { owner_id, until, moving: false, retry_at: None }
     });
     let length = session.lease_duration(waiter.lease);
     let deadline = lagging.until.min(now + length);
@@ -79,7 +79,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
     current.run_mut().count += 1;
     (current.hold, current.since) = (next.clone(), now);
-    current.lagging = ahead.then_some(lagging);
+    current.set_lagging(ahead.then_some(lagging));
     work.set_current(current);
     drop(work);
     hold.report(ending);
@@ -95,9 +95,10 @@ impl KeyActor {
     /// Moves the record to the current hold.
     pub(crate) async fn move_record(&mut self) {
         let ahead = self.queue.work().current.as_mut().and_then(|current| {
-            let lagging = current.lagging.as_mut()?;
+            let hold = current.hold.clone();
+            let lagging = current.lagging_mut()?;
             lagging.moving = true;
-            Some((current.hold.clone(), lagging.owner_id.clone(), lagging.until))
+            Some((hold, lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
         let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, Arg::Number(millis(hold.lease())))
@@ -116,9 +117,11 @@ impl KeyActor {
             Err(failure) => {
                 debug!(lock = ?hold.record(), code = failure.code(), "move of the record refused, retrying later");
                 let retry_at = Some(Moment::now() + RETRY_AFTER);
-                if let Some(Current { lagging: Some(lagging), .. }) = &mut self.queue.work().current {
+                let mut work = self.queue.work();
+                if let Some(lagging) = work.current.as_mut().and_then(Current::lagging_mut) {
                     (lagging.moving, lagging.retry_at) = (false, retry_at);
                 }
+                drop(work);
                 return self.report_refusal(&self.session.connection.error(failure, Phase::Acquire));
             }
         };
@@ -130,9 +133,9 @@ impl KeyActor {
                 current.run_mut().others = others;
                 let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease());
                 let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
-                current.lagging = Some(Box::new(lagging));
-                if current.hold.owner_id == hold.owner_id {
-                    current.lagging = None;
+                let behind = current.hold.owner_id != hold.owner_id;
+                current.set_lagging(behind.then_some(lagging));
+                if !behind {
                     let now = current.hold.clone();
                     drop(work);
                     if now.confirm(answer.sent, answer.data_epoch, hold.lease()) == HoldState::Held
@@ -171,7 +174,7 @@ impl KeyActor {
         let holds = {
             let mut work = self.queue.work();
             work.current.as_mut().map(|current| {
-                if let Some(lagging) = &mut current.lagging {
+                if let Some(lagging) = current.lagging_mut() {
                     // A hold with a retry time is not passed on.
                     lagging.retry_at = Some(Moment::FAR);
                 }

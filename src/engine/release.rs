@@ -293,7 +293,7 @@ impl KeyActor {
     /// release may have been queued without knowledge of the hold.
     pub(crate) async fn undo(&mut self, Undo { kind, owner_id, until, sent_on }: &Undo) {
         let named = |current: &Current| {
-            let lagging = current.lagging.as_ref().is_some_and(|lagging| lagging.owner_id == *owner_id);
+            let lagging = current.lagging().is_some_and(|lagging| lagging.owner_id == *owner_id);
             (current.hold.owner_id == *owner_id || lagging).then(|| current.hold.clone())
         };
         let named = self.queue.work().current.as_ref().and_then(named);

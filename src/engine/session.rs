@@ -17,7 +17,7 @@ use crate::engine::unfinished::{DirectRequest, Undo};
 use crate::engine::work::Work;
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind, QueueScope};
-use crate::lease::hold::{Hold, LossHandler};
+use crate::lease::hold::{Hold, Listeners, LossHandler};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::{LocalOwner, OwnerIds};
 use crate::runtime::clock::Moment;
@@ -50,6 +50,8 @@ pub(crate) struct Session {
     pub connection: Connection,
     pub pubsub: PubSub,
     pub watchdog: Watchdog,
+    /// The listeners of all holds.
+    pub listeners: Arc<Listeners>,
     pub spared: Spared,
     /// A map and not a set, because only a map has entries.
     queues: DashMap<Listed, ()>,
@@ -79,12 +81,16 @@ impl Session {
         (connection, supervisor): (Connection, JoinHandle<()>),
     ) -> (Arc<Self>, UnboundedReceiver<Unserved>) {
         let (sender, unserved) = mpsc::unbounded_channel();
-        let session = Arc::new(Self {
+        let session = Arc::new_cyclic(|session: &Weak<Self>| Self {
             id: options.id.to_string(),
             instance: Uuid::new_v4(),
             pubsub: PubSub::default(),
             watchdog: Watchdog::new(&options, connection.counters()),
             counters: connection.counters().clone(),
+            listeners: Arc::new(Listeners {
+                counters: connection.counters().clone(),
+                loss_handler: session.clone(),
+            }),
             spared: Spared::default(),
             queues: DashMap::new(),
             readers: DashMap::new(),
@@ -207,7 +213,7 @@ impl Session {
         if let Some(queue) = self.existing_queue(&id) {
             return queue;
         }
-        match self.queues.entry(Listed(KeyQueue::new(Arc::downgrade(self), id))) {
+        match self.queues.entry(Listed(KeyQueue::new(id))) {
             Entry::Occupied(other) => other.key().0.clone(),
             Entry::Vacant(place) => {
                 let queue = place.key().0.clone();
@@ -228,6 +234,15 @@ impl Session {
     /// All key queues. Copied, because a queue's mutex must not be locked under a lock of the table.
     fn all_queues(&self) -> Vec<Arc<KeyQueue>> {
         self.queues.iter().map(|listed| listed.key().0.clone()).collect()
+    }
+
+    /// Frees what an idle key queue does not need. An unused one leaves the table.
+    pub(crate) fn tidy(&self, queue: &Arc<KeyQueue>, mut work: MutexGuard<'_, Work>) {
+        if work.tidy() {
+            work.removed = true;
+            drop(work);
+            self.remove(queue);
+        }
     }
 
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
@@ -375,30 +390,18 @@ impl Drop for CloseOnDrop {
 /// Usually these are all requests that change one record. Readers of a read/write lock and owners in a group have key queues of their
 /// own, because they do not exclude each other.
 pub(crate) struct KeyQueue {
-    pub session: Weak<Session>,
     pub id: QueueId,
     pub signal: LazySignal,
     work: Mutex<Work>,
 }
 
 impl KeyQueue {
-    pub(crate) fn new(session: Weak<Session>, id: QueueId) -> Arc<Self> {
-        Arc::new(Self { session, id, signal: LazySignal::default(), work: Mutex::default() })
+    pub(crate) fn new(id: QueueId) -> Arc<Self> {
+        Arc::new(Self { id, signal: LazySignal::default(), work: Mutex::default() })
     }
 
     pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
         self.work.lock()
-    }
-
-    /// Frees what an idle queue does not need. An unused one leaves the session's table.
-    pub(crate) fn tidy(self: &Arc<Self>, mut work: MutexGuard<'_, Work>) {
-        if work.tidy()
-            && let Some(session) = self.session.upgrade()
-        {
-            work.removed = true;
-            drop(work);
-            session.remove(self);
-        }
     }
 
     /// The key of the record.
@@ -409,11 +412,6 @@ impl KeyQueue {
     /// The queue is of one reader.
     pub(crate) fn is_readers(&self) -> bool {
         self.id.scope() == QueueScope::Reader
-    }
-
-    pub(crate) fn loss_handler(self: &Arc<Self>) -> Weak<dyn LossHandler> {
-        let loss_handler: Arc<dyn LossHandler> = self.clone();
-        Arc::downgrade(&loss_handler)
     }
 
     /// Drops the work of a closed session's key queue, and puts its hold in doubt.
@@ -461,34 +459,32 @@ impl PartialEq for Listed {
 
 impl Eq for Listed {}
 
-impl LossHandler for KeyQueue {
+impl LossHandler for Session {
     /// The owner id of a lost hold is not used again, because its release has not been sent yet.
     fn losing(&self) {
-        if let Some(session) = self.session.upgrade() {
-            session.rotate_owner_ids();
-        }
+        self.rotate_owner_ids();
     }
 
     /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
     fn doubted(self: Arc<Self>, hold: &Arc<Hold>) {
-        let Some(session) = self.session.upgrade() else { return };
+        let queue = self.queue(&*hold.kind, &hold.owner);
         if !hold.state().is_live() {
-            session.watchdog.note_loss(hold);
+            self.watchdog.note_loss(hold);
             if let Some(end) = hold.kept_after(Moment::now()) {
-                session.spared.add(&hold.owner_id, end);
-                return self.signal.look_again();
+                self.spared.add(&hold.owner_id, end);
+                return queue.signal.look_again();
             }
             let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
-            let until = Moment::now() + session.options.lease;
+            let until = Moment::now() + self.options.lease;
             let undo = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
-            session.release_later(self.clone(), |work| work.releases.push_back(undo));
+            self.release_later(queue.clone(), |work| work.releases.push_back(undo));
         }
-        self.signal.look_again();
+        queue.signal.look_again();
     }
 }
 
 #[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn a_lock_that_is_only_held_is_small() {
-    assert!(size_of::<KeyQueue>() <= 120 && size_of::<Hold>() <= 184, "box what few locks need");
+    assert!(size_of::<KeyQueue>() <= 104 && size_of::<Hold>() <= 152, "box what few locks need");
 }

@@ -124,7 +124,7 @@ impl KeyActor {
         work.waiters.is_empty()
             && work.releases.is_empty()
             && self.yield_window.is_none()
-            && work.current.as_ref().is_none_or(|current| current.lagging.is_none())
+            && work.current.as_ref().is_none_or(|current| current.lagging().is_none())
             && self.dequeues.is_empty()
     }
 
@@ -272,7 +272,7 @@ impl KeyActor {
         if work.finding.is_some() {
             work.finding = None;
         }
-        self.queue.tidy(work);
+        self.session.tidy(&self.queue, work);
         self.done = true;
         Step::Finish
     }
@@ -285,7 +285,7 @@ fn immediate(work: &mut Work, now: Moment) -> Option<Step> {
 
 /// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.
 fn following(work: &Work, now: Moment) -> Option<Step> {
-    let lagging = work.current.as_ref()?.lagging.as_ref()?;
+    let lagging = work.current.as_ref()?.lagging()?;
     Some(match lagging.retry_at {
         Some(at) if now < at => Step::Wait(at.min(lagging.until)),
         _ => Step::Do(Action::MoveRecord),

@@ -99,10 +99,15 @@ pub(crate) struct Current {
     pub changing: bool,
     /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
     pub count_unsure: bool,
-    /// The state of the record, while the hold is ahead of it.
-    pub lagging: Option<Box<LaggingRecord>>,
+    rare: Option<Box<Rare>>,
+}
+
+/// The parts that few current holds have.
+struct Rare {
     /// `None` for a run that begins with this hold.
-    run: Option<Box<Run>>,
+    run: Option<Run>,
+    /// The state of the record, while the hold is ahead of it.
+    lagging: Option<LaggingRecord>,
 }
 
 /// A record that a hold is ahead of, see `pipelined.rs`.
@@ -136,17 +141,39 @@ pub(crate) fn next_ticket() -> u64 {
 impl Current {
     /// The hold of a request that was sent at `since`.
     pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
-        let run = (run != Run::new(since, None)).then(|| Box::new(run));
-        Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, lagging: None, run }
+        let rare = (run != Run::new(since, None)).then(|| Box::new(Rare { run: Some(run), lagging: None }));
+        Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, rare }
     }
 
     pub(crate) fn run(&self) -> Run {
-        self.run.as_deref().copied().unwrap_or_else(|| Run::new(self.since, None))
+        let run = self.rare.as_ref().and_then(|rare| rare.run);
+        run.unwrap_or_else(|| Run::new(self.since, None))
     }
 
     pub(crate) fn run_mut(&mut self) -> &mut Run {
         let run = self.run();
-        self.run.get_or_insert_with(|| Box::new(run))
+        self.rare_mut().run.get_or_insert(run)
+    }
+
+    /// The state of the record, while the hold is ahead of it.
+    pub(crate) fn lagging(&self) -> Option<&LaggingRecord> {
+        self.rare.as_ref()?.lagging.as_ref()
+    }
+
+    pub(crate) fn lagging_mut(&mut self) -> Option<&mut LaggingRecord> {
+        self.rare.as_mut()?.lagging.as_mut()
+    }
+
+    /// Returns what [`lagging`](Self::lagging) was before.
+    pub(crate) fn set_lagging(&mut self, lagging: Option<LaggingRecord>) -> Option<LaggingRecord> {
+        if lagging.is_none() && self.rare.is_none() {
+            return None;
+        }
+        std::mem::replace(&mut self.rare_mut().lagging, lagging)
+    }
+
+    fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_with(|| Box::new(Rare { run: None, lagging: None }))
     }
 }
 
@@ -287,9 +314,9 @@ impl Work {
 
     /// Removes the current hold, which is being released. Returns its run and the owner id in the record.
     pub(crate) fn end_hold(&mut self, now: Moment) -> Option<(Run, Arc<str>)> {
-        let current = self.current.take()?;
-        let run = current.run();
-        let Current { hold, lagging, .. } = current;
+        let mut current = self.current.take()?;
+        let (run, lagging) = (current.run(), current.set_lagging(None));
+        let hold = current.hold;
         self.busy = LastBusy::at(now, Some(hold.owner.clone()));
         Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
@@ -297,7 +324,9 @@ impl Work {
     /// Removes the current hold, which has ended. Its loss handler releases its owner id. If the record names another one, this method
     /// queues the release of that id.
     pub(crate) fn drop_hold(&mut self) {
-        if let Some(Current { hold, lagging: Some(lagging), .. }) = self.current.take() {
+        let Some(mut current) = self.current.take() else { return };
+        if let Some(lagging) = current.set_lagging(None) {
+            let hold = current.hold;
             let (kind, owner_id, until) = (hold.kind.clone(), lagging.owner_id, lagging.until + hold.lease());
             self.releases.push_back(Release::Undo(Undo { kind, owner_id, until, sent_on: None }));
         }

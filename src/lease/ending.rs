@@ -20,8 +20,8 @@ pub(super) struct Unreported {
 
 impl Ending {
     /// The end of a hold that `counters` has counted.
-    pub(super) fn new(counters: Arc<Counters>, end: End, held: Duration, span: Option<Span>) -> Self {
+    pub(super) fn new(counters: &Arc<Counters>, end: End, held: Duration, span: Option<Span>) -> Self {
         let is_seen = !counters.observers.is_empty() || span.is_some();
-        Self(is_seen.then_some(Unreported { counters, end, held, span }))
+        Self(is_seen.then(|| Unreported { counters: counters.clone(), end, held, span }))
     }
 }

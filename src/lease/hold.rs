@@ -22,12 +22,18 @@ use crate::runtime::clock::Moment;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::watch;
 use crate::stats::{Counters, End};
-use smallvec::SmallVec;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tracing::Span;
+
+/// Those that learn what happens to the holds of a client.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    pub counters: Arc<Counters>,
+    pub loss_handler: Weak<dyn LossHandler>,
+}
 
 /// Observes holds that are no longer certain.
 pub(crate) trait LossHandler: Send + Sync {
@@ -51,7 +57,7 @@ pub(crate) struct Hold {
     /// The position in the watchdog's schedule.
     timer_slot: TimerSlot,
     status: Mutex<Status>,
-    loss_handler: Weak<dyn LossHandler>,
+    listeners: Arc<Listeners>,
 }
 
 /// The properties of a hold that was just confirmed.
@@ -72,7 +78,7 @@ const SHORTEST: Duration = Duration::from_secs(1);
 const REMEMBERED: u32 = 4;
 
 impl Hold {
-    pub(crate) fn new(begun: Begun, loss_handler: Weak<dyn LossHandler>) -> Arc<Self> {
+    pub(crate) fn new(begun: Begun, listeners: &Arc<Listeners>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let Begun { kind, owner, owner_id, data_epoch, sent, lease, token } = begun;
         Arc::new(Self {
@@ -88,15 +94,15 @@ impl Hold {
                 began: sent,
                 confirmed: sent,
                 again: false,
-                terms: SmallVec::new(),
+                term: None,
                 unanswered: 0,
                 settled: true,
                 data_epoch,
                 unrenewed: LossReason::Expired,
-                counters: None,
+                counted: false,
                 rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
-            loss_handler,
+            listeners: listeners.clone(),
         })
     }
 
@@ -113,7 +119,7 @@ impl Hold {
     ) -> Arc<Self> {
         let (kind, data_epoch) = (before.kind.clone(), before.data_epoch());
         let begun = Begun { kind, owner, owner_id, data_epoch, sent: now, lease, token: None };
-        let hold = Self::new(begun, before.loss_handler.clone());
+        let hold = Self::new(begun, &before.listeners);
         let mut status = hold.lock();
         status.deadline = deadline;
         status.settled = !ahead;
@@ -168,7 +174,7 @@ impl Hold {
             return None;
         }
         status.state = HoldState::Released;
-        let ending = status.count_end(End::Released, now);
+        let ending = status.count_end(&self.listeners.counters, End::Released, now);
         let followers = status.followers.clone();
         drop(status);
         self.notify(followers);
@@ -212,16 +218,15 @@ impl Hold {
         self.lock().renewed_until().is_none()
     }
 
-    /// Notes that an owner has taken a level at `now`. Returns whether it is the first one, which begins the hold for `counters`. `None` if
-    /// the hold has ended before.
-    pub(crate) fn start(&self, counters: &Arc<Counters>, now: Moment) -> Option<bool> {
+    /// Notes that an owner has taken a level at `now`. Returns whether it is the first one, which begins the hold for the counters.
+    /// `None` if the hold has ended before.
+    pub(crate) fn start(&self, now: Moment) -> Option<bool> {
         let mut status = self.lock();
         if !status.state.is_live() {
             return None;
         }
-        let first = status.counters.is_none();
+        let first = !std::mem::replace(&mut status.counted, true);
         if first {
-            status.counters = Some(counters.clone());
             status.began = now;
         }
         Some(first)
@@ -234,7 +239,7 @@ impl Hold {
             return;
         }
         let mut status = self.lock();
-        if status.counters.is_some() {
+        if status.counted {
             status.span = Some(span);
         }
     }
@@ -246,29 +251,29 @@ impl Hold {
 
     /// Counts and reports the hold as released, because it passes to the next owner as it is.
     pub(crate) fn passes_on(&self, now: Moment) {
-        let ending = self.lock().count_end(End::Released, now);
+        let ending = self.lock().count_end(&self.listeners.counters, End::Released, now);
         self.report(ending);
     }
 
     /// Counts and reports the hold as unended, because the client no longer follows it.
     pub(crate) fn abandon(&self) {
-        let ending = self.lock().count_end(End::Unseen, Moment::now());
+        let ending = self.lock().count_end(&self.listeners.counters, End::Unseen, Moment::now());
         self.report(ending);
     }
 
     /// Begins a level, which its owner has taken.
     pub(crate) fn begin_level(&self, term: LevelTerm) {
-        self.lock().terms.push(term);
+        self.lock().add_term(term);
     }
 
     /// Ends a level. `levels` are left, including those that their owners have not taken yet.
     pub(crate) fn end_level(&self, term: Option<LevelTerm>, levels: usize) {
         let mut status = self.lock();
-        if let Some(at) = status.terms.iter().position(|other| Some(*other) == term) {
-            status.terms.swap_remove(at);
+        if let Some(term) = term {
+            status.remove_term(term);
         }
         // A level that its owner has not taken yet has no term, and needs the deadline as it is.
-        if status.terms.len() == levels
+        if status.terms().count() == levels
             && let Some(end) = status.end()
         {
             status.deadline = status.deadline.min(end - status.margin);
@@ -296,7 +301,7 @@ impl Hold {
     pub(crate) fn renewal_sent(&self) -> Option<Standing> {
         let mut status = self.lock();
         let standing = status.state.is_live().then(|| status.standing())?;
-        status.unanswered += 1;
+        status.unanswered = status.unanswered.saturating_add(1);
         Some(standing)
     }
 
@@ -392,10 +397,10 @@ impl Hold {
         let after = status.state;
         let ending = match after {
             HoldState::Held | HoldState::Suspect => Ending::default(),
-            HoldState::Lost(reason) => status.count_end(End::Lost(reason), now),
-            HoldState::Released => status.count_end(End::Released, now),
+            HoldState::Lost(reason) => status.count_end(&self.listeners.counters, End::Lost(reason), now),
+            HoldState::Released => status.count_end(&self.listeners.counters, End::Released, now),
         };
-        let loss_handler = (after != before).then(|| self.loss_handler.upgrade()).flatten();
+        let loss_handler = (after != before).then(|| self.listeners.loss_handler.upgrade()).flatten();
         if let (HoldState::Lost(_), Some(loss_handler)) = (after, &loss_handler) {
             loss_handler.losing();
         }
@@ -442,6 +447,19 @@ impl Hold {
 
     fn lock(&self) -> MutexGuard<'_, Status> {
         self.status.lock()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let status = self.status.get_mut();
+        if !status.counted {
+            return;
+        }
+        let ending = status.count_end(&self.listeners.counters, End::Unseen, Moment::now());
+        if let Ending(Some(Unreported { end, held, span: Some(span), .. })) = ending {
+            spans::ended(&span, end, held);
+        }
     }
 }
 

@@ -2,12 +2,10 @@
 
 use crate::error::LossReason;
 use crate::lease::ending::Ending;
-use crate::lease::spans;
 use crate::lease::term::LevelTerm;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::watch;
 use crate::stats::{Counters, End};
-use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,18 +76,18 @@ pub(super) struct Status {
     pub confirmed: Moment,
     /// A request after the hold's first one was confirmed.
     pub again: bool,
-    /// The terms of the levels that their owners have taken.
-    pub terms: SmallVec<[LevelTerm; 1]>,
+    /// The term of a level that its owner has taken. Further ones are in [`Rare::terms`].
+    pub term: Option<LevelTerm>,
     /// The number of renewals without an answer. A dead connection may still deliver each of them.
-    pub unanswered: u32,
+    pub unanswered: u16,
     /// The record is confirmed to name the hold's owner.
     pub settled: bool,
     /// The data epoch of the last confirmation.
     pub data_epoch: u64,
     /// The reason of the loss, if the deadline passes without another confirmation.
     pub unrenewed: LossReason,
-    /// Where the end of the hold is counted. `None` until an owner has taken a level, and once the end is counted.
-    pub counters: Option<Arc<Counters>>,
+    /// The begin of the hold was counted, and its end is not. Unset until an owner has taken a level.
+    pub counted: bool,
     pub rare: Option<Box<Rare>>,
 }
 
@@ -98,6 +96,8 @@ pub(super) struct Status {
 pub(super) struct Rare {
     /// The token of a fenced lock's hold.
     pub token: Option<u64>,
+    /// The terms of further levels.
+    pub terms: Vec<LevelTerm>,
     /// Until when the record is kept, even if the hold is released earlier.
     pub kept: Option<Moment>,
     /// The time from the deadline to the end of the lease.
@@ -115,6 +115,7 @@ impl Deref for Status {
     fn deref(&self) -> &Rare {
         const NONE: &Rare = &Rare {
             token: None,
+            terms: Vec::new(),
             kept: None,
             margin: Duration::ZERO,
             shortest: None,
@@ -133,8 +134,10 @@ impl DerefMut for Status {
 
 impl Status {
     /// Counts the end of a hold at `now`, once.
-    pub(super) fn count_end(&mut self, end: End, now: Moment) -> Ending {
-        let Some(counters) = self.counters.take() else { return Ending::default() };
+    pub(super) fn count_end(&mut self, counters: &Arc<Counters>, end: End, now: Moment) -> Ending {
+        if !std::mem::take(&mut self.counted) {
+            return Ending::default();
+        }
         counters.ended(end);
         let span = self.rare.as_mut().and_then(|rare| rare.span.take());
         Ending::new(counters, end, now.since(self.began), span)
@@ -162,29 +165,39 @@ impl Status {
         self.deadline = self.deadline.max(until - self.margin);
     }
 
+    /// The terms of the levels that their owners have taken.
+    pub(super) fn terms(&self) -> impl Iterator<Item = LevelTerm> {
+        self.term.into_iter().chain(self.terms.iter().copied())
+    }
+
+    pub(super) fn add_term(&mut self, term: LevelTerm) {
+        match self.term {
+            None => self.term = Some(term),
+            Some(_) => self.terms.push(term),
+        }
+    }
+
+    /// Removes a term, if it is there.
+    pub(super) fn remove_term(&mut self, term: LevelTerm) {
+        if self.term == Some(term) {
+            self.term = self.rare.as_mut().and_then(|rare| rare.terms.pop());
+        } else if let Some(at) = self.terms.iter().position(|other| *other == term) {
+            self.terms.swap_remove(at);
+        }
+    }
+
     /// When the last level ends, if a level is taken.
     pub(super) fn end(&self) -> Option<Moment> {
-        self.terms.iter().map(|term| term.end()).max()
+        self.terms().map(LevelTerm::end).max()
     }
 
     /// When the last renewed level ends, if there is one.
     pub(super) fn renewed_until(&self) -> Option<Moment> {
-        self.terms.iter().filter_map(|term| term.renewed_until()).max()
+        self.terms().filter_map(LevelTerm::renewed_until).max()
     }
 
     /// Whether a renewal would extend the hold.
     pub(super) fn is_renewed(&self) -> bool {
         self.renewed_until().is_some_and(|end| end - self.margin > self.deadline)
-    }
-}
-
-impl Drop for Status {
-    fn drop(&mut self) {
-        if let Some(counters) = self.counters.take() {
-            counters.ended(End::Unseen);
-            if let Some(span) = self.rare.as_mut().and_then(|rare| rare.span.take()) {
-                spans::ended(&span, End::Unseen, Moment::now().since(self.began));
-            }
-        }
     }
 }

@@ -17,8 +17,9 @@ impl Moment {
     /// Later than every deadline.
     pub(crate) const FAR: Self = Self(NonZeroU64::MAX);
 
+    /// An even number of nanoseconds, see `LevelTerm`.
     pub(crate) fn now() -> Self {
-        Self::at(nanos(since_boot()))
+        Self::at(nanos(since_boot()) & !1)
     }
 
     fn at(nanos: u64) -> Self {

@@ -15,6 +15,11 @@ impl<T> Mutex<T> {
         Self(sync::Mutex::new(value))
     }
 
+    /// The value, which nobody else uses.
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

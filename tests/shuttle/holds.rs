@@ -4,7 +4,7 @@ use super::run::{Pace, run};
 use super::sync::{atomic, below, task, time};
 use crate::error::LossReason;
 use crate::kinds::Reentrant;
-use crate::lease::hold::{Begun, Hold, LossHandler};
+use crate::lease::hold::{Begun, Hold, Listeners, LossHandler};
 use crate::lease::status::HoldState;
 use crate::owner::LocalOwner;
 use crate::protocol::keys::LockKeys;
@@ -40,12 +40,13 @@ fn a_hold_never_comes_back_and_everyone_hears_of_its_end() {
     run("a_hold_never_comes_back", 2000, Pace::Hurried(20), Duration::from_secs(20), || async {
         let counts = Arc::new(Counts::default());
         let loss_handler: Weak<dyn LossHandler> = Arc::downgrade(&counts) as Weak<dyn LossHandler>;
+        let listeners = Arc::new(Listeners { counters: Arc::default(), loss_handler });
         let lease = Duration::from_millis(10);
         let sent = Moment::now();
         let kind = Arc::new(Reentrant::new(LockKeys::new("lock".into()).expect("a name")));
         let (owner, owner_id) = (LocalOwner::Thread(1), "u:thread-1".into());
         let hold =
-            Hold::new(Begun { kind, owner, owner_id, data_epoch: 1, sent, lease, token: None }, loss_handler);
+            Hold::new(Begun { kind, owner, owner_id, data_epoch: 1, sent, lease, token: None }, &listeners);
         let tasks: Vec<_> = (0..3)
             .map(|_| {
                 let (hold, counts) = (hold.clone(), counts.clone());
