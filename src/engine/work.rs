@@ -24,7 +24,8 @@ use tokio::sync::oneshot;
 pub(crate) struct Work {
     company: Option<Box<Company>>,
     pub releases: Releases,
-    /// A waiter may have the owner of the current hold. Unset once none was found.
+    /// A waiter may have the owner of the current hold. Unset once none was found. With many waiters the search takes longer than the rest
+    /// of a hand-off.
     pub may_reenter: bool,
     pub current: Option<Current>,
     /// A release was taken from the queue and is not finished.
@@ -308,7 +309,8 @@ impl Work {
 
     /// Makes `current` the current hold.
     pub(crate) fn set_current(&mut self, current: Current) {
-        self.may_reenter = true;
+        // A later call of the same owner sets this, too.
+        self.may_reenter = current.hold.owner.makes_several_calls();
         self.current = Some(current);
     }
 
