@@ -467,19 +467,23 @@ impl LossHandler for Session {
 
     /// Wakes the actor, because its waiters can no longer rely on the hold. Queues the release of a lost hold's owner id.
     fn doubted(self: Arc<Self>, hold: &Arc<Hold>) {
-        let queue = self.queue(&*hold.kind, &hold.owner);
+        let id = QueueId::of(&*hold.kind, &hold.owner);
         if !hold.state().is_live() {
             self.watchdog.note_loss(hold);
-            if let Some(end) = hold.kept_after(Moment::now()) {
-                self.spared.add(&hold.owner_id, end);
-                return queue.signal.look_again();
+            match hold.kept_after(Moment::now()) {
+                Some(end) => self.spared.add(&hold.owner_id, end),
+                None => {
+                    let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
+                    let until = Moment::now() + self.options.lease;
+                    let undo = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
+                    self.release_later(self.queue_with(id.clone()), |work| work.releases.push_back(undo));
+                }
             }
-            let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
-            let until = Moment::now() + self.options.lease;
-            let undo = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
-            self.release_later(queue.clone(), |work| work.releases.push_back(undo));
         }
-        queue.signal.look_again();
+        // The hold of permits does not keep its queue in the table.
+        if let Some(queue) = self.existing_queue(&id) {
+            queue.signal.look_again();
+        }
     }
 }
 

@@ -100,6 +100,7 @@ impl Hold {
                 data_epoch,
                 unrenewed: LossReason::Expired,
                 counted: false,
+                abandoned: false,
                 rare: token.map(|_| Box::new(Rare { token, ..Rare::default() })),
             }),
             listeners: listeners.clone(),
@@ -255,9 +256,12 @@ impl Hold {
         self.report(ending);
     }
 
-    /// Counts and reports the hold as unended, because the client no longer follows it.
+    /// Counts and reports the hold as unended, because the client no longer follows it. Another process may release it, or extend its lease.
     pub(crate) fn abandon(&self) {
-        let ending = self.lock().count_end(&self.listeners.counters, End::Unseen, Moment::now());
+        let mut status = self.lock();
+        status.abandoned = true;
+        let ending = status.count_end(&self.listeners.counters, End::Unseen, Moment::now());
+        drop(status);
         self.report(ending);
     }
 
@@ -400,7 +404,8 @@ impl Hold {
             HoldState::Lost(reason) => status.count_end(&self.listeners.counters, End::Lost(reason), now),
             HoldState::Released => status.count_end(&self.listeners.counters, End::Released, now),
         };
-        let loss_handler = (after != before).then(|| self.listeners.loss_handler.upgrade()).flatten();
+        let handled = after != before && !status.abandoned;
+        let loss_handler = handled.then(|| self.listeners.loss_handler.upgrade()).flatten();
         if let (HoldState::Lost(_), Some(loss_handler)) = (after, &loss_handler) {
             loss_handler.losing();
         }

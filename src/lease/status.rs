@@ -88,6 +88,8 @@ pub(super) struct Status {
     pub unrenewed: LossReason,
     /// The begin of the hold was counted, and its end is not. Unset until an owner has taken a level.
     pub counted: bool,
+    /// The client no longer follows the hold. Nobody acts on its loss.
+    pub abandoned: bool,
     pub rare: Option<Box<Rare>>,
 }
 

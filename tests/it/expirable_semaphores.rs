@@ -221,6 +221,23 @@ async fn a_forgotten_permit_is_not_renewed() {
     next.release().await.unwrap();
 }
 
+/// Another process may have extended its lease, so the client that forgot it does not release it at the end of the first lease.
+#[tokio::test]
+async fn a_forgotten_permit_stays_with_whoever_extends_its_lease() {
+    let bench = Bench::of(1).await;
+    let client = Client::connect(bench.server.url()).await.unwrap();
+    let other = connect_semaphore(&bench.server).await;
+    let permit = client.expirable_semaphore(NAME).with_lease(LEASE).acquire().await.unwrap();
+    let (status, ids) = (permit.status(), permit.ids());
+    permit.forget();
+    assert!(other.update_lease(&ids[0], LEASE * 100).await.unwrap());
+    assert_eq!(status.lost().await, HoldState::Lost(LossReason::Expired));
+    // Waits for all releases of the client.
+    client.close().await;
+    assert_eq!(bench.taken().len(), 1);
+    assert!(other.release(&ids[0]).await.unwrap());
+}
+
 #[tokio::test]
 async fn a_permit_without_a_lease_never_expires() {
     let bench = Bench::of(1).await;
