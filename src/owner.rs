@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use uuid::Uuid;
+use uuid::{Builder, Uuid};
 
 /// An explicit owner, independent of tasks and threads.
 ///
@@ -212,7 +212,7 @@ impl OwnerIds {
 
 /// Returns an owner id that no client uses. It names the record of a lock that is kept for a while although it was released.
 pub(crate) fn nobody() -> Arc<str> {
-    format!("{}:kept", Uuid::new_v4()).into()
+    format!("{}:kept", new_client_id()).into()
 }
 
 /// The suffix of the owner id in the record of a write lock.
@@ -222,6 +222,22 @@ pub(crate) const WRITER: &str = ":write";
 pub(crate) fn id(text: &str) -> &str {
     let id = text.split_once(':').map_or(text, |(_, id)| id);
     id.split_once('~').map_or(id, |(id, _)| id)
+}
+
+/// Returns a new client id: a random UUID of version 8, by which clients of this library recognise each other. Redisson's have version 4.
+pub(crate) fn new_client_id() -> Uuid {
+    Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
+}
+
+/// Returns whether `text` is an owner id of a client of another library. `client` is the id of this client. If the user chose that, the
+/// peers probably have chosen ids as well, and cannot be told from foreign clients.
+pub(crate) fn is_foreign(text: &str, client: &str) -> bool {
+    /// The digits of a UUID and their hyphens, and the place of the version among them.
+    const LENGTH: usize = 36;
+    const VERSION: usize = 14;
+    let version = |id: &str| (id.len() == LENGTH).then(|| id.as_bytes()[VERSION]);
+    let of = text.split_once(':').and_then(|(id, _)| version(id));
+    version(client) == Some(b'8') && of.is_some_and(|of| of != b'8')
 }
 
 /// Returns whether `text` is an owner id of that client from a generation before `generation`, which no new hold will use.
@@ -278,6 +294,18 @@ mod tests {
                 "u:guard-1~1"
             ]
         );
+    }
+
+    #[test]
+    fn a_holder_of_another_library_is_foreign_to_a_client_with_an_id_of_this_library() {
+        let (own, peer) = (new_client_id().to_string(), new_client_id());
+        let java = Uuid::new_v4();
+        assert!(own != peer.to_string() && is_foreign(&format!("{java}:64"), &own));
+        for text in [format!("{peer}:7"), format!("{peer}:owner-a:write"), nobody().to_string(), "x".into()] {
+            assert!(!is_foreign(&text, &own), "{text}");
+        }
+        // An id that the user chose.
+        assert!(!is_foreign(&format!("{java}:64"), &Uuid::new_v4().to_string()));
     }
 
     #[tokio::test]

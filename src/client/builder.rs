@@ -9,7 +9,7 @@ use crate::connection::{Servers, Topology, permissions};
 use crate::engine;
 use crate::error::Result;
 use crate::observer::Observer;
-use crate::owner::entered;
+use crate::owner::{self, entered};
 use crate::protocol::keys;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -209,7 +209,8 @@ impl ClientBuilder {
 
     /// Sets the UUID that identifies this client in owner ids. Default: a random one.
     ///
-    /// No two clients may share a UUID.
+    /// No two clients may share a UUID. The clients of this library recognise each other by the version of the default, which is 8. Only
+    /// then does a crowd at one lock notice clients of other libraries, and compete with them.
     pub fn client_id(mut self, id: Uuid) -> Self {
         self.id = Some(id);
         self
@@ -284,7 +285,7 @@ impl ClientBuilder {
     fn checked(self, servers: Servers) -> Result<(Topology, Options)> {
         let servers = servers.resolve(&self.options)?;
         let mut options = self.options;
-        options.id = self.id.unwrap_or_else(Uuid::new_v4);
+        options.id = self.id.unwrap_or_else(owner::new_client_id);
         if servers.can_fail_over() {
             options.replication.get_or_insert(Replication::any());
         }

@@ -22,7 +22,7 @@ use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
 use crate::observer::Way;
-use crate::owner::LocalOwner;
+use crate::owner::{self, LocalOwner};
 use crate::protocol::script::{self, Acquired, Recounted, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
@@ -212,6 +212,7 @@ impl KeyActor {
             Ok(Acquired::Busy(ttl)) => {
                 if let Some(owner) = script::blocking_owner_id(&answer.reply) {
                     undo_orphan(&self.session, kind, owner);
+                    self.crowd.found(owner::is_foreign(owner, &self.session.id));
                 }
                 ttl
             }
@@ -267,6 +268,7 @@ impl KeyActor {
         self.yield_window = None;
         self.checked = Some(before.epoch);
         self.crowd.begin(before.messages);
+        self.crowd.found(false);
         self.keep_listening();
         let run = Run::new(answer.sent, self.messages_at_probe.take());
         if kind.traits().queued {

@@ -6,17 +6,26 @@
 //! next message ends all delays. So a hold costs attempts in proportion to the logarithm of its length, and not to the number of
 //! clients. A client that waits for long wins more often, so none of them starves.
 //!
-//! Clients that attempt at every message, such as Redisson's, are not affected.
+//! Clients of other libraries, such as Redisson's, attempt at every message, and would leave little to a crowd that draws lots. An attempt
+//! that fails learns the holder. If that is a foreign client, the crowd is greedy for a while: a client attempts at every other message,
+//! and after a hold it yields for one turn only.
 
 use crate::kinds::kind::LockKind;
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::random;
+use std::f64::consts::LN_2;
 use std::time::Duration;
 
 /// With this number of other clients or fewer, every client attempts at each message.
 const FEW: u64 = 4;
 /// How many clients attempt at a message, on average.
 const WINNERS: f64 = 2.0;
+/// The probability of an attempt at a message is 1 - e^-GREEDY, which is 1/2, while the crowd is greedy. If all clients attempted, the first
+/// attempt would reach the server later, because clients share processors and processes.
+const GREEDY: f64 = LN_2;
+/// A foreign holder makes a client greedy for this number of attempts. So a crowd beside 8 foreign clients of 136 mostly remains greedy
+/// when these have only their fair share.
+const GREEDY_FOR: u8 = 32;
 /// The shortest delay of a client that does not attempt at a message.
 const SHORTEST_DELAY: Duration = Duration::from_micros(500);
 /// The longest delay, for each client and in all: the number of clients may have fallen since it was counted.
@@ -39,17 +48,29 @@ pub(crate) struct Crowd {
     since: u64,
     /// The last draw: the number of messages heard at that time, and when to attempt.
     drawn: Option<(u64, Moment)>,
+    /// For how many attempts this client is still greedy.
+    greedy_for: u8,
 }
 
 impl Crowd {
     /// `messages` is the number of messages heard before the wait.
     pub(crate) fn new(messages: u64) -> Self {
-        Self { others: 0, count_at: Moment::now(), since: messages, drawn: None }
+        Self { others: 0, count_at: Moment::now(), since: messages, drawn: None, greedy_for: 0 }
     }
 
     /// Begins another wait.
     pub(crate) fn begin(&mut self, messages: u64) {
         self.since = messages;
+    }
+
+    /// Records the outcome of an attempt: a foreign client holds the lock, or a client of this library does.
+    pub(crate) fn found(&mut self, foreign: bool) {
+        self.greedy_for = if foreign { GREEDY_FOR } else { self.greedy_for.saturating_sub(1) };
+    }
+
+    /// Whether this client is as greedy as the foreign clients that it waits with.
+    pub(crate) fn is_greedy(&self) -> bool {
+        self.others > FEW && self.greedy_for > 0
     }
 
     /// Whether the clients that wait for a lock of this kind draw lots. One release admits one of them, a message announces it, and the
@@ -86,7 +107,8 @@ impl Crowd {
         match self.drawn {
             Some((at, turn)) if at == messages => turn,
             _ => {
-                let turn = now + delay(self.others, self.in_vain(messages), random());
+                let least = if self.is_greedy() { GREEDY } else { 0.0 };
+                let turn = now + delay(self.others, self.in_vain(messages), least, random());
                 self.drawn = Some((messages, turn));
                 turn
             }
@@ -100,11 +122,11 @@ impl Crowd {
 }
 
 /// The delay of an attempt after a message, beside this number of other clients and after this number of messages that brought them the
-/// lock.
-fn delay(others: u64, in_vain: u64, random: u64) -> Duration {
+/// lock. `least` is the least chance of an attempt.
+fn delay(others: u64, in_vain: u64, least: f64, random: u64) -> Duration {
     let all = others + 1;
     // The probability of an attempt each time that the time has grown by a factor of e.
-    let chance = (WINNERS + in_vain as f64 / all as f64) / all as f64;
+    let chance = ((WINNERS + in_vain as f64 / all as f64) / all as f64).max(least);
     // Two independent random numbers, above 0 and at most 1.
     let [lot, part] =
         [random >> 32, random & 0xFFFF_FFFF].map(|half| (half + 1) as f64 / (1u64 << 32) as f64);
@@ -132,7 +154,7 @@ mod tests {
 
     /// The delays of all clients of a crowd at one message.
     fn delays(clients: u64, in_vain: u64) -> Vec<Duration> {
-        (0..clients).map(|_| delay(clients - 1, in_vain, random())).collect()
+        (0..clients).map(|_| delay(clients - 1, in_vain, 0.0, random())).collect()
     }
 
     #[test]
@@ -183,6 +205,33 @@ mod tests {
         assert!(crowd.turn(4, now) <= now + LONGEST_DELAY);
         crowd.counted(None, now);
         assert_eq!(crowd.turn(4, now), now);
+    }
+
+    #[test]
+    fn a_foreign_holder_makes_a_client_attempt_at_every_other_message_for_a_while() {
+        let now = Moment::now();
+        let mut crowd = Crowd::new(0);
+        crowd.counted(Some(1000), now);
+        let mut messages = 0;
+        let mut at_once = |crowd: &mut Crowd| {
+            let attempts = |_: &u64| {
+                messages += 1;
+                crowd.begin(messages);
+                crowd.turn(messages, now) == now
+            };
+            (0..1000_u64).filter(attempts).count()
+        };
+        assert!(at_once(&mut crowd) < 50, "two of a thousand at each message");
+        crowd.found(true);
+        let attempts = at_once(&mut crowd);
+        assert!((400..=600).contains(&attempts), "{attempts} attempts at 1,000 messages");
+        (1..GREEDY_FOR).for_each(|_| crowd.found(false));
+        assert!(crowd.is_greedy());
+        crowd.found(false);
+        assert!(!crowd.is_greedy() && at_once(&mut crowd) < 50);
+        crowd.found(true);
+        crowd.counted(Some(FEW), now);
+        assert!(!crowd.is_greedy(), "a few clients all attempt, and yield to each other");
     }
 
     #[test]

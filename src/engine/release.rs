@@ -281,9 +281,13 @@ impl KeyActor {
             let run = Run { others: Some(others), ..Run::new(answer.sent, None) };
             self.queue.work().passing = Some(Box::new(run));
         }
-        if let Some(yield_window) =
+        if let Some(mut yield_window) =
             freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
         {
+            if let Some(turns) = yield_window.turns.as_mut().filter(|_| self.crowd.is_greedy()) {
+                // Foreign clients yield to nobody.
+                turns.paid = turns.paid.min(turns.heard + own + 1);
+            }
             self.yield_window = Some(Box::new(yield_window));
         }
         Ok(())

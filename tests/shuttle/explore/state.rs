@@ -67,7 +67,8 @@ fn note(actor: &KeyActor, kind: &str, waits: bool) -> Note {
     let probed = actor.messages_at_probe.map(|messages| before.messages - messages);
     let subscribed = actor.subscription.as_ref().map(Subscription::is_confirmed);
     let listening = (subscribed, actor.listen_until, actor.keep_subscribed);
-    let crowd = (actor.crowd.in_vain(before.messages), actor.crowd.count_at.remaining());
+    let crowd = &actor.crowd;
+    let crowd = (crowd.in_vain(before.messages), crowd.count_at.remaining(), crowd.is_greedy());
     let current = hold(&actor.queue.work(), before.messages);
     let text =
         format!("{kind} {busy:?} {window:?} {checked:?} {probed:?} {listening:?} {crowd:?} {current:?}");
