@@ -99,7 +99,10 @@ impl KeyActor {
     fn act(&mut self, action: Action) -> impl Future<Output = ()> + Send {
         async move {
             match action {
-                Action::Release(Release::Level(level)) => self.release(level).await,
+                Action::Release(Release::Level(level)) => match level.hold.kind.permits_with_ids() {
+                    Some(_) => self.release_permits(level).await,
+                    None => self.release(level).await,
+                },
                 Action::Release(Release::Free(freeing, repeated, reply)) => {
                     let outcome = self.free(&freeing, repeated).await;
                     if let Some(reply) = reply {

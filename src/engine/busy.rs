@@ -54,6 +54,13 @@ pub(crate) struct BusyReply {
 }
 
 impl BusyReply {
+    /// Makes a reply that counted for the waiter `from` count for `to`, which wants as many permits, or more.
+    pub(crate) fn inherit(&mut self, from: u64, to: u64) {
+        if self.only == Some(from) {
+            self.only = Some(to);
+        }
+    }
+
     /// Whether the reply counts for the waiter with this ticket.
     pub(crate) fn counts_for(&self, ticket: u64) -> bool {
         self.only.is_none_or(|only| only == ticket)

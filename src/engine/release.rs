@@ -51,11 +51,17 @@ pub(crate) fn successor<'a>(
     allowed.then_some(next)
 }
 
-/// The waiter that gets the lock by a hand-off.
-struct Successor {
-    ticket: u64,
-    owner: LocalOwner,
-    lease: Lease,
+/// The waiter that gets the lock, or permits, by a hand-off.
+pub(crate) struct Successor {
+    pub ticket: u64,
+    pub owner: LocalOwner,
+    pub lease: Lease,
+}
+
+impl Successor {
+    pub(crate) fn of(waiter: &Waiter) -> Self {
+        Self { ticket: waiter.ticket, owner: waiter.owner.clone(), lease: waiter.lease }
+    }
 }
 
 /// The delay before an unanswered removal from Redis's queue is repeated.
@@ -119,16 +125,23 @@ impl KeyActor {
 
     /// Releases a shared hold.
     async fn release_shared(&mut self, hold: &Arc<Hold>) -> Result<Option<Handed>> {
+        let mut freeing = self.end_shared(hold)?;
+        if let Some(run) = self.queue.work().passing.take() {
+            freeing.run = *run;
+        }
+        self.free(&freeing, false).await.map(|()| None)
+    }
+
+    /// Ends a shared hold.
+    pub(crate) fn end_shared(&self, hold: &Arc<Hold>) -> Result<Freeing> {
         let (now, deadline) = (Moment::now(), hold.deadline());
         let was = hold.release();
         self.session.watchdog.forget(hold);
         if !was.is_live() {
             return Err(hold.not_held());
         }
-        let passed_on = self.queue.work().passing.take();
-        let run = passed_on.map_or_else(|| Run::new(now, None), |run| *run);
-        let (hold, named) = (hold.clone(), hold.owner_id.clone());
-        self.free(&Freeing { hold, named, deadline, was, run }, false).await.map(|()| None)
+        let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
+        Ok(Freeing { hold, named, deadline, was, run })
     }
 
     /// Releases one of several levels.
@@ -167,7 +180,7 @@ impl KeyActor {
         self.detect_silent_release(&mut run);
         let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
-            .map(|next| Successor { ticket: next.ticket, owner: next.owner.clone(), lease: next.lease });
+            .map(Successor::of);
         if let Some(successor) = &next
             && let Some(outcome) = self.hand_off(hold, &owner_id, deadline, successor, &run).await
         {
@@ -276,7 +289,8 @@ impl KeyActor {
         self.rotate_if_repeated(&request);
         let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
         self.busy_reply = None;
-        if freeing.hold.kind.permits().is_some() {
+        let kind = &freeing.hold.kind;
+        if kind.permits().or(kind.permits_with_ids()).is_some() {
             let others = self.foreign_subscriptions(Some(freed.receivers));
             let run = Run { others: Some(others), ..Run::new(answer.sent, None) };
             self.queue.work().passing = Some(Box::new(run));

@@ -136,7 +136,12 @@ impl Waiters {
 
     /// The waiter that a holder of this client may hand the lock to, if the bounds of the hand-off allow it.
     pub(crate) fn next_local(&self) -> Option<&Waiter> {
-        self.all.iter().find(|waiter| !waiter.once && !waiter.reply.is_closed())
+        self.local().next()
+    }
+
+    /// The waiters that holders of this client may pass permits to, in this order.
+    pub(crate) fn local(&self) -> impl Iterator<Item = &Waiter> {
+        self.all.iter().filter(|waiter| !waiter.once && !waiter.reply.is_closed())
     }
 
     /// The waiters that need a reply of their own.

@@ -5,7 +5,7 @@
 use crate::config::options::BackOff;
 use crate::error::Error;
 use crate::holder::Holder;
-use crate::protocol::script::{self, Arg, Renewal, Reply, Request, TimeToLive, Undecodable};
+use crate::protocol::script::{self, Arg, PassedIds, Renewal, Reply, Request, TimeToLive, Undecodable};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +64,14 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     /// The number of permits of a hold, for a kind whose record names no holder, not even by an id. Such permits may pass to a waiter of
     /// the same client that wants as many, without a request.
     fn permits(&self) -> Option<u32> {
+        None
+    }
+    /// The number of permits of a hold whose permits have ids.
+    fn permits_with_ids(&self) -> Option<u32> {
+        None
+    }
+    /// Passes permits from holds to waiters of the same client that want as many. Only for kinds whose permits have ids.
+    fn pass_permits(&self, _passed: &[PassedIds<'_>]) -> Option<Request> {
         None
     }
     /// Removes the waiter with this owner id from the queue in Redis. Only for kinds with [`KindTraits::queued`].

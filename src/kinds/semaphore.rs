@@ -3,7 +3,7 @@
 
 use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, Probed};
 use crate::protocol::keys::CounterKeys;
-use crate::protocol::script::{self, PermitId, Renewal, Reply, Request, Undecodable};
+use crate::protocol::script::{self, PassedIds, PermitId, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -98,6 +98,14 @@ impl LockKind for ExpirablePermits {
 
     fn release(&self, ids: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::give_ids(&self.keys, ids)
+    }
+
+    fn permits_with_ids(&self) -> Option<u32> {
+        Some(self.permits)
+    }
+
+    fn pass_permits(&self, passed: &[PassedIds<'_>]) -> Option<Request> {
+        Some(script::pass_ids(&self.keys, passed.iter().copied()))
     }
 
     fn holder_probe(&self) -> Request {

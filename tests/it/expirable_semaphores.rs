@@ -1,11 +1,11 @@
 //! Expirable semaphores among Rust clients: permits with ids and leases.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, ExpirableSemaphore, HoldState, LossReason};
+use redisson_lock::{Client, Error, ExpirableSemaphore, HandOff, HoldState, LossReason};
 use tokio::task::JoinSet;
 
 use crate::support::raw::NAME;
@@ -272,6 +272,124 @@ async fn the_permit_of_a_dead_process_is_recovered() {
         bench.semaphore.try_acquire_for(LEASE * 5).await.unwrap().expect("the permit was not recovered");
     assert!(killed.elapsed() < LEASE + PROMPT, "{:?}", killed.elapsed());
     permit.release().await.unwrap();
+    assert_eq!(bench.raw.value(), Some(1));
+}
+
+/// Each task gets ids of its own, because another program may know those of the previous holder.
+#[tokio::test]
+async fn permits_pass_to_tasks_of_the_same_client_with_new_ids() {
+    const TASKS: usize = 12;
+    let bench = Bench::of(2).await;
+    // The number of waiters alone ends a series, however slow this machine is.
+    let hand_off = HandOff::new().max_time(LEASE * 99).max_time_alone(LEASE * 99);
+    let builder = Client::builder().watchdog_timeout(LEASE).hand_off(hand_off);
+    let ours = builder.connect(bench.server.url()).await.unwrap().expirable_semaphore(NAME);
+    let held = ours.acquire_many(2).await.unwrap();
+    let ids = Arc::new(Mutex::new(vec![held.ids()]));
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (semaphore, ids) = (ours.clone(), ids.clone());
+        // A hand-off begins the lease of its waiter.
+        let semaphore = if task % 3 == 0 { semaphore.with_lease(LEASE * 9) } else { semaphore };
+        tasks.spawn(async move {
+            let permit = semaphore.acquire_many(2).await.unwrap();
+            ids.lock().unwrap().push(permit.ids());
+            let left = permit.deadline() - Instant::now();
+            assert!(if task % 3 == 0 { left > LEASE * 8 } else { left <= LEASE }, "{task}: {left:?}");
+            match task % 2 {
+                0 => permit.release().await.unwrap(),
+                _ => drop(permit),
+            }
+            task
+        });
+        tokio::task::yield_now().await;
+    }
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    bench.server.commandstats_reset();
+    held.release().await.unwrap();
+    let mut order = Vec::new();
+    while let Some(task) = tasks.join_next().await {
+        order.push(task.unwrap());
+    }
+    assert_eq!(order, Vec::from_iter(0..TASKS));
+    let ids: BTreeSet<String> = ids.lock().unwrap().iter().flatten().cloned().collect();
+    assert_eq!(ids.len(), 2 * (TASKS + 1), "an id was used twice");
+    eventually(|| bench.raw.value() == Some(2)).await;
+    assert!(bench.taken().is_empty());
+    // This test subscribes, too, so it counts as another client, and a series has at most as many hand-offs as there are waiters.
+    let releases = bench.server.calls("incrby");
+    assert!(releases <= 4, "{releases} releases of {TASKS} holds");
+}
+
+/// One request passes the permits of all holders that release at the same time.
+#[tokio::test]
+async fn permits_that_are_released_together_pass_together() {
+    const PERMITS: u64 = 5;
+    let bench = Bench::of(PERMITS as u32).await;
+    let mut held = Vec::new();
+    for _ in 0..PERMITS {
+        held.push(bench.semaphore.acquire().await.unwrap());
+    }
+    let mut tasks = JoinSet::new();
+    for _ in 0..3 * PERMITS {
+        let semaphore = bench.semaphore.clone();
+        tasks.spawn(async move { semaphore.acquire().await.unwrap() });
+    }
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    bench.server.commandstats_reset();
+    drop(held);
+    let mut next = Vec::new();
+    for _ in 0..PERMITS {
+        next.push(tasks.join_next().await.unwrap().unwrap());
+    }
+    assert_eq!((bench.server.calls("incrby"), bench.taken().len() as u64), (0, PERMITS));
+    assert_eq!(bench.server.calls("zrem"), 1, "several requests");
+    tasks.shutdown().await;
+    drop(next);
+    eventually(|| bench.raw.value() == Some(PERMITS as i64)).await;
+    assert!(bench.taken().is_empty());
+}
+
+/// After a series of hand-offs, the permits are released with a message.
+#[tokio::test]
+async fn permits_go_to_other_clients_despite_tasks_that_hand_them_off() {
+    let bench = Bench::of(1).await;
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let semaphore = bench.semaphore.clone();
+        tasks.spawn(async move {
+            loop {
+                let permit = semaphore.acquire().await.unwrap();
+                tokio::task::yield_now().await;
+                permit.release().await.unwrap();
+            }
+        });
+    }
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    let other = connect_semaphore(&bench.server).await;
+    for _ in 0..10 {
+        let asked = Stopwatch::start();
+        let permit = other.try_acquire_for(PROMPT * 40).await.unwrap().expect("a permit");
+        assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
+        permit.release().await.unwrap();
+    }
+}
+
+/// The holder learns of the loss, and the waiter gets no permit that does not exist.
+#[tokio::test]
+async fn a_lost_permit_does_not_pass_to_a_task() {
+    let bench = Bench::of(1).await;
+    let held = bench.semaphore.with_lease(Duration::from_secs(60)).acquire().await.unwrap();
+    let semaphore = bench.semaphore.clone();
+    let waiting = tokio::spawn(async move { semaphore.acquire().await.unwrap() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    // A message would make the waiter look.
+    bench.raw.run::<()>(&["DEL", TIMEOUTS]);
+    assert!(matches!(held.release().await, Err(Error::Lost { reason: LossReason::Gone, .. })));
+    assert!(bench.taken().is_empty() && !waiting.is_finished());
+    bench.raw.run::<()>(&["INCR", NAME]);
+    bench.raw.run::<()>(&["PUBLISH", CHANNEL, "1"]);
+    waiting.await.unwrap().release().await.unwrap();
     assert_eq!(bench.raw.value(), Some(1));
 }
 

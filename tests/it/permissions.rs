@@ -2,8 +2,8 @@
 //! every call, and the kind's scripts must need all of them.
 
 use crate::support::kind::Kind;
-use crate::support::{Server, eventually};
-use redisson_lock::{Client, Error, Lock};
+use crate::support::{Server, eventually, subscribers};
+use redisson_lock::{Client, Error, ExpirableSemaphore, Lock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -160,10 +160,16 @@ pub async fn use_all(name: &str, server: &Server, one: &Client, other: &Client) 
             assert!(here.try_set_permits(1).await?);
             let permit = here.acquire().await?;
             renewed(|| permit.deadline()).await;
-            let waiting = tokio::spawn(async move { there.try_acquire_for(WAIT).await });
-            eventually(listens).await;
+            let served = |semaphore: ExpirableSemaphore| async move {
+                semaphore.try_acquire_for(WAIT).await?.expect("it is free").release().await
+            };
+            // The waiter of the same client gets the permit by a hand-off.
+            let waiting = [there, here.clone()].map(|semaphore| tokio::spawn(served(semaphore)));
+            eventually(|| subscribers(server, "redisson_sc:{n}") == 2).await;
             permit.release().await?;
-            waiting.await.unwrap()?.expect("it is free").release().await?;
+            for waiter in waiting {
+                waiter.await.unwrap()?;
+            }
             here.add_permits(2).await?;
             assert_eq!(here.available_permits().await?, 3);
             assert_eq!(

@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, HoldState, Semaphore};
+use redisson_lock::{Client, Error, ExpirablePermit, HoldState, Semaphore};
+use tokio::task::JoinHandle;
 
-use crate::support::proxy::Direction;
+use crate::support::proxy::{Direction, Words};
 use crate::support::raw::{NAME, changes};
 use crate::support::{FaultyClient, RawRedis, Server, Stopwatch, eventually, subscribers};
 
 const CHANNEL: &str = "redisson_sc:{n}";
+const TIMEOUTS: &str = "{n}:timeout";
 
 /// A semaphore of that many permits, behind a proxy.
 async fn faulty(permits: u32, bench: FaultyClient) -> (FaultyClient, Semaphore) {
@@ -92,6 +94,86 @@ async fn an_abandoned_attempt_takes_nothing_when_it_arrives_late() {
     bench.link.pass(Direction::ToServer);
     bench.link.answered(bench.link.count(changes), changes).await;
     assert_eq!(bench.raw.value(), Some(1));
+}
+
+/// Whether a request may take or release permits with ids.
+fn names_permits(words: &Words) -> bool {
+    words.iter().any(|word| word == TIMEOUTS.as_bytes())
+}
+
+/// A semaphore of one permit with a holder and a waiter of the same client.
+async fn handing_off(bench: &FaultyClient) -> (ExpirablePermit, JoinHandle<ExpirablePermit>) {
+    let semaphore = bench.client.expirable_semaphore(NAME);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    let held = semaphore.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { semaphore.acquire().await.unwrap() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    (held, waiting)
+}
+
+#[tokio::test]
+async fn a_lost_reply_passes_permits_once() {
+    for cut in [true, false] {
+        let bench = FaultyClient::losing(cut).await;
+        let (held, waiting) = handing_off(&bench).await;
+        match cut {
+            true => bench.link.cut_at_reply_to(names_permits),
+            false => bench.link.lose_reply_to(names_permits),
+        }
+        confirmed_or_not(&held.release().await, cut);
+        bench.link.lost_reply().await;
+        let permit = waiting.await.unwrap();
+        let taken: Vec<String> = bench.raw.run(&["ZRANGE", TIMEOUTS, "0", "-1"]);
+        let hex = |id: &String| id.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!((taken.iter().map(hex).collect(), bench.raw.value()), (permit.ids(), Some(0)));
+        permit.release().await.unwrap();
+        assert_eq!(bench.raw.value(), Some(1));
+        bench.raw.assert_nothing_else_left(&[NAME]).await;
+    }
+}
+
+/// The repeat of the hand-off took effect, and the permit has been released since.
+#[tokio::test]
+async fn a_hand_off_passes_nothing_when_it_arrives_late() {
+    let bench = FaultyClient::patient().await;
+    let (held, waiting) = handing_off(&bench).await;
+    bench.link.hold_and_cut(names_permits, held.release()).await.unwrap();
+    waiting.await.unwrap().release().await.unwrap();
+    bench.link.deliver(names_permits).await;
+    assert_eq!((bench.raw.value(), bench.raw.run::<u64>(&["ZCARD", TIMEOUTS])), (Some(1), 0));
+}
+
+/// The waiter leaves while the permit is on its way to it.
+#[tokio::test]
+async fn a_permit_that_passes_to_nobody_is_released() {
+    let bench = FaultyClient::patient().await;
+    let (held, waiting) = handing_off(&bench).await;
+    let sent = bench.link.count(names_permits);
+    bench.link.hold(Direction::ToClient);
+    let releasing = tokio::spawn(held.release());
+    bench.link.asked(sent + 1, names_permits).await;
+    waiting.abort();
+    assert!(waiting.await.is_err());
+    bench.link.pass(Direction::ToClient);
+    releasing.await.unwrap().unwrap();
+    eventually(|| bench.raw.value() == Some(1)).await;
+    bench.raw.assert_nothing_else_left(&[NAME]).await;
+}
+
+/// The waiter needs memory, and the release does not.
+#[tokio::test]
+async fn a_server_out_of_memory_takes_permits_back_instead_of_passing_them() {
+    let bench = FaultyClient::start().await;
+    let semaphore = bench.client.expirable_semaphore(NAME);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    let held = semaphore.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    bench.raw.set_out_of_memory(true);
+    held.release().await.unwrap();
+    let refused = waiting.await.unwrap().err();
+    assert_eq!(refused.as_ref().and_then(Error::code), Some("OOM"), "{refused:?}");
+    assert_eq!((bench.raw.value(), bench.raw.run::<u64>(&["ZCARD", TIMEOUTS])), (Some(1), 0));
 }
 
 /// While the server refuses writes, a release is kept. Then it takes effect once.

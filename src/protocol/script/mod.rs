@@ -102,6 +102,7 @@ scripts! {
     SEMAPHORE_DRAIN = "semaphore_drain";
     PERMIT_ACQUIRE = "permit_acquire" channel;
     PERMIT_RELEASE = "permit_release" channel;
+    PERMIT_HAND_OFF = "permit_hand_off";
     PERMIT_RENEW = "permit_renew";
     PERMIT_LOOK = "permit_look" channel;
     PERMIT_SET = "permit_set" channel;

@@ -2,9 +2,9 @@
 //! may be repeated are numbered: no request takes effect twice, or after a later one.
 
 use super::{
-    Arg, LATCH_COUNT_DOWN, LATCH_DELETE, LATCH_LOOK, LATCH_SET, PERMIT_ACQUIRE, PERMIT_LOOK, PERMIT_RELEASE,
-    PERMIT_SET, Repeat, Reply, Request, SEMAPHORE_ACQUIRE, SEMAPHORE_ADD, SEMAPHORE_DRAIN, SEMAPHORE_RELEASE,
-    SEMAPHORE_RELEASE_EXISTING, SEMAPHORE_SET, Script, TimeToLive, Undecodable, lives,
+    Arg, LATCH_COUNT_DOWN, LATCH_DELETE, LATCH_LOOK, LATCH_SET, PERMIT_ACQUIRE, PERMIT_HAND_OFF, PERMIT_LOOK,
+    PERMIT_RELEASE, PERMIT_SET, Repeat, Reply, Request, SEMAPHORE_ACQUIRE, SEMAPHORE_ADD, SEMAPHORE_DRAIN,
+    SEMAPHORE_RELEASE, SEMAPHORE_RELEASE_EXISTING, SEMAPHORE_SET, Script, TimeToLive, Undecodable, lives,
 };
 use crate::protocol::keys::CounterKeys;
 use std::sync::Arc;
@@ -71,10 +71,45 @@ pub(crate) fn number(reply: &Reply) -> Result<i64, Undecodable> {
 
 /// Takes a permit for each of the concatenated `ids`. `u64::MAX` is a lease that never ends.
 pub(crate) fn take_ids(keys: &CounterKeys, ids: &Arc<str>, lease_ms: u64) -> Request {
-    let lease = if lease_ms == u64::MAX { Arg::Literal("0") } else { Arg::Number(lease_ms) };
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
-    let args = vec![Arg::Number(next_number()), MARK_KEPT, lease, channel, ids];
+    let args = vec![Arg::Number(next_number()), MARK_KEPT, lease_or_forever(lease_ms), channel, ids];
     Request::with_keys(&PERMIT_ACQUIRE, with_timeouts(keys, true), args, Repeat::Free)
+}
+
+/// `u64::MAX` is a lease that never ends.
+fn lease_or_forever(lease_ms: u64) -> Arg {
+    if lease_ms == u64::MAX { Arg::Literal("0") } else { Arg::Number(lease_ms) }
+}
+
+/// Permits that pass from a hold to a waiter of the same client, which gets new ids.
+#[derive(Clone, Copy)]
+pub(crate) struct PassedIds<'a> {
+    pub from: &'a Arc<str>,
+    pub to: &'a Arc<str>,
+    /// As in [`take_ids`].
+    pub lease_ms: u64,
+}
+
+/// Passes permits of this client.
+pub(crate) fn pass_ids<'a>(keys: &CounterKeys, passed: impl IntoIterator<Item = PassedIds<'a>>) -> Request {
+    let args = passed.into_iter().flat_map(|PassedIds { from, to, lease_ms }| {
+        [Arg::Text(from.clone()), Arg::Text(to.clone()), lease_or_forever(lease_ms)]
+    });
+    Request::script(&PERMIT_HAND_OFF, &keys.timeouts, args.collect(), Repeat::Free)
+}
+
+/// Reply of [`pass_ids`]: whether the permits of each of the `count` holds have passed.
+pub(crate) fn ids_passed(reply: &Reply, count: usize) -> Result<Vec<bool>, Undecodable> {
+    let Reply::List(items) = reply else { return Err(Undecodable) };
+    if items.len() != count {
+        return Err(Undecodable);
+    }
+    let passed = |item: &Reply| match item {
+        Reply::Int(0) => Ok(false),
+        Reply::Int(1) => Ok(true),
+        _ => Err(Undecodable),
+    };
+    items.iter().map(passed).collect()
 }
 
 /// The id of a permit in Redis.

@@ -132,5 +132,6 @@ fn replies_that_do_not_fit_are_errors() {
         assert_eq!(released(reply), Err(Undecodable));
         assert_eq!(handed_off(reply), Err(Undecodable));
         assert_eq!(renewed(Renewal::Lock, reply, 1), Err(Undecodable));
+        assert_eq!(ids_passed(reply, 1), Err(Undecodable));
     }
 }

@@ -446,7 +446,10 @@ pub async fn soon(what: &str, mut condition: impl FnMut() -> bool) {
 pub fn has_fixed_order(words: &Words) -> bool {
     const BY_THE_CLOCK: [&[u8]; 4] = [b"HSCAN", b"GET", b"PING", b"UNSUBSCRIBE"];
     let of_a_channel = |word: &Vec<u8>| CHANNELS.iter().any(|channel| word.starts_with(channel));
-    let named = |word: &Vec<u8>| word == NAME.as_bytes() || word.starts_with(b"n.") || of_a_channel(word);
+    // The hand-off of permits names only their leases.
+    let named = |word: &Vec<u8>| {
+        word == NAME.as_bytes() || word == b"{n}:timeout" || word.starts_with(b"n.") || of_a_channel(word)
+    };
     words.iter().any(named) && !BY_THE_CLOCK.contains(&words[0].as_slice())
 }
 
