@@ -15,8 +15,6 @@
 --          -1 if the record never expires
 --
 -- Times are the server's.
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local allowance = tonumber(ARGV[3])
 
 -- An owner is queued only if it is in the list: short of memory, the server may delete only the list.
@@ -34,23 +32,28 @@ if ARGV[4] == '2' and not queued and redis.call('hexists', KEYS[1], ARGV[1]) == 
     queued = true
 end
 
-local head, due
-while true do
-    head = redis.call('lindex', KEYS[2], 0)
-    due = head and tonumber(redis.call('zscore', KEYS[3], head))
-    if head and not due then
+local ttl = redis.call('pttl', KEYS[1])
+local head, now, due = redis.call('lindex', KEYS[2], 0), 0, nil
+if head or ttl ~= -2 then
+    -- A free lock without waiters needs no clock.
+    local time = redis.call('time')
+    now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+while head do
+    due = tonumber(redis.call('zscore', KEYS[3], head))
+    if not due then
         -- The client that queued this owner set no score.
         due = now + allowance
         redis.call('zadd', KEYS[3], string.format('%.0f', due), head)
     end
-    if not head or head == ARGV[1] or due > now then
+    if head == ARGV[1] or due > now then
         break
     end
     redis.call('zrem', KEYS[3], head)
     redis.call('lpop', KEYS[2])
+    head = redis.call('lindex', KEYS[2], 0)
 end
 
-local ttl = redis.call('pttl', KEYS[1])
 if ttl == -2 and (not head or head == ARGV[1]) then
     redis.call('hset', KEYS[1], ARGV[1], '1')
     local expires = redis.pcall('pexpire', KEYS[1], ARGV[2])

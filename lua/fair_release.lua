@@ -17,17 +17,17 @@ local held = redis.call('hget', KEYS[1], ARGV[1])
 if not held and redis.call('exists', KEYS[1]) == 1 then
     return {'OTHER'}
 end
-local time = redis.call('time')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local head
-while true do
-    head = redis.call('lindex', KEYS[2], 0)
-    local due = head and tonumber(redis.call('zscore', KEYS[3], head))
-    if not due or due > now then
-        break
+local head = redis.call('lindex', KEYS[2], 0)
+if head then
+    local time = redis.call('time')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local due = tonumber(redis.call('zscore', KEYS[3], head))
+    while due and due <= now do
+        redis.call('zrem', KEYS[3], head)
+        redis.call('lpop', KEYS[2])
+        head = redis.call('lindex', KEYS[2], 0)
+        due = head and tonumber(redis.call('zscore', KEYS[3], head))
     end
-    redis.call('zrem', KEYS[3], head)
-    redis.call('lpop', KEYS[2])
 end
 local receivers = head and redis.call(ARGV[3] or 'publish', ARGV[2] .. ':' .. head, '0') or 0
 if not held then
