@@ -1,13 +1,14 @@
 //! Java threads and Rust tasks of two processes contend for one lock: no increment is lost, and no client keeps the lock.
 
 use crate::support::worker::Worker;
-use crate::support::{Java, Server, Stopwatch, eventually, since, versions};
+use crate::support::{Java, RawRedis, Server, Stopwatch, eventually, since, subscribers, versions};
 use futures_util::future::join_all;
 use redisson_lock::{Client, HandOff};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::task::JoinSet;
+use uuid::Uuid;
 
 /// The defaults of [`HandOff`].
 const MAX_IN_ROW: u32 = 16;
@@ -151,6 +152,48 @@ async fn the_requests_of_a_hold_do_not_grow_with_the_crowd() {
     assert!(scripts <= 16 * made, "{scripts} scripts for {made} holds");
     let least = holds.iter().map(|holds| holds.load(Relaxed)).min().unwrap();
     assert!(least > 0, "a client got no hold of {made}");
+}
+
+/// A client of another library attempts at each message. If the crowd went on drawing lots beside one, it would get little.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crowd_draws_no_lots_beside_a_client_of_another_library() {
+    const CLIENTS: u64 = 64;
+    const MESSAGES: u64 = 20;
+    for foreign in [true, false] {
+        let server = Server::start();
+        let raw = RawRedis::of(&server);
+        let holder = Client::connect(server.url()).await.unwrap();
+        let guard = holder.mutex("n").lock().await.unwrap();
+        if foreign {
+            // As Redisson writes it: the client's uuid, and the id of the thread.
+            raw.run::<u64>(&["DEL", "n"]);
+            raw.run::<u64>(&["HSET", "n", &format!("{}:1", Uuid::new_v4()), "1"]);
+            raw.run::<u64>(&["PEXPIRE", "n", "60000"]);
+        }
+        let mut tasks = JoinSet::new();
+        for _ in 0..CLIENTS {
+            let lock = Client::connect(server.url()).await.unwrap().lock("n");
+            tasks.spawn(async move { drop(lock.lock().await) });
+        }
+        let channel = "redisson_lock__channel:{n}";
+        eventually(|| subscribers(&server, channel) == CLIENTS).await;
+        // As many as all clients need to learn the holder and the size of the crowd.
+        let messages = async |number: u64| {
+            for _ in 0..number {
+                raw.run::<u64>(&["PUBLISH", channel, "0"]);
+                // The length of a hold.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        messages(5).await;
+        let scripts = server.scripts();
+        messages(MESSAGES).await;
+        let scripts = (server.scripts() - scripts) / MESSAGES;
+        tasks.shutdown().await;
+        drop(guard);
+        // Half of the clients at once and the others later, or about 9, and 15 if the messages come ten times as slowly.
+        assert_eq!(scripts > 24, foreign, "{scripts} scripts for each message");
+    }
 }
 
 /// Java threads, and Rust tasks in two processes, add to one counter.
