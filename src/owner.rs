@@ -229,8 +229,8 @@ pub(crate) fn new_client_id() -> Uuid {
     Builder::from_custom_bytes(Uuid::new_v4().into_bytes()).into_uuid()
 }
 
-/// Returns whether `text` is an owner id of a client of another library. `client` is the id of this client. If the user chose that, the
-/// peers probably have chosen ids as well, and cannot be told from foreign clients.
+/// Returns whether `text` is an owner id of a client of another library. `client` is the id of this client. If its version is not 8, the
+/// user chose it, and probably those of the peers, too. Then no client counts as foreign.
 pub(crate) fn is_foreign(text: &str, client: &str) -> bool {
     /// The digits of a UUID and their hyphens, and the place of the version among them.
     const LENGTH: usize = 36;

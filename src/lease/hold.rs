@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tracing::Span;
 
-/// Those that learn what happens to the holds of a client.
+/// The counters and the loss handler of all holds of a client.
 #[derive(Debug)]
 pub(crate) struct Listeners {
     pub counters: Arc<Counters>,

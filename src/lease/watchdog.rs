@@ -279,7 +279,7 @@ impl Watchdog {
                 }
             }
         }
-        // A look at the state notices the end. The schedule must not be locked, because others are told.
+        // `state_at` notices the end and calls the loss handler, so the schedule must not be locked.
         ended.retain(|hold| hold.state_at(now).is_live());
         self.plan(&ended, |_, standing| standing.deadline);
         self.start_by_slot(due, sender);
