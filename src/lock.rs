@@ -382,7 +382,7 @@ impl Lock {
     pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
         self.lease.check()?;
-        if self.is_kept() && !kind.traits().hands_off {
+        if self.is_kept() && !kind.traits().may_be_kept() {
             return Err(misuse(
                 &**self.kind()?,
                 "this kind of lock has no minimum time: remove `with_min_hold`",

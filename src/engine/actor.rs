@@ -7,6 +7,7 @@
 //! `attempt.rs` has the invariants of grants and repeats. Here: the epoch is read before an attempt is sent, so a message that overtakes
 //! the reply is not lost.
 
+use crate::engine::current::Rest;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::releases::Release;
 use crate::engine::session::{KeyQueue, Session};
@@ -55,7 +56,8 @@ fn serve(session: Arc<Session>, queue: Arc<KeyQueue>) -> impl Future<Output = ()
                 crate::runtime::sync::observe(&actor, &step);
                 match step {
                     Step::Wait(until) => {
-                        actor.queue.work().note_wait();
+                        let subscribed = actor.own_subscriptions() > 0;
+                        actor.queue.work().note_wait(Rest { until, subscribed });
                         Some(until)
                     }
                     // Boxed, because it takes 1 KB, which a waiting actor should not keep. (From 1,032 bytes on, glibc's allocator
@@ -104,10 +106,8 @@ impl KeyActor {
                     None => self.release(level).await,
                 },
                 Action::Release(Release::Free(freeing, repeated, reply)) => {
-                    let outcome = self.free(&freeing, repeated).await;
-                    if let Some(reply) = reply {
-                        let _ = reply.send(outcome);
-                    }
+                    let outcome = self.hand_off_or_free(*freeing, repeated).await;
+                    self.end_release(outcome, reply);
                 }
                 Action::Release(Release::Undo(undo)) => self.undo(&undo).await,
                 Action::Release(Release::Dequeue(kind, owner_id)) => {

@@ -11,13 +11,13 @@ use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Failure, Limit};
 use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
+use crate::engine::grants::{begin, grant};
 use crate::engine::key_actor::KeyActor;
 use crate::engine::queue_id::QueueId;
-use crate::engine::releases::ReleasedLevel;
 use crate::engine::run::Run;
 use crate::engine::unfinished::Unanswered;
 use crate::engine::waiters::{Outcome, Waiter};
-use crate::engine::work::{Current, Work, next_ticket};
+use crate::engine::work::{Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting, would_deadlock};
 use crate::lease::hold::{Begun, Hold};
@@ -281,24 +281,24 @@ impl KeyActor {
         let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
         if access == Access::Exclusive {
             let renews_fixed_leases = begun.kind.traits().renews_fixed_leases;
-            let hold = self.begin(begun, run);
+            let hold = begin(&self.session, &self.queue, begun, run);
             if renews_fixed_leases {
                 hold.found_left(Duration::from_millis(number), lease);
             }
-            return self.grant(&hold, &[ticket], Way::AfterWait);
+            return grant(&self.session, &self.queue, &hold, &[ticket], Way::AfterWait);
         }
         let hold = Hold::new(begun, &self.session.listeners);
         if access == Access::Shared {
             if hold.kind.owned().is_some() {
                 self.queue.work().keep_shared(&hold);
             }
-            return self.grant(&hold, &[ticket], Way::AfterWait);
+            return grant(&self.session, &self.queue, &hold, &[ticket], Way::AfterWait);
         }
         let tickets: Vec<_> = {
             let work = self.queue.work();
             work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
         };
-        self.grant(&hold, &tickets, Way::AfterWait);
+        grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
     }
 
     /// Grants further levels to waiters of the owner that holds the lock.
@@ -312,7 +312,7 @@ impl KeyActor {
         let failed = match changed {
             Ok(()) => {
                 let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
-                return self.grant(&hold, &tickets, Way::AfterWait);
+                return grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
             }
             Err(error) => error,
         };
@@ -380,45 +380,6 @@ impl KeyActor {
                 Ok(Recounted::Gone) => return Err(self.lost(hold, hold.gone_in(answer.data_epoch))),
                 Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
                 Err(script::Undecodable) => return Err(connection.protocol_error(phase)),
-            }
-        }
-    }
-
-    /// Begins the hold that a request was confirmed for.
-    pub(crate) fn begin(&mut self, begun: Begun, run: Run) -> Arc<Hold> {
-        let before = self.queue.work().current.take();
-        if let Some(before) = before {
-            // The server granted a new hold, so the earlier one has ended.
-            before.hold.lose(before.hold.gone_in(begun.data_epoch));
-        }
-        let since = begun.sent;
-        let hold = Hold::new(begun, &self.session.listeners);
-        let mut work = self.queue.work();
-        work.busy = LastBusy::at(since, Some(hold.owner.clone()));
-        work.set_current(Current::new(hold.clone(), since, run));
-        drop(work);
-        hold
-    }
-
-    /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is released.
-    pub(crate) fn grant(&mut self, hold: &Arc<Hold>, tickets: &[u64], way: Way) {
-        for &ticket in tickets {
-            let mut work = self.queue.work();
-            let waiter = work.take(ticket);
-            if let Some(waiter) =
-                waiter.as_ref().filter(|waiter| waiter.owner_id.as_ref() != Some(&hold.owner_id))
-            {
-                // A re-entry, which waited in Redis's queue under another owner id.
-                work.vacate(waiter);
-            }
-            if let Some(current) = &mut work.current {
-                // Shared holds are never current.
-                current.levels += 1;
-            }
-            drop(work);
-            if !waiter.is_some_and(|waiter| waiter.receives(hold, way)) {
-                let (hold, term, pipelined) = (hold.clone(), None, false);
-                self.session.return_level(&self.queue, ReleasedLevel { hold, term, pipelined, reply: None });
             }
         }
     }

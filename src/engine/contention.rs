@@ -6,13 +6,14 @@
 
 use crate::config::options::BackOff;
 use crate::engine::busy::{BusyReply, FIRST_PROBE, LastBusy};
+use crate::engine::current::Current;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::queue_id::QueueId;
 use crate::engine::releases::Release;
 use crate::engine::run::Run;
 use crate::engine::session::Session;
 use crate::engine::unfinished::Undo;
-use crate::engine::work::{Current, Work};
+use crate::engine::work::Work;
 use crate::error::LossReason;
 use crate::kinds::kind::{LockKind, Probed};
 use crate::owner;

@@ -76,7 +76,7 @@ impl Crowd {
     /// Whether the clients that wait for a lock of this kind draw lots. One release admits one of them, a message announces it, and the
     /// user may count subscriptions.
     pub(crate) fn draws(kind: &dyn LockKind) -> bool {
-        kind.traits().hands_off && kind.poll().is_none()
+        kind.traits().hands_off && !kind.traits().queued && kind.poll().is_none()
     }
 
     /// Whether it is time to count the other clients.

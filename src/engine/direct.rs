@@ -1,14 +1,14 @@
-//! The direct path: a caller sends its request itself, if no other caller of the client uses the key. Without contention this needs no
-//! task and no wake-up.
+//! The direct path: a caller sends its request itself, if no other caller of the client uses the key, or if it hands the lock to the next
+//! waiter while the actor has nothing to do. An acquire and a release need no task and no wake-up, and a hand-off wakes only the waiter.
 //!
 //! Invariants:
 //! 1. While the request is in flight, `Company::direct` (`work.rs`) describes it, and the key queue sends no other request until the time
 //!    limit of invariant 3.
-//! 2. If the caller leaves, an actor undoes its acquire, or repeats its release.
+//! 2. If the caller leaves, an actor undoes its acquire, or repeats its release or its hand-off.
 //! 3. A caller that is not polled delays others for a bounded time: an acquire for the response timeout (and the time limit of the check
-//!    of replicas), a release for [`RELEASED_WITHIN`]. Then an actor overtakes it, and new holds use another owner id. The actor undoes an
-//!    overtaken acquire. The caller may send another part of it later, so it is undone again when the caller ends or leaves, and its reply
-//!    counts for nothing.
+//!    of replicas), a release or a hand-off for [`RELEASED_WITHIN`]. Then an actor overtakes it, new holds use another owner id, and the reply
+//!    to the caller counts for nothing. The actor undoes an overtaken acquire. The caller may send another part of it later, so it is undone
+//!    again when the caller ends or leaves. The actor repeats an overtaken release or hand-off, and the caller gets its outcome.
 //! 4. A request that brings no result goes to an actor, with everything that is known.
 
 use crate::config::options::millis;
@@ -17,14 +17,17 @@ use crate::engine::actor;
 use crate::engine::busy::LastBusy;
 use crate::engine::claim::Claim;
 use crate::engine::contention::undo_orphan;
+use crate::engine::current::Current;
+use crate::engine::grants::grant;
+use crate::engine::hand_off::{handed_off, successor};
 use crate::engine::queue_id::QueueId;
 use crate::engine::release::freed;
 use crate::engine::releases::Release;
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::unfinished::{DirectRequest, Freeing, Unanswered, Unfinished};
+use crate::engine::unfinished::{DirectAttempt, DirectRequest, Freeing, Successor, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
-use crate::engine::work::{Current, Finding, Terms, Work, next_ticket};
+use crate::engine::work::{Finding, Terms, Work, next_ticket};
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold};
@@ -40,8 +43,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::{Instrument, debug, debug_span, warn};
 
-/// Others wait this long for the reply to a release. If it takes longer, the actor goes on, and other clients lose turns.
-const RELEASED_WITHIN: Duration = Duration::from_millis(50);
+/// The actor waits this long for the reply to a release or a hand-off, and then repeats the request. Few round trips take longer.
+const RELEASED_WITHIN: Duration = Duration::from_millis(250);
 
 /// The part of a caller that sends its request itself. If it is dropped, an actor takes over.
 struct Direct<'a> {
@@ -51,12 +54,13 @@ struct Direct<'a> {
 }
 
 impl Direct<'_> {
-    /// Ends the request, whose result is in `work`. Starts an actor if there is work left.
+    /// Ends the request, whose result is in `work`. Starts or wakes an actor if there is work for it.
     fn end(&self, mut work: MutexGuard<'_, Work>) {
         work.direct = None;
-        match work.has_actor || work.has_work() {
-            true => actor::wake(self.session, self.queue, work),
-            false => self.session.tidy(self.queue, work),
+        match (work.has_actor, work.has_work()) {
+            (true, _) if work.lets_rest() => {}
+            (false, false) => self.session.tidy(self.queue, work),
+            _ => actor::wake(self.session, self.queue, work),
         }
     }
 }
@@ -124,12 +128,13 @@ impl<'a> DirectAcquire<'a> {
         let lease = session.lease_duration(terms.lease);
         let ticket = next_ticket();
         let owner_id = kind.owner_id(session.owner_id(owner));
-        let (kind_of_undo, id, sent_on) = (kind.clone(), owner_id.clone(), route.connection_id());
-        let unfinished = Some(Unfinished::Acquire { kind: kind_of_undo, owner_id: id, lease, sent_on });
+        let (sent_on, overtaken) = (route.connection_id(), false);
+        let attempt =
+            DirectAttempt { kind: kind.clone(), owner_id: owner_id.clone(), lease, sent_on, overtaken };
         let replication = session.options.replication();
         let replicas = if replication.is_off() { Duration::ZERO } else { replication.within };
-        let overtaken_at = Moment::now() + session.options.response_timeout + replicas;
-        work.direct = Some(DirectRequest { ticket, until: overtaken_at, overtaken: false, unfinished });
+        let until = Moment::now() + session.options.response_timeout + replicas;
+        work.direct = Some(DirectRequest { ticket, until, unfinished: Some(Unfinished::Acquire(attempt)) });
         drop(work);
         let direct = Direct { session, queue, ticket };
         let mut request = kind.acquire(&AcquireArgs {
@@ -181,7 +186,7 @@ impl<'a> DirectAcquire<'a> {
     ) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let mut work = queue.work();
-        if work.direct.as_ref().is_some_and(|direct| direct.overtaken) {
+        if work.direct.as_ref().is_some_and(DirectRequest::is_overtaken_acquire) {
             work.take_over();
             return self.enqueue(work, None);
         }
@@ -271,17 +276,20 @@ impl<'a> DirectAcquire<'a> {
     }
 }
 
-/// A release that its caller sends itself.
+/// A release or a hand-off that its caller sends itself.
 pub(crate) struct DirectRelease<'a> {
     direct: Direct<'a>,
     owner_id: Arc<str>,
+    /// The number of this client's subscriptions to the channel.
+    own_subscriptions: u64,
     /// The end of the call.
     until: Moment,
     unsent: Option<(Route, Request)>,
 }
 
 impl<'a> DirectRelease<'a> {
-    /// Begins the release of the only level of a hold, if nobody else is at the key. It ends the hold. Its caller waits until `until`.
+    /// Begins the release of the only level of a hold, if nobody else is at the key, or its hand-off to the next waiter, if the actor has
+    /// nothing else to do. It ends the hold. Its caller waits until `until`.
     pub(crate) fn begin(
         session: &'a Arc<Session>,
         queue: &'a Arc<KeyQueue>,
@@ -297,36 +305,46 @@ impl<'a> DirectRelease<'a> {
         let route = session.connection.route(queue.record())?;
         let others = session.other_readers(queue);
         let deadline = hold.deadline();
-        let mut work = queue.work();
-        let alone =
-            !work.has_actor && work.direct.is_none() && !work.has_work() && work.shared_holds.is_empty();
-        let only_level = |current: &&Current| {
-            Arc::ptr_eq(&current.hold, hold)
-                && (current.recorded, current.levels) == (1, 1)
-                && !current.count_unsure
-                && current.lagging().is_none()
-                // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
-                && current.run().count == 0
-                && current.run().messages_at_probe.is_none()
-        };
-        let current = work.current.as_ref().filter(only_level).filter(|_| alone && !work.removed);
-        current?;
-        let ending = hold.release_if_held(now)?;
-        let (run, named) = work.end_hold(now)?;
-        let ticket = next_ticket();
-        let request = hold.kind.release(&named, &others);
-        let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run };
-        let unfinished = Some(Unfinished::Release(freeing));
         let overtaken_at = now + RELEASED_WITHIN;
-        work.direct = Some(DirectRequest { ticket, until: overtaken_at, overtaken: false, unfinished });
-        drop(work);
-        hold.report(ending);
-        session.watchdog.forget(hold);
+        let mut work = queue.work();
+        let run = work.run_of_sole_level(hold)?;
+        let rest = work.rest;
+        let next = successor(session, &work, hold, deadline, &run, now).filter(|_| rest.is_some());
+        // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
+        let alone = !work.has_actor && work.waiters.is_empty() && run.count == 0;
+        if next.is_none() && !alone {
+            return None;
+        }
+        let ending = hold.release_if_held(now)?;
         if hold.has_renewal_in_flight() {
             session.rotate_owner_ids();
         }
-        let (direct, owner_id) = (Direct { session, queue, ticket }, hold.owner_id.clone());
-        Some(Self { direct, owner_id, until, unsent: Some((route, request)) })
+        let handing = next.and_then(|next| {
+            let successor = Successor::of(session, &*hold.kind, next);
+            let request = successor.request(hold, &hold.owner_id)?;
+            Some((Some(Box::new(successor)), request))
+        });
+        let (successor, request) =
+            handing.unwrap_or_else(|| (None, hold.kind.release(&hold.owner_id, &others)));
+        let (run, named) = work.end_hold(now)?;
+        let ticket = next_ticket();
+        let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, successor };
+        let unfinished = Some(Unfinished::Release(freeing));
+        work.direct = Some(DirectRequest { ticket, until: overtaken_at, unfinished });
+        drop(work);
+        if rest.is_some_and(|rest| rest.until > overtaken_at) {
+            // The actor has to be up in time to overtake the request.
+            queue.signal.nudge();
+        }
+        hold.report(ending);
+        session.watchdog.forget(hold);
+        Some(Self {
+            direct: Direct { session, queue, ticket },
+            owner_id: hold.owner_id.clone(),
+            own_subscriptions: rest.map_or(0, |rest| u64::from(rest.subscribed)),
+            until,
+            unsent: Some((route, request)),
+        })
     }
 
     /// Sends the request, and waits for the outcome.
@@ -359,23 +377,23 @@ impl<'a> DirectRelease<'a> {
         let Direct { session, queue, ticket, .. } = &self.direct;
         let mut work = queue.work();
         let sent = work.direct.as_mut().filter(|direct| direct.ticket == *ticket);
-        let sent = sent.and_then(|direct| Some((direct.unfinished.take()?, direct.overtaken)));
-        let Some((Unfinished::Release(freeing), overtaken)) = sent else {
-            unreachable!("only this caller takes the release of its ticket")
-        };
-        let answer = match answer {
-            Ok(answer) => answer,
-            Err(error) => {
-                let (reply, outcome) = oneshot::channel();
-                let repeated = overtaken || error == SendError::Unanswered;
-                work.releases.push_front(Release::Free(Box::new(freeing), repeated, Some(reply)));
+        let mut freeing = match sent.and_then(|direct| direct.unfinished.take()) {
+            Some(Unfinished::Release(freeing)) => freeing,
+            Some(Unfinished::Overtaken(outcome)) => {
                 self.direct.end(work);
                 return Err(outcome);
             }
+            _ => unreachable!("only this caller takes the release of its ticket"),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.requeue(work, freeing, error == SendError::Unanswered)),
         };
         drop(work);
-        // If the release was overtaken, the actor may have cleared the owner id for a waiter.
-        let freed = freed(session, queue, &freeing, &answer, overtaken);
+        if let Some(successor) = freeing.successor.take() {
+            return self.conclude_hand_off(freeing, &successor, &answer);
+        }
+        let freed = freed(session, queue, &freeing, &answer, false);
         let yield_window = match &freed {
             Ok(freed) => freed.yield_window(session, queue, &freeing, before.messages, 0),
             Err(_) => None,
@@ -384,6 +402,44 @@ impl<'a> DirectRelease<'a> {
         work.finding = yield_window.map(|yield_window| Box::new(Finding::Freed(yield_window)));
         self.direct.end(work);
         Ok(freed.map(drop))
+    }
+
+    /// Acts on the reply to a hand-off.
+    fn conclude_hand_off(
+        &self,
+        freeing: Freeing,
+        successor: &Successor,
+        answer: &Answer,
+    ) -> Result<Result<()>, oneshot::Receiver<Result<()>>> {
+        let Direct { session, queue, .. } = &self.direct;
+        let handed =
+            match handed_off(session, queue, &freeing, successor, answer, false, self.own_subscriptions) {
+                Some(handed) => handed,
+                None => return Err(self.requeue(queue.work(), freeing, false)),
+            };
+        let outcome = handed.map(|handed| {
+            if let Some((hold, ticket)) = handed {
+                grant(session, queue, &hold, &[ticket], Way::HandedOver);
+                if session.is_closed() {
+                    hold.doubt(LossReason::Expired);
+                }
+            }
+        });
+        self.direct.end(queue.work());
+        Ok(outcome)
+    }
+
+    /// Leaves the release to an actor. Returns the receiver of the outcome.
+    fn requeue(
+        &self,
+        mut work: MutexGuard<'_, Work>,
+        freeing: Freeing,
+        repeated: bool,
+    ) -> oneshot::Receiver<Result<()>> {
+        let (reply, outcome) = oneshot::channel();
+        work.releases.push_front(Release::Free(Box::new(freeing), repeated, Some(reply)));
+        self.direct.end(work);
+        outcome
     }
 }
 

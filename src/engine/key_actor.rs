@@ -4,10 +4,10 @@ use crate::connection::Failure;
 use crate::connection::pubsub::Subscription;
 use crate::engine::busy::BusyReply;
 use crate::engine::crowd::Crowd;
+use crate::engine::current::Current;
 use crate::engine::run::YieldWindow;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::waiters::Outcome;
-use crate::engine::work::Current;
 use crate::error::{Error, LossReason, Phase};
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
@@ -120,8 +120,7 @@ impl KeyActor {
 
     /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
     pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
-        let known = subscriptions.filter(|_| self.session.connection.counts_every_subscriber());
-        known.map_or(1, |all| all.saturating_sub(self.own_subscriptions()))
+        self.session.foreign_subscriptions(subscriptions, self.own_subscriptions())
     }
 
     /// Removes a waiter from the queue and delivers its outcome.

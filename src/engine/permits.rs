@@ -9,12 +9,12 @@
 
 use crate::config::options::millis;
 use crate::connection::{Answer, Limit};
+use crate::engine::grants::grant;
 use crate::engine::key_actor::KeyActor;
-use crate::engine::release::Successor;
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::unfinished::Freeing;
+use crate::engine::unfinished::{Freeing, Successor};
 use crate::engine::waiters::Waiter;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::LockKind;
@@ -26,7 +26,6 @@ use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
 use std::iter;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tracing::debug;
 
@@ -71,15 +70,13 @@ const MOST_AT_ONCE: usize = 64;
 struct Pass {
     from: Freeing,
     reply: Option<oneshot::Sender<Result<()>>>,
+    /// Its owner id has the new ids.
     to: Successor,
-    /// The new ids.
-    owner_id: Arc<str>,
-    lease: Duration,
 }
 
 impl Pass {
     fn ids(&self) -> PassedIds<'_> {
-        PassedIds { from: &self.from.named, to: &self.owner_id, lease_ms: millis(self.lease) }
+        PassedIds { from: &self.from.named, to: &self.to.owner_id, lease_ms: millis(self.to.lease) }
     }
 }
 
@@ -126,7 +123,10 @@ impl KeyActor {
         });
         let kinds = iter::once(&level.hold.kind).chain(following).take(MOST_AT_ONCE);
         let pairs = (0..).zip(kinds.zip(work.waiters.local())).take_while(may_pass);
-        let successors: Vec<_> = pairs.map(|(_, (_, waiter))| Successor::of(waiter)).collect();
+        let successor = |(_, (kind, waiter)): (u32, (&Arc<dyn LockKind>, &Waiter))| {
+            Successor::of(&self.session, &**kind, waiter)
+        };
+        let successors: Vec<_> = pairs.map(successor).collect();
         if successors.is_empty() {
             return Err(level);
         }
@@ -155,9 +155,7 @@ impl KeyActor {
             self.queue.work().releases.push_front(Release::Free(Box::new(from), false, reply));
             return None;
         }
-        let owner_id = hold.kind.owner_id(self.session.owner_id(&to.owner));
-        let lease = self.session.lease_duration(to.lease);
-        Some(Pass { from, reply, to, owner_id, lease })
+        Some(Pass { from, reply, to })
     }
 
     /// Sends the request, and acts on the reply.
@@ -196,15 +194,15 @@ impl KeyActor {
             run.count += passes.len() as u32;
         }
         let mut granted = Vec::with_capacity(passes.len());
-        for Pass { from, reply, to, owner_id, lease } in passes {
+        for Pass { from, reply, to: Successor { ticket, owner, owner_id, lease } } in passes {
             let (kind, data_epoch, sent) = (from.hold.kind.clone(), answer.data_epoch, answer.sent);
-            let begun = Begun { kind, owner: to.owner, owner_id, data_epoch, sent, lease, token: None };
-            granted.push((Hold::new(begun, &self.session.listeners), to.ticket));
+            let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
+            granted.push((Hold::new(begun, &self.session.listeners), ticket));
             let _ = reply.map(|reply| reply.send(Ok(())));
         }
         // tokio runs the most recently woken task first. That should be a new holder.
         for (hold, ticket) in granted {
-            self.grant(&hold, &[ticket], Way::HandedOver);
+            grant(&self.session, &self.queue, &hold, &[ticket], Way::HandedOver);
             self.leave_busy_reply(ticket, &hold);
         }
     }
@@ -230,9 +228,9 @@ impl KeyActor {
 
     /// Queues the release of all ids of a request without a reply: the old or the new ones may be taken.
     fn undo_passes(&self, passes: Vec<Pass>, error: &Error) {
-        for Pass { from, reply, owner_id, lease, .. } in passes {
-            let until = from.deadline.max(Moment::now() + lease);
-            self.undo_both(&from.hold.kind, [from.named, owner_id], until);
+        for Pass { from, reply, to } in passes {
+            let until = from.deadline.max(Moment::now() + to.lease);
+            self.undo_both(&from.hold.kind, [from.named, to.owner_id], until);
             let _ = reply.map(|reply| reply.send(Err(error.clone())));
         }
     }

@@ -21,12 +21,12 @@
 use crate::config::options::millis;
 use crate::connection::Limit;
 use crate::engine::busy::LastBusy;
+use crate::engine::current::{Current, LaggingRecord};
+use crate::engine::hand_off::successor;
 use crate::engine::key_actor::KeyActor;
-use crate::engine::release::successor;
 use crate::engine::releases::ReleasedLevel;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::waiters::{Outcome, Waiter};
-use crate::engine::work::{Current, LaggingRecord};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
@@ -49,11 +49,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let now = Moment::now();
     let mut work = queue.work();
     let only_level = |current: &&Current| {
-        Arc::ptr_eq(&current.hold, hold)
-            && (current.recorded, current.levels) == (1, 1)
-            && !current.changing
-            && !current.count_unsure
-            && current.lagging().is_none_or(|lagging| lagging.retry_at.is_none())
+        current.has_one_level(hold) && current.lagging().is_none_or(|lagging| lagging.retry_at.is_none())
     };
     let Some(current) = work.current.as_ref().filter(only_level) else { return false };
     if work.is_releasing() {
@@ -146,7 +142,7 @@ impl KeyActor {
                 }
             }
             Ok(HandedOff::Gone) => self.lose_current_hold(hold.gone_in(answer.data_epoch)),
-            Ok(HandedOff::Other | HandedOff::Mismatch) | Err(script::Undecodable) => {
+            Ok(HandedOff::Other | HandedOff::Mismatch | HandedOff::Freed) | Err(script::Undecodable) => {
                 self.lose_current_hold(LossReason::Taken);
             }
         }

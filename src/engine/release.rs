@@ -1,74 +1,33 @@
 //! The steps of the key actor that release a level, hand the lock to the next local waiter, or free the lock.
 //!
-//! The bounded hand-off among local waiters is lock cohorting: Dice, Marathe, Shavit, "Lock Cohorting: A General Technique for
-//! Designing NUMA Locks", PPoPP 2012. Here a cohort is a client, and each owner's lease begins anew.
-//!
-//! Invariants:
-//! 1. A hold ends, and its renewal with it, before its release is sent.
-//! 2. A hand-off moves the record from owner to owner in one script, so the record always names the holder. The exception is a
-//!    hold that is ahead of the record (`pipelined.rs`): its release names the owner id in the record.
+//! Invariant: a hold ends, and its renewal with it, before its release is sent.
 
-use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Limit};
+use crate::engine::current::Current;
+use crate::engine::grants::grant;
+use crate::engine::hand_off::{Handed, successor, vanished};
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::run::{Run, Turns, YieldWindow};
 use crate::engine::session::{KeyQueue, Session};
-use crate::engine::unfinished::{Freeing, Undo};
-use crate::engine::waiters::Waiter;
-use crate::engine::work::{Current, Work};
-use crate::error::{Error, LossReason, Phase, Result};
+use crate::engine::unfinished::{Freeing, Successor, Undo};
+use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
-use crate::lease::hold::{Begun, Hold};
+use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
 use crate::lease::term::LevelTerm;
 use crate::observer::Way;
-use crate::owner::{self, LocalOwner};
+use crate::owner;
 use crate::protocol::script::{self, Arg, HandedOff, Released};
 use crate::runtime::clock::Moment;
 use crate::runtime::sync::task;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tracing::{Instrument, debug, debug_span};
-
-/// The waiter that `hold` may be handed to, if the bounds of the hand-off allow it.
-pub(crate) fn successor<'a>(
-    session: &Session,
-    work: &'a Work,
-    hold: &Hold,
-    deadline: Moment,
-    run: &Run,
-    now: Moment,
-) -> Option<&'a Waiter> {
-    let next = work.waiters.next_local().filter(|next| hold.kind.hands_off_to(&*next.kind))?;
-    let pollers = work.pollers(&*hold.kind);
-    let left = deadline.since(now);
-    let length = session.lease_duration(next.lease);
-    let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
-        && (length / 3..=length).contains(&left)
-        && next.owner != hold.owner
-        && hold.kept_after(now).is_none();
-    allowed.then_some(next)
-}
-
-/// The waiter that gets the lock, or permits, by a hand-off.
-pub(crate) struct Successor {
-    pub ticket: u64,
-    pub owner: LocalOwner,
-    pub lease: Lease,
-}
-
-impl Successor {
-    pub(crate) fn of(waiter: &Waiter) -> Self {
-        Self { ticket: waiter.ticket, owner: waiter.owner.clone(), lease: waiter.lease }
-    }
-}
 
 /// The delay before an unanswered removal from Redis's queue is repeated.
 const DEQUEUE_RETRY_AFTER: Duration = Duration::from_millis(100);
-/// A hold that has just begun, and the ticket of its waiter, which has not been granted it yet.
-type Handed = (Arc<Hold>, u64);
-
 impl KeyActor {
     /// Lets other tasks run once before the actor frees a lock that was handed on. The previous holder may be about to wait again.
     async fn let_waiters_return(&self, hold: &Arc<Hold>) {
@@ -84,19 +43,29 @@ impl KeyActor {
             self.let_waiters_return(&hold).await;
         }
         let span = debug_span!("release", lock = ?hold.record(), owner = %hold.owner_id);
-        let (outcome, handed) = match self.release_level(&hold, term).instrument(span).await {
+        let outcome = self.release_level(&hold, term).instrument(span).await;
+        if let Err(error) = &outcome {
+            debug!(lock = ?hold.record(), owner = %hold.owner_id, %error, "not released");
+        }
+        self.end_release(outcome, reply);
+    }
+
+    /// Reports the outcome of a release, and grants the lock that was handed off.
+    pub(crate) fn end_release(
+        &self,
+        outcome: Result<Option<Handed>>,
+        reply: Option<oneshot::Sender<Result<()>>>,
+    ) {
+        let (outcome, handed) = match outcome {
             Ok(handed) => (Ok(()), handed),
-            Err(error) => {
-                debug!(lock = ?hold.record(), owner = %hold.owner_id, %error, "not released");
-                (Err(error), None)
-            }
+            Err(error) => (Err(error), None),
         };
         if let Some(reply) = reply {
             let _ = reply.send(outcome);
         }
         // tokio runs the most recently woken task first. That should be the new holder.
         if let Some((hold, ticket)) = handed {
-            self.grant(&hold, &[ticket], Way::HandedOver);
+            grant(&self.session, &self.queue, &hold, &[ticket], Way::HandedOver);
         }
     }
 
@@ -141,7 +110,7 @@ impl KeyActor {
             return Err(hold.not_held());
         }
         let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
-        Ok(Freeing { hold, named, deadline, was, run })
+        Ok(Freeing { hold, named, deadline, was, run, successor: None })
     }
 
     /// Releases one of several levels.
@@ -178,16 +147,26 @@ impl KeyActor {
             return self.keep(hold, &owner_id, deadline, end).await.map(|()| None);
         }
         self.detect_silent_release(&mut run);
-        let next = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
+        let successor = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
-            .map(Successor::of);
-        if let Some(successor) = &next
-            && let Some(outcome) = self.hand_off(hold, &owner_id, deadline, successor, &run).await
+            .map(|next| Box::new(Successor::of(&self.session, &*hold.kind, next)));
+        let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run, successor };
+        self.hand_off_or_free(freeing, false).await
+    }
+
+    /// Hands the lock to its successor, if it has one. Otherwise frees the record. `repeated` says that an earlier request to do so went
+    /// unanswered.
+    pub(crate) async fn hand_off_or_free(
+        &mut self,
+        mut freeing: Freeing,
+        repeated: bool,
+    ) -> Result<Option<Handed>> {
+        if let Some(successor) = freeing.successor.take()
+            && let Some(outcome) = self.hand_off(&freeing, &successor, repeated).await
         {
             return outcome;
         }
-        let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run };
-        self.free(&freeing, false).await.map(|()| None)
+        self.free(&freeing, repeated).await.map(|()| None)
     }
 
     /// Moves the record from the owner id `named` to nobody, so that it ends at `end`. Until then nobody holds the lock. No message is
@@ -213,61 +192,10 @@ impl KeyActor {
             Ok(HandedOff::Moved { .. }) => Ok(()),
             Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
             Ok(HandedOff::Other) => lost(LossReason::Taken),
-            Ok(HandedOff::Mismatch) | Err(script::Undecodable) => {
+            Ok(HandedOff::Mismatch | HandedOff::Freed) | Err(script::Undecodable) => {
                 self.session.spared.add(named, end);
                 Err(self.session.connection.protocol_error(Phase::Release))
             }
-        }
-    }
-
-    /// Moves the record from the owner id `named` to the successor. Returns `None` if the record must be freed instead.
-    async fn hand_off(
-        &mut self,
-        from: &Arc<Hold>,
-        named: &Arc<str>,
-        deadline: Moment,
-        successor: &Successor,
-        run: &Run,
-    ) -> Option<Result<Option<Handed>>> {
-        let owner_id = from.kind.owner_id(self.session.owner_id(&successor.owner));
-        let length = self.session.lease_duration(successor.lease);
-        let mut request = from.kind.hand_off(named, &owner_id, Arg::Number(millis(length)))?;
-        let answer = match self.session.connection.call_within(&mut request, Limit::Until(deadline)).await {
-            Ok(answer) => answer,
-            Err(failure) if failure.unanswered => {
-                self.undo_both(&from.kind, [named.clone(), owner_id], Moment::now() + length);
-                return Some(Err(self.release_error(failure)));
-            }
-            Err(failure) => {
-                debug!(lock = ?self.queue.record(), code = failure.code(), "hand-off refused, freeing the lock");
-                return None;
-            }
-        };
-        self.rotate_if_repeated(&request);
-        match script::handed_off(&answer.reply) {
-            Ok(HandedOff::Moved { subscriptions, token }) => {
-                let others = Some(self.foreign_subscriptions(subscriptions));
-                let run = Run { count: run.count + 1, others, ..*run };
-                let (kind, owner) = (from.kind.clone(), successor.owner.clone());
-                let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
-                let hold = self.begin(Begun { kind, owner, owner_id, data_epoch, sent, lease, token }, run);
-                Some(Ok(Some((hold, successor.ticket))))
-            }
-            Ok(HandedOff::Gone) => Some(
-                vanished(
-                    &self.session,
-                    &self.queue,
-                    request.repeated,
-                    HoldState::Held,
-                    from.gone_in(answer.data_epoch),
-                )
-                .map(|()| None),
-            ),
-            Ok(HandedOff::Other) => Some(
-                vanished(&self.session, &self.queue, request.repeated, HoldState::Held, LossReason::Taken)
-                    .map(|()| None),
-            ),
-            Ok(HandedOff::Mismatch) | Err(script::Undecodable) => None,
         }
     }
 
@@ -431,7 +359,7 @@ impl Freed {
         let bounds = session.options.hand_off;
         let traits = hold.kind.traits();
         // Redis keeps the order of queued waiters. Permits that were not passed on have been free to others all the time.
-        if (traits.queued || traits.access != Access::Exclusive) && run.count == 0 {
+        if traits.queued || traits.access != Access::Exclusive && run.count == 0 {
             return None;
         }
         if queue.work().has_pollers() || hold.kind.poll().is_some() && run.count > 0 {
@@ -451,20 +379,4 @@ impl Freed {
         let turns = Some(Turns { time: bounds.pause, heard, paid: heard + own + others.max(1) });
         Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
     }
-}
-
-/// The outcome of a release that did not find its owner in the record: the hold was lost before. But if the hold was certain and an
-/// earlier send of the release went unanswered, that send may have freed the record, and the release counts as done.
-fn vanished(
-    session: &Session,
-    queue: &KeyQueue,
-    repeated: bool,
-    was: HoldState,
-    reason: LossReason,
-) -> Result<()> {
-    if repeated && was == HoldState::Held {
-        return Ok(());
-    }
-    session.rotate_owner_ids();
-    Err(Error::Lost { name: queue.record().to_string(), reason, holder: None })
 }

@@ -45,7 +45,7 @@ impl DerefMut for Releases {
 /// A release that the actor has to send.
 pub(crate) enum Release {
     Level(ReleasedLevel),
-    /// Frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
+    /// Hands off or frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
     Free(Box<Freeing>, bool, Option<oneshot::Sender<Result<()>>>),
     Undo(Undo),
     /// Removes the owner id from Redis's queue.

@@ -4,10 +4,11 @@ use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::crowd::Crowd;
+use crate::engine::current::{Current, LISTEN_AFTER};
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::releases::Release;
 use crate::engine::waiters::{Outcome, Waiter};
-use crate::engine::work::{Current, Finding, Work};
+use crate::engine::work::{Finding, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
@@ -15,10 +16,6 @@ use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Waiters behind a hold of their own client expect a hand-off for this long. Then the actor subscribes for them.
-const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// The next step of the loop.
 pub(crate) enum Step {
@@ -81,6 +78,7 @@ impl KeyActor {
     pub(crate) fn next(&mut self) -> Step {
         let queue = self.queue.clone();
         let mut work = queue.work();
+        work.note_wake_up();
         if let Some(until) = work.direct_until() {
             return Step::Wait(until);
         }
@@ -214,11 +212,10 @@ impl KeyActor {
     /// Whether the first waiter needs the messages of the channel. Behind a hold of its own client it expects a hand-off until
     /// `listen_from`.
     fn has_to_listen(&self, first: &Waiter, listen_from: Option<Moment>, view: &View) -> bool {
-        let listens = match listen_from {
+        match listen_from {
             Some(from) => from <= view.now,
-            None => view.yield_until.is_some() || self.busy_reply.is_some(),
-        };
-        first.queued || listens
+            None => first.queued || view.yield_until.is_some() || self.busy_reply.is_some(),
+        }
     }
 
     /// Subscribes to the channel of a waiter. The confirmation moves the epoch, so a message that came earlier is not missed.
@@ -314,7 +311,7 @@ fn reentry(work: &mut Work) -> Option<Step> {
 
 /// A waiter that needs a reply of its own from the server gets it.
 fn own_attempt(work: &Work) -> Option<Step> {
-    let waiter = work.waiters.apart().find(|waiter| waiter.once || waiter.is_new())?;
+    let waiter = work.waiters.next_apart()?;
     Some(match overtakes(waiter, work) {
         true => Step::Tell(waiter.ticket, Outcome::Busy),
         false => Step::Do(Action::Attempt(Attempt::of(waiter, work))),

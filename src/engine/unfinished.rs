@@ -1,13 +1,16 @@
 //! Requests that have been sent, or that have to be sent, and whose effect is not known yet.
 
 use crate::engine::run::Run;
+use crate::error::Result;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
+use crate::owner::LocalOwner;
 use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// A request that a caller sends itself, see `direct.rs`.
 pub(crate) struct DirectRequest {
@@ -15,22 +18,34 @@ pub(crate) struct DirectRequest {
     pub ticket: u64,
     /// Until when an actor waits for the reply.
     pub until: Moment,
-    /// An actor goes on although the request may still be sent, and may still take effect.
-    pub overtaken: bool,
     /// Taken while the caller acts on the reply.
     pub unfinished: Option<Unfinished>,
 }
 
 /// The work that remains if the caller leaves.
 pub(crate) enum Unfinished {
-    /// Undo the acquire. Its lease lasts this long.
-    Acquire {
-        kind: Arc<dyn LockKind>,
-        owner_id: Arc<str>,
-        lease: Duration,
-        sent_on: u64,
-    },
+    Acquire(DirectAttempt),
     Release(Freeing),
+    /// An actor has overtaken the release, and reports its outcome.
+    Overtaken(oneshot::Receiver<Result<()>>),
+}
+
+/// An acquire to undo.
+pub(crate) struct DirectAttempt {
+    pub kind: Arc<dyn LockKind>,
+    pub owner_id: Arc<str>,
+    /// The length of its lease.
+    pub lease: Duration,
+    pub sent_on: u64,
+    /// An actor has undone it, although its caller may still send it.
+    pub overtaken: bool,
+}
+
+impl DirectAttempt {
+    pub(crate) fn undo(&self) -> Undo {
+        let (kind, owner_id, sent_on) = (self.kind.clone(), self.owner_id.clone(), Some(self.sent_on));
+        Undo { kind, owner_id, until: Moment::now() + self.lease, sent_on }
+    }
 }
 
 impl DirectRequest {
@@ -38,12 +53,17 @@ impl DirectRequest {
         matches!(self.unfinished, Some(Unfinished::Release(_)))
     }
 
+    pub(crate) fn is_overtaken_acquire(&self) -> bool {
+        matches!(self.unfinished, Some(Unfinished::Acquire(DirectAttempt { overtaken: true, .. })))
+    }
+
     /// The owner id that the record may have until the reply.
     pub(crate) fn owner_id(&self) -> Option<&Arc<str>> {
-        self.unfinished.as_ref().map(|unfinished| match unfinished {
-            Unfinished::Acquire { owner_id, .. } => owner_id,
-            Unfinished::Release(freeing) => &freeing.named,
-        })
+        match self.unfinished.as_ref()? {
+            Unfinished::Acquire(acquire) => Some(&acquire.owner_id),
+            Unfinished::Release(freeing) => Some(&freeing.named),
+            Unfinished::Overtaken(_) => None,
+        }
     }
 }
 
@@ -66,7 +86,7 @@ pub(crate) struct Unanswered {
     pub until: Moment,
 }
 
-/// A record that has to be freed: its hold has ended.
+/// A record that has to be handed off or freed: its hold has ended.
 pub(crate) struct Freeing {
     pub hold: Arc<Hold>,
     /// The owner id in the record.
@@ -75,4 +95,15 @@ pub(crate) struct Freeing {
     pub deadline: Moment,
     pub was: HoldState,
     pub run: Run,
+    /// The waiter that the lock is handed to. `None` if the record is freed.
+    pub successor: Option<Box<Successor>>,
+}
+
+/// A waiter on its way to a lock, or to permits, that a holder of the same client hands to it.
+pub(crate) struct Successor {
+    pub ticket: u64,
+    pub owner: LocalOwner,
+    /// The owner id that the record gets.
+    pub owner_id: Arc<str>,
+    pub lease: Duration,
 }

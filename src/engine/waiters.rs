@@ -150,6 +150,11 @@ impl Waiters {
         self.all.iter().take(looked_at).filter(|waiter| waiter.is_apart())
     }
 
+    /// The first waiter that still waits for a reply of its own.
+    pub(crate) fn next_apart(&self) -> Option<&Waiter> {
+        self.apart().find(|waiter| waiter.once || waiter.is_new())
+    }
+
     /// The ticket of the last waiter.
     pub(crate) fn newest(&self) -> u64 {
         self.all.back().map_or(0, |waiter| waiter.ticket)

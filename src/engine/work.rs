@@ -3,6 +3,7 @@
 use crate::config::options::Lease;
 use crate::engine::busy::LastBusy;
 use crate::engine::callers::Callers;
+use crate::engine::current::{Current, Rest};
 use crate::engine::releases::{Release, ReleasedLevel, Releases};
 use crate::engine::run::{Pollers, Run, YieldWindow};
 use crate::engine::unfinished::{DirectRequest, Unanswered, Undo, Unfinished};
@@ -57,6 +58,8 @@ pub(crate) struct Company {
     pub yield_until: Option<Moment>,
     /// Until then other clients are assumed to take and release the lock without messages.
     pub pollers_until: Option<Moment>,
+    /// The rest of the actor, while it waits.
+    pub rest: Option<Rest>,
 }
 
 impl Company {
@@ -71,6 +74,7 @@ impl Company {
         busy: None,
         yield_until: None,
         pollers_until: None,
+        rest: None,
     };
 }
 
@@ -87,43 +91,6 @@ impl DerefMut for Work {
     }
 }
 
-/// The hold that this client has on the key.
-pub(crate) struct Current {
-    pub hold: Arc<Hold>,
-    /// When its first request was sent, or when it was passed on.
-    pub since: Moment,
-    /// The count in the record.
-    pub recorded: u32,
-    /// The granted levels. They differ from `recorded` only after a refused partial release, or while the count is changing.
-    pub levels: u32,
-    /// A change of the count is in flight.
-    pub changing: bool,
-    /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
-    pub count_unsure: bool,
-    rare: Option<Box<Rare>>,
-}
-
-/// The parts that few current holds have.
-struct Rare {
-    /// `None` for a run that begins with this hold.
-    run: Option<Run>,
-    /// The state of the record, while the hold is ahead of it.
-    lagging: Option<LaggingRecord>,
-}
-
-/// A record that a hold is ahead of, see `pipelined.rs`.
-#[derive(Clone)]
-pub(crate) struct LaggingRecord {
-    /// The owner id in the record, as last confirmed.
-    pub owner_id: Arc<str>,
-    /// The end of the record's lease, as last confirmed.
-    pub until: Moment,
-    /// A move is in flight, so the record may already name another owner.
-    pub moving: bool,
-    /// When to retry a move that was refused.
-    pub retry_at: Option<Moment>,
-}
-
 /// The result of a caller's request that the actor has to act on.
 pub(crate) enum Finding {
     /// The lock was busy, for at most `ttl`. `before` is the signal's reading before the request.
@@ -137,45 +104,6 @@ pub(crate) enum Finding {
 pub(crate) fn next_ticket() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-impl Current {
-    /// The hold of a request that was sent at `since`.
-    pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
-        let rare = (run != Run::new(since, None)).then(|| Box::new(Rare { run: Some(run), lagging: None }));
-        Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, rare }
-    }
-
-    pub(crate) fn run(&self) -> Run {
-        let run = self.rare.as_ref().and_then(|rare| rare.run);
-        run.unwrap_or_else(|| Run::new(self.since, None))
-    }
-
-    pub(crate) fn run_mut(&mut self) -> &mut Run {
-        let run = self.run();
-        self.rare_mut().run.get_or_insert(run)
-    }
-
-    /// The state of the record, while the hold is ahead of it.
-    pub(crate) fn lagging(&self) -> Option<&LaggingRecord> {
-        self.rare.as_ref()?.lagging.as_ref()
-    }
-
-    pub(crate) fn lagging_mut(&mut self) -> Option<&mut LaggingRecord> {
-        self.rare.as_mut()?.lagging.as_mut()
-    }
-
-    /// Returns what [`lagging`](Self::lagging) was before.
-    pub(crate) fn set_lagging(&mut self, lagging: Option<LaggingRecord>) -> Option<LaggingRecord> {
-        if lagging.is_none() && self.rare.is_none() {
-            return None;
-        }
-        std::mem::replace(&mut self.rare_mut().lagging, lagging)
-    }
-
-    fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare { run: None, lagging: None }))
-    }
 }
 
 impl Work {
@@ -248,11 +176,26 @@ impl Work {
     }
 
     /// Notes that the actor waits, so a waiter does, too.
-    pub(crate) fn note_wait(&mut self) {
+    pub(crate) fn note_wait(&mut self, rest: Rest) {
         // Only the first one can be alone.
         if let Some(waiter) = self.waiters.iter_mut().next() {
             waiter.alone = false;
         }
+        self.rest = Some(rest);
+    }
+
+    /// Notes that the actor has woken up.
+    pub(crate) fn note_wake_up(&mut self) {
+        if self.rest.is_some() {
+            self.rest = None;
+        }
+    }
+
+    /// Whether the actor may stay at rest after a caller has handed the lock off.
+    pub(crate) fn lets_rest(&self) -> bool {
+        let suits = |rest: Rest| self.current.as_ref().is_some_and(|current| rest.suits(current));
+        let has_step = self.may_reenter || !self.releases.is_empty() || self.waiters.next_apart().is_some();
+        self.rest.is_some_and(suits) && !has_step
     }
 
     /// Whether there is something to do for an actor.
@@ -307,6 +250,16 @@ impl Work {
         (*levels as usize > returned).then(|| hold.clone())
     }
 
+    /// The run of `hold`, if that is the current hold, has one level, which the record has, too, and if nothing else is to be done at the key
+    /// but to serve waiters.
+    pub(crate) fn run_of_sole_level(&self, hold: &Arc<Hold>) -> Option<Run> {
+        let current = self.current.as_ref().filter(|current| current.has_one_level(hold))?;
+        let run = current.run();
+        let is_busy = self.direct.is_some() || self.is_releasing() || self.finding.is_some();
+        let is_sole = current.lagging().is_none() && self.shared_holds.is_empty();
+        (is_sole && !is_busy && !self.removed && run.messages_at_probe.is_none()).then_some(run)
+    }
+
     /// Makes `current` the current hold.
     pub(crate) fn set_current(&mut self, current: Current) {
         // A later call of the same owner sets this, too.
@@ -337,12 +290,16 @@ impl Work {
     /// Whether the waiter that was just added at the end merely joins other waiters behind a hold of this client, so that the actor
     /// need not wake up. A waiter that has to enter Redis's queue needs the actor.
     pub(crate) fn only_joins(&self) -> bool {
-        let (Some(current), Some(newest)) = (&self.current, self.waiters.back()) else { return false };
-        self.releases.is_empty()
-            && self.waiters.len() > 1
-            && !newest.once
-            && !newest.is_new()
-            && newest.owner != current.hold.owner
+        let Some(newest) = self.waiters.back() else { return false };
+        let joins = match &self.current {
+            Some(current) => {
+                let suits = self.rest.is_some_and(|rest| rest.suits(current));
+                newest.owner != current.hold.owner && (suits || self.waiters.len() > 1)
+            }
+            // The end of a caller's request wakes the actor, if it has to.
+            None => self.rest.is_some() && self.direct_until().is_some(),
+        };
+        joins && self.releases.is_empty() && !newest.once && !newest.is_new()
     }
 
     /// Removes the waiter with this ticket, if it still waits.
@@ -454,35 +411,37 @@ impl Work {
         self.direct.as_ref().map(|direct| direct.until).filter(|until| !until.passed())
     }
 
-    /// Ends the wait for the request of a caller that is late. The request stays in flight. Returns whether it has just been overtaken:
-    /// then no later hold may have its owner id.
+    /// Overtakes the caller of a request that is late: undoes its acquire, or repeats its release. Returns whether it has just been
+    /// overtaken: then no later hold may have its owner id.
     pub(crate) fn overtake_direct(&mut self) -> bool {
         let direct = self.company.as_deref_mut().and_then(|company| company.direct.as_mut());
-        let unfinished = direct.filter(|direct| direct.unfinished.is_some());
-        let overtaken = unfinished.is_some_and(|direct| !std::mem::replace(&mut direct.overtaken, true));
-        if overtaken {
-            self.undo_direct();
-        }
-        overtaken
+        let Some(unfinished) = direct.and_then(|direct| direct.unfinished.as_mut()) else { return false };
+        let work = match unfinished {
+            Unfinished::Acquire(acquire) if !acquire.overtaken => {
+                acquire.overtaken = true;
+                Release::Undo(acquire.undo())
+            }
+            Unfinished::Release(_) => {
+                let (reply, outcome) = oneshot::channel();
+                match std::mem::replace(unfinished, Unfinished::Overtaken(outcome)) {
+                    Unfinished::Release(freeing) => Release::Free(Box::new(freeing), true, Some(reply)),
+                    _ => return false,
+                }
+            }
+            Unfinished::Acquire(_) | Unfinished::Overtaken(_) => return false,
+        };
+        self.releases.push_front(work);
+        true
     }
 
     /// Turns the request of a caller, whose outcome is unknown, into work for an actor.
     pub(crate) fn take_over(&mut self) {
-        self.undo_direct();
         let unfinished = self.direct.take().and_then(|direct| direct.unfinished);
-        if let Some(Unfinished::Release(freeing)) = unfinished {
-            self.releases.push_front(Release::Free(Box::new(freeing), true, None));
-        }
-    }
-
-    /// Queues the undo of an acquire that its caller sends itself.
-    fn undo_direct(&mut self) {
-        let unfinished = self.direct.as_ref().and_then(|direct| direct.unfinished.as_ref());
-        if let Some(Unfinished::Acquire { kind, owner_id, lease, sent_on }) = unfinished {
-            let (kind, owner_id, until) = (kind.clone(), owner_id.clone(), Moment::now() + *lease);
-            let undo = Undo { kind, owner_id, until, sent_on: Some(*sent_on) };
-            self.releases.push_front(Release::Undo(undo));
-        }
+        self.releases.push_front(match unfinished {
+            Some(Unfinished::Acquire(acquire)) => Release::Undo(acquire.undo()),
+            Some(Unfinished::Release(freeing)) => Release::Free(Box::new(freeing), true, None),
+            Some(Unfinished::Overtaken(_)) | None => return,
+        });
     }
 
     pub(crate) fn is_sent_by(&self, ticket: u64) -> bool {

@@ -7,15 +7,14 @@
 use crate::config::options::millis;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind, Waiting};
 use crate::protocol::keys::{FairLockKeys, LockKeys};
-use crate::protocol::script::{self, Request};
+use crate::protocol::script::{self, Arg, Request};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Redis keeps the order of the waiters, so a client does not hand the lock to its own waiters.
+/// Redis keeps the order of the waiters, so a client hands the lock to its own waiter only if that is the first one in the queue.
 static FAIR: KindTraits = KindTraits {
     name: "fair lock",
     queued: true,
-    hands_off: false,
     pipelined: false,
     has_holder_probe: false,
     ..KindTraits::REENTRANT
@@ -68,6 +67,10 @@ impl LockKind for Fair {
 
     fn release(&self, owner: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release_fair(&self.keys, owner)
+    }
+
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
+        Some(script::hand_off_fair(&self.keys, from, to, [lease, Arg::Number(self.allowance_ms)]))
     }
 
     fn dequeue(&self, owner_id: &Arc<str>) -> Option<Request> {

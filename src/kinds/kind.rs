@@ -57,7 +57,8 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     /// Releases the last level of an owner. `others` are the owner ids of further holds of this client on the record: the shared holds
     /// of the owner, or those of other readers.
     fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
-    /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`].
+    /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`]. If the kind is queued and the other owner
+    /// is not the first in the queue, the lock is released.
     fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease: Arg) -> Option<Request> {
         None
     }
@@ -288,6 +289,11 @@ impl KindTraits {
         renewal: Renewal::Lock,
         renews_fixed_leases: false,
     };
+
+    /// Whether the record may be kept for nobody after a release.
+    pub(crate) fn may_be_kept(&self) -> bool {
+        self.hands_off && !self.queued
+    }
 
     /// Compares by value, because a constant may have several addresses.
     fn hands_off_to(&self, other: &Self) -> bool {

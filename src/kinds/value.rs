@@ -7,7 +7,7 @@ use crate::config::options::BackOff;
 use crate::holder::Holder;
 use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::LockKeys;
-use crate::protocol::script::{self, Renewal, Reply, Request, Undecodable};
+use crate::protocol::script::{self, Arg, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -15,7 +15,6 @@ use uuid::Uuid;
 static VALUE: KindTraits = KindTraits {
     name: "value lock",
     reentrant: false,
-    hands_off: false,
     pipelined: false,
     renewal: Renewal::Value,
     ..KindTraits::REENTRANT
@@ -62,6 +61,10 @@ impl LockKind for Value {
 
     fn release(&self, token: &Arc<str>, _: &[Arc<str>]) -> Request {
         script::release_value(self.record(), token, self.0.channel())
+    }
+
+    fn hand_off(&self, from: &Arc<str>, to: &Arc<str>, lease: Arg) -> Option<Request> {
+        Some(script::hand_off_value(self.record(), from, to, lease, self.0.channel()))
     }
 
     fn holder_probe(&self) -> Request {

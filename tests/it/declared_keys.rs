@@ -141,12 +141,16 @@ async fn use_other_calls(server: &Server, one: &Client, other: &Client) -> Resul
     second.unlock().await?;
     third.unlock().await?;
     // A task waits behind a hold of its own client, which hands the lock over.
-    for lock in [one.lock("m"), one.fenced_lock("f")] {
+    for lock in [one.lock("m"), one.fenced_lock("f"), one.fair_lock("q"), one.value_lock("v")] {
         let guard = lock.lock().await?;
         let next = lock.with_owner(&Owner::unique());
-        let (handed, unlocked) = tokio::join!(next.lock(), guard.unlock());
-        unlocked?;
-        handed?.unlock().await?;
+        let waiting = tokio::spawn(async move { next.lock().await });
+        eventually(|| one.stats().waiting == 1).await;
+        // A fair lock is handed to a waiter in its queue.
+        let queue = redis::cmd("EXISTS").arg("redisson_lock_queue:{q}").to_owned();
+        eventually(|| lock.name() != "q" || queue.query::<bool>(&mut server.cli()).unwrap()).await;
+        guard.unlock().await?;
+        waiting.await.unwrap()?.unlock().await?;
     }
     Ok(())
 }

@@ -8,8 +8,8 @@ use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
 use crate::support::proxy::{Direction, Words};
-use crate::support::scripts::{self, FAIR_ACQUIRE};
-use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
+use crate::support::scripts::{self, FAIR_ACQUIRE, FAIR_HAND_OFF};
+use crate::support::{Java, Messages, Proxy, Server, Stopwatch, eventually, versions};
 
 const NAME: &str = "n";
 const QUEUE: &str = "redisson_lock_queue:{n}";
@@ -62,6 +62,117 @@ impl Queue {
         script.arg(MINE).arg(30_000).arg(300_000).arg(waiting).arg("0");
         script.query(&mut self.cli).unwrap_or_else(|error| panic!("waiting {waiting}: {error}"))
     }
+}
+
+/// The queue decides who is first, and not the client that releases.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_hands_the_lock_to_the_first_waiter_of_all_clients() {
+    let mut queue = Queue::start();
+    let mut messages = Messages::of(&queue.server);
+    let client = Client::connect(queue.server.url()).await.unwrap();
+    let other = Client::connect(queue.server.url()).await.unwrap();
+    let lock = |client: &Client| client.fair_lock(NAME).with_owner(&Owner::unique());
+    let mut guard = lock(&client).lock().await.unwrap();
+    let mut waiting = Vec::new();
+    for client in [&client, &other, &client, &client] {
+        waiting.push(spawn_waiter(&lock(client)));
+        eventually(|| queue.owners().len() == waiting.len()).await;
+    }
+    let order = queue.owners();
+    // The other client's waiter is notified, and so is the waiter after it.
+    let notified = [false, true, true, false];
+    for ((waiting, owner), notified) in waiting.into_iter().zip(&order).zip(notified) {
+        let scores: Vec<(String, f64)> = queue.run(&format!("ZRANGE {TIMEOUTS} 1 -1 WITHSCORES"));
+        guard.unlock().await.unwrap();
+        guard = in_time("the next hold", waiting).await.unwrap();
+        assert_eq!(guard.owner(), owner, "{order:?}");
+        let heard: Vec<_> = messages.heard().into_iter().map(|(channel, _)| channel).collect();
+        let channel = format!("redisson_lock__channel:{{n}}:{owner}");
+        assert_eq!(heard, if notified { vec![channel] } else { Vec::new() }, "{owner} of {order:?}");
+        // They have moved up by one place, whichever script granted the lock. The first one may have attempted since.
+        let after: Vec<(String, f64)> = queue.run(&format!("ZRANGE {TIMEOUTS} 0 -1 WITHSCORES"));
+        let (seconds, micros): (f64, f64) = queue.run("TIME");
+        let (now, lease, allowance) = (seconds * 1000.0 + micros / 1000.0, 30_000.0, 300_000.0);
+        assert_eq!(after.len(), scores.len(), "{owner} of {order:?}");
+        for ((after_of, after), (of, before)) in after.into_iter().zip(scores) {
+            let moved = before - allowance;
+            assert!(
+                after_of == of && after >= moved && after <= moved.max(now + lease + allowance),
+                "{after} from {before}"
+            );
+        }
+    }
+    guard.unlock().await.unwrap();
+    assert_eq!(queue.run::<Vec<String>>("KEYS *"), Vec::<String>::new());
+}
+
+/// Each state that the script can find: the writes, the reply, and whether the head is notified.
+#[test]
+fn the_hand_off_script_moves_releases_or_refuses() {
+    const HOLDER: &str = "mine:0";
+    let mut queue = Queue::start();
+    let mut messages = Messages::of(&queue.server);
+    let status = |word: &str| Value::Array(vec![Value::BulkString(word.as_bytes().to_vec())]);
+    let freed = status("FREED");
+    let cases = [
+        // The record, the queue, repeated; the reply, who holds then, the queue then, who is notified.
+        (Some((HOLDER, 1)), vec![MINE, OTHER], "0", Value::Int(0), Some(MINE), vec![OTHER], None),
+        (Some((HOLDER, 1)), vec![MINE, OTHER], "1", Value::Int(0), Some(MINE), vec![OTHER], None),
+        (Some((HOLDER, 1)), vec!["dead:1", MINE], "0", Value::Int(0), Some(MINE), vec![], None),
+        (Some((HOLDER, 1)), vec![OTHER, MINE], "0", freed.clone(), None, vec![OTHER, MINE], Some(OTHER)),
+        (Some((HOLDER, 1)), vec![], "0", freed, None, vec![], None),
+        (Some((HOLDER, 2)), vec![MINE], "0", status("MISMATCH"), Some(HOLDER), vec![MINE], None),
+        (Some((MINE, 1)), vec![OTHER], "1", Value::Int(0), Some(MINE), vec![OTHER], None),
+        (Some((MINE, 1)), vec![OTHER], "0", status("OTHER"), Some(MINE), vec![OTHER], None),
+        (Some((MINE, 2)), vec![OTHER], "1", status("OTHER"), Some(MINE), vec![OTHER], None),
+        (Some((OTHER, 1)), vec![MINE], "0", status("OTHER"), Some(OTHER), vec![MINE], None),
+        (None, vec![OTHER, MINE], "0", status("GONE"), None, vec![OTHER, MINE], Some(OTHER)),
+        (None, vec![], "1", status("GONE"), None, vec![], None),
+    ];
+    for (record, waiters, repeated, reply, holder, left, notified) in cases {
+        let case = format!("{record:?}, {waiters:?}, {repeated}");
+        queue.run::<()>("FLUSHALL");
+        if let Some((owner, count)) = record {
+            queue.run::<()>(&format!("HSET {NAME} {owner} {count}"));
+            queue.run::<()>(&format!("PEXPIRE {NAME} 5000"));
+        }
+        for waiter in &waiters {
+            queue.run::<()>(&format!("RPUSH {QUEUE} {waiter}"));
+            match waiter.starts_with("dead") {
+                true => queue.run::<()>(&format!("ZADD {TIMEOUTS} 1000 {waiter}")),
+                false => queue.set_far_timeout(waiter),
+            }
+        }
+        let mut script = redis::cmd("EVAL");
+        script.arg(FAIR_HAND_OFF).arg(3).arg(NAME).arg(QUEUE).arg(TIMEOUTS);
+        script.arg(HOLDER).arg(MINE).arg(30_000).arg(300_000).arg("redisson_lock__channel:{n}").arg(repeated);
+        assert_eq!(script.query::<Value>(&mut queue.cli).unwrap(), reply, "{case}");
+        assert_eq!(queue.owners(), left, "{case}");
+        assert_eq!(queue.run::<Vec<String>>(&format!("ZRANGE {TIMEOUTS} 0 -1")).len(), left.len(), "{case}");
+        assert_eq!(queue.run::<Vec<String>>(&format!("HKEYS {NAME}")), Vec::from_iter(holder), "{case}");
+        if reply == Value::Int(0) {
+            assert!(queue.run::<u64>(&format!("PTTL {NAME}")) > 25_000, "{case}");
+        }
+        let heard: Vec<_> = messages.heard().into_iter().map(|(channel, _)| channel).collect();
+        let expected = notified.map(|owner| format!("redisson_lock__channel:{{n}}:{owner}"));
+        assert_eq!(heard, Vec::from_iter(expected), "{case}");
+    }
+}
+
+/// A hand-off needs memory for the next owner's field, and a release needs none.
+#[test]
+fn a_hand_off_without_memory_releases() {
+    let mut queue = Queue::start();
+    queue.run::<()>(&format!("HSET {NAME} mine:0 1"));
+    queue.run::<()>(&format!("RPUSH {QUEUE} {MINE}"));
+    queue.set_far_timeout(MINE);
+    queue.run::<()>("CONFIG SET maxmemory 1");
+    let mut script = redis::cmd("EVAL");
+    script.arg(FAIR_HAND_OFF).arg(3).arg(NAME).arg(QUEUE).arg(TIMEOUTS);
+    script.arg("mine:0").arg(MINE).arg(30_000).arg(300_000).arg("channel").arg("0");
+    let reply: Vec<String> = script.query(&mut queue.cli).unwrap();
+    assert_eq!((reply, queue.owners()), (vec!["FREED".to_owned()], vec![MINE.to_owned()]));
+    assert!(!queue.run::<bool>(&format!("EXISTS {NAME}")));
 }
 
 fn spawn_waiter(lock: &Lock) -> JoinHandle<LockGuard> {

@@ -97,6 +97,39 @@ async fn a_lost_reply_to_a_re_entry_counts_once_in_each_kind() {
     .await;
 }
 
+/// The record may already name the next owner when the request is repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_reply_to_a_hand_off_passes_the_lock_once_of_each_kind() {
+    let cases = kinds_and_losses().filter(|(kind, _)| kind.hands_off());
+    each(cases, |(kind, loss)| async move {
+        let mut bench = Bench::losing(loss, kind).await;
+        let guard = bench.lock.with_owner(&Owner::unique()).lock().await.unwrap();
+        let next = bench.lock.with_owner(&Owner::unique());
+        let waiting = tokio::spawn(async move { next.lock().await });
+        if kind.is_queued() {
+            let queue = "redisson_lock_queue:{n}";
+            eventually(|| redis::cmd("EXISTS").arg(queue).query(&mut bench.server.cli()).unwrap()).await;
+        } else {
+            eventually(|| bench.client.clients()[0].stats().waiting == 1).await;
+        }
+        bench.lose_next_reply(loss);
+        let outcome = guard.unlock().await;
+        match loss {
+            Loss::Cut => outcome.unwrap(),
+            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
+        }
+        bench.link.lost_reply().await;
+        let guard = waiting.await.unwrap().unwrap();
+        assert_still_held(&guard).await;
+        bench.assert_held(&guard, 1);
+        bench.assert_token(&guard, 2);
+        assert_eq!(bench.messages.heard(), [], "{kind}, {loss:?}: the lock was freed");
+        guard.unlock().await.unwrap();
+        bench.assert_freed(1).await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_to_a_release_is_one_release_of_each_kind() {
     each(kinds_and_losses(), |(kind, loss)| async move {

@@ -12,7 +12,7 @@ use crate::support::{BUSY_WAIT, FaultyClient, Java, RawRedis, Server, Stopwatch,
 const MIN: Duration = Duration::from_secs(60);
 
 fn is_supported(kind: Kind) -> bool {
-    matches!(kind, Kind::Reentrant | Kind::Fenced | Kind::Spin | Kind::NonReentrant)
+    kind.hands_off() && !kind.is_queued()
 }
 
 /// The record names nobody, and ends within the rest of the minimum time.

@@ -449,6 +449,89 @@ async fn an_unpolled_unlock_delays_no_other_task() {
     assert!(!exists(&server, "n"));
 }
 
+/// A caller that hands the lock to a waiter, and is polled once.
+struct HandingOff {
+    server: Server,
+    client: Client,
+    unlocking: std::pin::Pin<Box<dyn Future<Output = redisson_lock::Result<()>> + Send>>,
+    waiting: tokio::task::JoinHandle<redisson_lock::Result<LockGuard>>,
+}
+
+impl HandingOff {
+    /// Needs a runtime of one thread.
+    async fn start() -> Self {
+        let server = Server::start();
+        let client = Client::connect(server.url()).await.unwrap();
+        let [first, next] = ["first", "next"].map(|owner| {
+            let owner = Owner::new(owner).unwrap();
+            client.lock("n").with_owner(&owner)
+        });
+        // Load the scripts, so that a request is one send.
+        let loading = first.lock().await.unwrap();
+        let waiting = spawn_waiter(&next);
+        settled().await;
+        loading.unlock().await.unwrap();
+        waiting.await.unwrap().unwrap().unlock().await.unwrap();
+
+        let guard = first.lock().await.unwrap();
+        let waiting = spawn_waiter(&next);
+        settled().await;
+        server.stop_signal();
+        let mut unlocking = Box::pin(async move { guard.unlock().await });
+        assert!(futures_util::poll!(unlocking.as_mut()).is_pending());
+        settled().await;
+        server.cont();
+        Self { server, client, unlocking, waiting }
+    }
+
+    /// The waiter gets the lock, and another owner after it.
+    async fn the_waiter_gets_the_lock(&mut self) {
+        let waited = tokio::time::timeout(Duration::from_secs(5), &mut self.waiting);
+        let guard = waited.await.expect("a turn").unwrap().unwrap();
+        guard.unlock().await.unwrap();
+        let owner = Owner::new("another").unwrap();
+        self.client.lock("n").with_owner(&owner).lock().await.unwrap().unlock().await.unwrap();
+    }
+}
+
+fn spawn_waiter(lock: &Lock) -> tokio::task::JoinHandle<redisson_lock::Result<LockGuard>> {
+    let lock = lock.clone();
+    tokio::spawn(async move { lock.lock().await })
+}
+
+/// Runs all tasks of a runtime of one thread until they wait for a reply or a time.
+async fn settled() {
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// An unlock sends the hand-off in its caller, too.
+#[tokio::test]
+async fn an_unpolled_hand_off_delays_no_other_task() {
+    let mut handing_off = HandingOff::start().await;
+    handing_off.the_waiter_gets_the_lock().await;
+    handing_off.unlocking.await.unwrap();
+    assert!(!exists(&handing_off.server, "n"));
+}
+
+#[tokio::test]
+async fn a_cancelled_hand_off_is_completed() {
+    let mut handing_off = HandingOff::start().await;
+    let mut listening = handing_off.server.cli();
+    let mut heard = listening.as_pubsub();
+    heard.subscribe(CHANNEL).unwrap();
+    drop(std::mem::replace(&mut handing_off.unlocking, Box::pin(async { Ok(()) })));
+    handing_off.the_waiter_gets_the_lock().await;
+    assert!(!exists(&handing_off.server, "n"));
+    heard.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    for _ in ["next", "another"] {
+        heard.get_message().expect("a message for each release");
+    }
+    heard.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+    assert!(heard.get_message().is_err(), "the lock was freed instead of handed off");
+}
+
 /// An owner that holds the lock must not get the answer that it is busy.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unanswered_re_entry_is_not_reported_as_busy() {

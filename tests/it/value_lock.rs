@@ -4,9 +4,11 @@
 
 use std::time::Duration;
 
+use redis::Value;
 use redisson_lock::{Client, Error, Lock, LossReason};
 
 use crate::support::raw::{NAME, changes};
+use crate::support::scripts::VALUE_HAND_OFF;
 use crate::support::{FaultyClient, RawRedis, Server, eventually};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -65,6 +67,48 @@ async fn the_record_is_a_token_with_the_lease() {
     drop(guard);
     eventually(|| bench.token().is_none()).await;
     bench.raw.assert_nothing_else_left(&[]).await;
+}
+
+/// Each state that the script can find.
+#[test]
+fn the_hand_off_script_replaces_only_the_token_that_it_names() {
+    let server = Server::start();
+    let mut cli = server.cli();
+    let refusal = |word: &str| Value::Array(vec![Value::BulkString(word.as_bytes().to_vec())]);
+    let cases = [
+        // The token, repeated; the reply, the token then, and whether the lease begins anew.
+        (Some("from"), "0", Value::Int(0), Some("to"), true),
+        (Some("from"), "1", Value::Int(0), Some("to"), true),
+        (Some("to"), "1", Value::Int(0), Some("to"), true),
+        (Some("to"), "0", refusal("OTHER"), Some("to"), false),
+        (Some("other"), "0", refusal("OTHER"), Some("other"), false),
+        (Some("other"), "1", refusal("OTHER"), Some("other"), false),
+        (None, "0", refusal("GONE"), None, false),
+        (None, "1", refusal("GONE"), None, false),
+    ];
+    for (token, repeated, reply, left, begins) in cases {
+        for life in [10_000, 90_000] {
+            redis::cmd("FLUSHALL").exec(&mut cli).unwrap();
+            if let Some(token) = token {
+                redis::cmd("SET").arg(NAME).arg(token).arg("PX").arg(life).exec(&mut cli).unwrap();
+            }
+            let mut script = redis::cmd("EVAL");
+            script.arg(VALUE_HAND_OFF).arg(1).arg(NAME);
+            script.arg("from").arg("to").arg(30_000).arg(CHANNEL).arg(repeated);
+            let case = format!("{token:?}, {repeated}, {life}");
+            assert_eq!(script.query::<Value>(&mut cli).unwrap(), reply, "{case}");
+            let now: Option<String> = redis::cmd("GET").arg(NAME).query(&mut cli).unwrap();
+            assert_eq!(now.as_deref(), left, "{case}");
+            let ttl: i64 = redis::cmd("PTTL").arg(NAME).query(&mut cli).unwrap();
+            // A repeat never shortens a lease, which a renewal may have extended.
+            let expected = match begins {
+                true if token == Some("to") => 30_000.max(life),
+                true => 30_000,
+                false => life,
+            };
+            assert!(left.is_none() || (expected - 5_000..=expected).contains(&ttl), "{case}: {ttl} ms");
+        }
+    }
 }
 
 /// No hold has this token, and its text shows that.

@@ -1,8 +1,8 @@
 //! Requests of the fair lock. Their replies are decoded as those of the reentrant lock.
 
 use super::{
-    Arg, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_INSPECT, FAIR_LEAVE, FAIR_REFRESH, FAIR_RELEASE, FEW, FIRST,
-    Repeat, Request, Script,
+    Arg, FAIR_ACQUIRE, FAIR_FORCE_UNLOCK, FAIR_HAND_OFF, FAIR_INSPECT, FAIR_LEAVE, FAIR_REFRESH,
+    FAIR_RELEASE, FEW, FIRST, Repeat, Request, Script,
 };
 use crate::protocol::keys::FairLockKeys;
 use std::sync::Arc;
@@ -19,6 +19,14 @@ pub(crate) fn acquire_fair(keys: &FairLockKeys, owner: &Arc<str>, numbers: [u64;
 pub(crate) fn release_fair(keys: &FairLockKeys, owner: &Arc<str>) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Text(keys.lock.channel().clone())];
     with_fair_keys(keys, &FAIR_RELEASE, args, Repeat::Free)
+}
+
+/// Moves the single hold of `from` to `to`, if that is the first waiter in the queue. Otherwise releases it. `terms` are the lease and the
+/// allowance in ms.
+pub(crate) fn hand_off_fair(keys: &FairLockKeys, from: &Arc<str>, to: &Arc<str>, terms: [Arg; 2]) -> Request {
+    let owners = [from, to].into_iter().cloned().map(Arg::Text);
+    let args = owners.chain(terms).chain([Arg::Text(keys.lock.channel().clone()), FIRST]).collect();
+    with_fair_keys(keys, &FAIR_HAND_OFF, args, Repeat::Flagged)
 }
 
 /// Removes `owner`, which no longer waits, from the queue.

@@ -143,6 +143,8 @@ pub(crate) enum HandedOff {
         /// The token of the new hold of a fenced lock.
         token: Option<u64>,
     },
+    /// The lock was released, because the waiter is not the first one in Redis's queue.
+    Freed,
     /// No record exists.
     Gone,
     /// Other owners hold the lock.
@@ -190,6 +192,7 @@ pub(crate) fn handed_off(reply: &Reply) -> Result<HandedOff, Undecodable> {
         Status::Not(b"GONE", None) => Ok(HandedOff::Gone),
         Status::Not(b"OTHER", None) => Ok(HandedOff::Other),
         Status::Not(b"MISMATCH", None) => Ok(HandedOff::Mismatch),
+        Status::Not(b"FREED", None) => Ok(HandedOff::Freed),
         _ => Err(Undecodable),
     }
 }

@@ -83,6 +83,7 @@ scripts! {
     FENCED_HAND_OFF = "fenced_hand_off" channel;
     FAIR_ACQUIRE = "fair_acquire";
     FAIR_RELEASE = "fair_release" channel;
+    FAIR_HAND_OFF = "fair_hand_off" channel;
     FAIR_LEAVE = "fair_leave" channel;
     FAIR_REFRESH = "fair_refresh";
     FAIR_INSPECT = "fair_inspect";
@@ -112,6 +113,7 @@ scripts! {
     LATCH_DELETE = "latch_delete" channel;
     VALUE_ACQUIRE = "value_acquire";
     VALUE_RELEASE = "value_release" channel;
+    VALUE_HAND_OFF = "value_hand_off" channel;
     VALUE_RENEW = "value_renew";
     VALUE_INSPECT = "value_inspect" channel;
     VALUE_FORCE_UNLOCK = "value_force_unlock" channel;

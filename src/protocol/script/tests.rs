@@ -44,6 +44,8 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
         release_fair(&queue, &o),
         hand_off(&k, &o, &o, Arg::Number(1), &k),
         hand_off_fenced([&k, &k], &o, &o, [Arg::Number(1), Arg::Number(1)], &k),
+        hand_off_fair(&queue, &o, &o, [Arg::Number(1), Arg::Number(1)]),
+        hand_off_value(&k, &o, &o, Arg::Number(1), &k),
         leave_fair(&queue, &o, 1),
         refresh_fair(&queue, &[o.clone(), o.clone()], 1),
         force_unlock(&k, &k),
@@ -95,7 +97,7 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
 /// Each refusal is decoded in at least one of the forms that scripts reply.
 #[test]
 fn each_refusal_of_a_script_is_decoded() {
-    assert_eq!(words(), BTreeSet::from(["BUSY", "GONE", "MISMATCH", "OTHER", "OWN", "STALE"]));
+    assert_eq!(words(), BTreeSet::from(["BUSY", "FREED", "GONE", "MISMATCH", "OTHER", "OWN", "STALE"]));
     for word in words() {
         let text = |text: &str| Reply::Text(text.as_bytes().to_vec());
         let forms = [

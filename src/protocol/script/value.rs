@@ -2,7 +2,7 @@
 
 use super::{
     Arg, Delete, FIRST, FastCommand, FastPath, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE,
-    VALUE_FORCE_UNLOCK, VALUE_INSPECT, VALUE_RELEASE, Verb,
+    VALUE_FORCE_UNLOCK, VALUE_HAND_OFF, VALUE_INSPECT, VALUE_RELEASE, Verb,
 };
 use crate::holder::Holder;
 use std::sync::Arc;
@@ -20,6 +20,18 @@ pub(crate) fn release_value(record: &Arc<str>, token: &Arc<str>, channel: &Arc<s
     let delete = Delete::IfEqual(token.clone());
     let fast_path = FastPath::new(FastCommand::Transaction { delete, channel: channel.clone() });
     Request::new(Verb::Script(&VALUE_RELEASE), vec![record.clone()], args, Repeat::Free, fast_path)
+}
+
+/// Replaces the token `from` by `to`.
+pub(crate) fn hand_off_value(
+    record: &Arc<str>,
+    from: &Arc<str>,
+    to: &Arc<str>,
+    lease: Arg,
+    channel: &Arc<str>,
+) -> Request {
+    let args = vec![Arg::Text(from.clone()), Arg::Text(to.clone()), lease, Arg::Text(channel.clone()), FIRST];
+    Request::script(&VALUE_HAND_OFF, record, args, Repeat::Flagged)
 }
 
 /// Deletes the token, whoever holds the lock. Must not be sent twice.

@@ -154,6 +154,11 @@ impl Kind {
         matches!(self, Self::Fair | Self::NonReentrantFair)
     }
 
+    /// A release may hand it to the next waiter of the same client by one script.
+    pub fn hands_off(self) -> bool {
+        self.is_lock() && !matches!(self, Self::Read | Self::Write | Self::Group)
+    }
+
     /// Waiters of one client are served in the order of their arrival.
     pub fn is_in_order(self) -> bool {
         !matches!(self, Self::Read | Self::Group | Self::Multi | Self::Red)

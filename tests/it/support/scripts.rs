@@ -11,6 +11,8 @@ pub const MOVE: &str = include_str!("../../../lua/lock_hand_off.lua");
 pub const RENEW: &str = include_str!("../../../lua/lock_renew.lua");
 pub const COUNT_SUBSCRIPTIONS: &str = include_str!("../../../lua/count_subscriptions.lua");
 pub const FAIR_ACQUIRE: &str = include_str!("../../../lua/fair_acquire.lua");
+pub const FAIR_HAND_OFF: &str = include_str!("../../../lua/fair_hand_off.lua");
+pub const VALUE_HAND_OFF: &str = include_str!("../../../lua/value_hand_off.lua");
 pub const FORCE_UNLOCK: &str = include_str!("../../../lua/lock_force_unlock.lua");
 
 /// Loads all scripts into the server, so that each call is one request.
