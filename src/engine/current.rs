@@ -92,7 +92,7 @@ impl Current {
 pub(crate) const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// The rest of an actor that has nothing to do until a signal or a time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rest {
     pub until: Moment,
     /// It is subscribed to the channel of its waiters.

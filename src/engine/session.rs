@@ -61,8 +61,8 @@ pub(crate) struct Session {
     generation: AtomicU32,
     owner_ids: OwnerIds,
     closed: AtomicBool,
-    /// The process that made the client, to recognise a fork.
-    process: u32,
+    /// Recognises a fork of the process that made the client.
+    fork: forkguard::Guard,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
     /// The key queues that have releases and no actor.
@@ -97,7 +97,7 @@ impl Session {
             generation: AtomicU32::new(0),
             owner_ids: OwnerIds::new(),
             closed: AtomicBool::new(false),
-            process: std::process::id(),
+            fork: forkguard::new(),
             runtime: Handle::current(),
             tasks: Mutex::new(vec![supervisor.abort_handle()]),
             connection,
@@ -130,7 +130,8 @@ impl Session {
 
     /// Fails in a forked child, because two processes must not act as one client.
     pub(crate) fn check_process(&self) -> Result<()> {
-        if std::process::id() == self.process {
+        // A copy, because a guard reports a fork only once.
+        if !self.fork.clone().detected_fork() {
             return Ok(());
         }
         Err(Error::misuse("this client was made before a fork: connect a new client in the child process"))

@@ -484,11 +484,14 @@ impl HandingOff {
         Self { server, client, unlocking, waiting }
     }
 
-    /// The waiter gets the lock, and another owner after it.
-    async fn the_waiter_gets_the_lock(&mut self) {
+    /// The hold of the waiter.
+    async fn next_hold(&mut self) -> LockGuard {
         let waited = tokio::time::timeout(Duration::from_secs(5), &mut self.waiting);
-        let guard = waited.await.expect("a turn").unwrap().unwrap();
-        guard.unlock().await.unwrap();
+        waited.await.expect("a turn").unwrap().unwrap()
+    }
+
+    /// Another owner gets the lock after the waiter.
+    async fn another_hold(&self) {
         let owner = Owner::new("another").unwrap();
         self.client.lock("n").with_owner(&owner).lock().await.unwrap().unlock().await.unwrap();
     }
@@ -510,8 +513,15 @@ async fn settled() {
 #[tokio::test]
 async fn an_unpolled_hand_off_delays_no_other_task() {
     let mut handing_off = HandingOff::start().await;
-    handing_off.the_waiter_gets_the_lock().await;
-    handing_off.unlocking.await.unwrap();
+    let next = handing_off.next_hold().await;
+    // The reply to the first send, which arrives now, changes nothing.
+    handing_off.unlocking.as_mut().await.unwrap();
+    assert_eq!(next.state(), HoldState::Held);
+    let named: bool =
+        redis::cmd("HEXISTS").arg("n").arg(next.owner()).query(&mut handing_off.server.cli()).unwrap();
+    assert!(named, "the record does not name {}", next.owner());
+    next.unlock().await.unwrap();
+    handing_off.another_hold().await;
     assert!(!exists(&handing_off.server, "n"));
 }
 
@@ -522,7 +532,8 @@ async fn a_cancelled_hand_off_is_completed() {
     let mut heard = listening.as_pubsub();
     heard.subscribe(CHANNEL).unwrap();
     drop(std::mem::replace(&mut handing_off.unlocking, Box::pin(async { Ok(()) })));
-    handing_off.the_waiter_gets_the_lock().await;
+    handing_off.next_hold().await.unlock().await.unwrap();
+    handing_off.another_hold().await;
     assert!(!exists(&handing_off.server, "n"));
     heard.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     for _ in ["next", "another"] {

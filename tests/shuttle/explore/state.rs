@@ -5,12 +5,14 @@ use super::network::{Incoming, LOCK, Reply, Request, channels_of};
 use super::owners::Owner;
 use super::{search, with};
 use crate::connection::pubsub::Subscription;
+use crate::engine::current::Current;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::queue_id::QueueId;
 use crate::engine::releases::Release;
 use crate::engine::step::{Action, Step};
+use crate::engine::unfinished::{DirectRequest, Unfinished};
 use crate::engine::waiters::Waiter;
-use crate::engine::work::{Current, Work};
+use crate::engine::work::Work;
 use crate::runtime::wakeup::Reading;
 use crate::shuttled::time;
 use std::any::Any;
@@ -126,14 +128,29 @@ fn left(client: usize) -> Option<String> {
     let newest = note.as_ref().map_or(0, |note| note.newest);
     let waiters: Option<Vec<_>> = work.waiters.iter().map(|waiter| shown(waiter, newest)).collect();
     let waiters = waiters?;
-    let direct = work.direct.as_ref();
-    let direct = direct.map(|direct| (now, direct.until, direct.overtaken, direct.is_release()));
+    let direct = match &work.direct {
+        Some(request) => Some((now, request.until, direct(request)?)),
+        None => None,
+    };
     let heard =
         note.as_ref().map(|note| (now.epoch - note.before.epoch, now.messages - note.before.messages));
     let note = note.map(|note| note.text);
-    let (current, seen) = (hold(&work, now.messages), (&work.busy, work.yield_until, work.pollers_until));
+    let current = hold(&work, now.messages);
+    let seen = (&work.busy, work.yield_until, work.pollers_until, work.rest);
     drop(session);
     Some(format!("{generation} {note:?} {heard:?} {current:?} {seen:?} {releases:?} {waiters:?} {direct:?}"))
+}
+
+/// The request of a caller. A release that an actor has overtaken follows a fault, and is not known.
+fn direct(request: &DirectRequest) -> Option<String> {
+    match request.unfinished.as_ref()? {
+        Unfinished::Acquire(acquire) => Some(format!("{} {}", acquire.owner_id, acquire.overtaken)),
+        Unfinished::Release(freeing) => {
+            let next = freeing.successor.as_ref().map(|next| (&next.owner_id, next.lease));
+            Some(format!("{} {next:?}", freeing.named))
+        }
+        Unfinished::Overtaken(_) => None,
+    }
 }
 
 /// A release of a level. Other releases follow faults, and are not known.
