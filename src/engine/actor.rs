@@ -13,6 +13,7 @@ use crate::engine::releases::Release;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::step::{Action, Step};
 use crate::engine::work::Work;
+use crate::kinds::kind::HeldPermits;
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::sync::{select, time};
@@ -101,12 +102,17 @@ impl KeyActor {
     fn act(&mut self, action: Action) -> impl Future<Output = ()> + Send {
         async move {
             match action {
-                Action::Release(Release::Level(level)) => match level.hold.kind.permits_with_ids() {
-                    Some(_) => self.release_permits(level).await,
-                    None => self.release(level).await,
-                },
+                Action::Release(Release::Level(level)) => {
+                    let left = match level.hold.kind.permits() {
+                        Some(HeldPermits::WithIds(_)) => self.pass_permits(level).await,
+                        _ => Some(level),
+                    };
+                    if let Some(level) = left {
+                        self.release(level).await;
+                    }
+                }
                 Action::Release(Release::Free(freeing, repeated, reply)) => {
-                    let outcome = self.hand_off_or_free(*freeing, repeated).await;
+                    let outcome = self.hand_off_or_free(freeing, repeated).await;
                     self.end_release(outcome, reply);
                 }
                 Action::Release(Release::Undo(undo)) => self.undo(&undo).await,

@@ -15,7 +15,7 @@ use crate::engine::pipelined;
 use crate::engine::releases::ReleasedLevel;
 use crate::engine::session::{KeyQueue, Session};
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::{Access, LockKind};
+use crate::kinds::kind::{Access, HeldPermits, LockKind};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::term::LevelTerm;
 use crate::observer::Way;
@@ -162,7 +162,8 @@ impl Level {
         let Self { session, queue, hold, .. } = &*self;
         let is_open = || session.check_open().is_ok();
         self.released = match hold.kind.permits() {
-            Some(permits) => is_open() && permits::pass_on(session, queue, hold, permits),
+            Some(HeldPermits::Unnamed(_)) => is_open() && permits::pass_on(session, queue, hold),
+            Some(HeldPermits::WithIds(_)) => false,
             None => self.pipelined && is_open() && pipelined::hand_off_ahead(session, queue, hold),
         };
         self.released

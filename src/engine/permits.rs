@@ -17,7 +17,7 @@ use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{Freeing, Successor};
 use crate::engine::waiters::Waiter;
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::LockKind;
+use crate::kinds::kind::{HeldPermits, LockKind};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
 use crate::observer::Way;
@@ -36,7 +36,7 @@ fn new_run(now: Moment) -> Box<Run> {
 
 /// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, or the
 /// waiter has just left.
-pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, permits: u32) -> bool {
+pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>) -> bool {
     // The holds of a semaphore do not keep its key queue in the table, so the waiters may be in another one.
     let Some(queue) = session.existing_queue(&queue.id) else { return false };
     let now = Moment::now();
@@ -46,7 +46,7 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>, per
     if !run.may_go_on(&session.options.hand_off, waiting, pollers, now) {
         return false;
     }
-    let next = work.waiters.next_local().filter(|next| next.kind.permits() == Some(permits));
+    let next = work.waiters.next_local().filter(|next| next.kind.permits() == hold.kind.permits());
     let Some(waiter) = next.map(|next| next.ticket).and_then(|ticket| work.take(ticket)) else {
         return false;
     };
@@ -81,9 +81,9 @@ impl Pass {
 }
 
 impl KeyActor {
-    /// Releases permits with ids. One request passes them, and those whose release follows in the queue, to the next waiters, where that is
-    /// allowed.
-    pub(crate) async fn release_permits(&mut self, level: ReleasedLevel) {
+    /// Passes permits with ids, and those whose release follows in the queue, to the next waiters by one request. Returns the release if that
+    /// is not allowed.
+    pub(crate) async fn pass_permits(&mut self, level: ReleasedLevel) -> Option<ReleasedLevel> {
         let is_passing = self.queue.work().passing.as_ref().is_some_and(|run| run.count > 0);
         if is_passing {
             // Other holders that got their permits by the last request may be about to release them.
@@ -91,7 +91,7 @@ impl KeyActor {
         }
         let pairs = match self.pair(level) {
             Ok(pairs) => pairs,
-            Err(level) => return self.release(level).await,
+            Err(level) => return Some(level),
         };
         let passes: Vec<_> =
             pairs.into_iter().filter_map(|(level, to)| self.end_and_pass(level, to)).collect();
@@ -99,6 +99,7 @@ impl KeyActor {
             let kind = first.from.hold.kind.clone();
             self.pass_by_request(&kind, passes).await;
         }
+        None
     }
 
     /// Pairs the release, and those that follow it, with the next waiters. Returns the release if it has to be sent by itself.
@@ -112,9 +113,9 @@ impl KeyActor {
         let (waiting, pollers) = (work.waiters.len() as u64, work.pollers(&*level.hold.kind));
         let may_pass = |(passed, (kind, waiter)): &(u32, (&Arc<dyn LockKind>, &Waiter))| {
             let run = Run { count: run.count + passed, ..run };
-            let permits = kind.permits_with_ids();
-            permits.is_some()
-                && permits == waiter.kind.permits_with_ids()
+            let permits = kind.permits();
+            matches!(permits, Some(HeldPermits::WithIds(_)))
+                && permits == waiter.kind.permits()
                 && run.may_go_on(&self.session.options.hand_off, waiting, pollers, now)
         };
         let following = work.releases.iter().map_while(|release| match release {
@@ -210,9 +211,11 @@ impl KeyActor {
     /// No permit has become free, so the busy reply to the waiter `ticket`, which now has permits by `hold`, counts for the next one, too.
     fn leave_busy_reply(&mut self, ticket: u64, hold: &Hold) {
         let work = self.queue.work();
-        let next = work.waiters.first().filter(|next| {
-            next.kind.permits_with_ids().is_some_and(|permits| Some(permits) >= hold.kind.permits_with_ids())
-        });
+        let wants_as_many = |next: &&Waiter| match (next.kind.permits(), hold.kind.permits()) {
+            (Some(HeldPermits::WithIds(wanted)), Some(HeldPermits::WithIds(held))) => wanted >= held,
+            _ => false,
+        };
+        let next = work.waiters.first().filter(wants_as_many);
         if let (Some(busy_reply), Some(next)) = (&mut self.busy_reply, next) {
             busy_reply.inherit(ticket, next.ticket);
         }

@@ -151,14 +151,14 @@ impl KeyActor {
             .filter(|_| was == HoldState::Held && recorded == 1)
             .map(|next| Box::new(Successor::of(&self.session, &*hold.kind, next)));
         let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run, successor };
-        self.hand_off_or_free(freeing, false).await
+        self.hand_off_or_free(Box::new(freeing), false).await
     }
 
     /// Hands the lock to its successor, if it has one. Otherwise frees the record. `repeated` says that an earlier request to do so went
     /// unanswered.
     pub(crate) async fn hand_off_or_free(
         &mut self,
-        mut freeing: Freeing,
+        mut freeing: Box<Freeing>,
         repeated: bool,
     ) -> Result<Option<Handed>> {
         if let Some(successor) = freeing.successor.take()
@@ -218,7 +218,7 @@ impl KeyActor {
         let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
         self.busy_reply = None;
         let kind = &freeing.hold.kind;
-        if kind.permits().or(kind.permits_with_ids()).is_some() {
+        if kind.permits().is_some() {
             let others = self.foreign_subscriptions(Some(freed.receivers));
             let run = Run { others: Some(others), ..Run::new(answer.sent, None) };
             self.queue.work().passing = Some(Box::new(run));

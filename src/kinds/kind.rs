@@ -62,13 +62,8 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease: Arg) -> Option<Request> {
         None
     }
-    /// The number of permits of a hold, for a kind whose record names no holder, not even by an id. Such permits may pass to a waiter of
-    /// the same client that wants as many, without a request.
-    fn permits(&self) -> Option<u32> {
-        None
-    }
-    /// The number of permits of a hold whose permits have ids.
-    fn permits_with_ids(&self) -> Option<u32> {
+    /// The permits of a hold, for a kind that has some. They may pass to a waiter of the same client that wants as many.
+    fn permits(&self) -> Option<HeldPermits> {
         None
     }
     /// Passes permits from holds to waiters of the same client that want as many. Only for kinds whose permits have ids.
@@ -104,6 +99,15 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn renewed_keys(&self, _owner: &Arc<str>, keys: &mut Vec<Arc<str>>) {
         keys.push(self.record().clone());
     }
+}
+
+/// The permits of a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeldPermits {
+    /// The record names no holder, so the permits pass without a request.
+    Unnamed(u32),
+    /// The record has an id for each permit, so they pass by a request ([`LockKind::pass_permits`]).
+    WithIds(u32),
 }
 
 /// A kind whose record names its owners, so that the holder can be queried.

@@ -1,7 +1,7 @@
 //! Redisson's semaphore, whose permits are only a number, its semaphore whose permits have ids and leases, and its count-down
 //! latch.
 
-use crate::kinds::kind::{Access, AcquireArgs, KindTraits, LockKind, Probed};
+use crate::kinds::kind::{Access, AcquireArgs, HeldPermits, KindTraits, LockKind, Probed};
 use crate::protocol::keys::CounterKeys;
 use crate::protocol::script::{self, PassedIds, PermitId, Renewal, Reply, Request, Undecodable};
 use std::sync::Arc;
@@ -50,8 +50,8 @@ impl LockKind for Permits {
         script::give_permits(&self.keys, self.permits, None)
     }
 
-    fn permits(&self) -> Option<u32> {
-        Some(self.permits)
+    fn permits(&self) -> Option<HeldPermits> {
+        Some(HeldPermits::Unnamed(self.permits))
     }
 
     fn undo(&self, number: &Arc<str>, _: &[Arc<str>]) -> Request {
@@ -100,8 +100,8 @@ impl LockKind for ExpirablePermits {
         script::give_ids(&self.keys, ids)
     }
 
-    fn permits_with_ids(&self) -> Option<u32> {
-        Some(self.permits)
+    fn permits(&self) -> Option<HeldPermits> {
+        Some(HeldPermits::WithIds(self.permits))
     }
 
     fn pass_permits(&self, passed: &[PassedIds<'_>]) -> Option<Request> {

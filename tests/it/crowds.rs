@@ -1,9 +1,11 @@
 //! Java threads and Rust tasks of two processes contend for one lock: no increment is lost, and no client keeps the lock.
 
+use crate::support::any_lock::ClientSet;
+use crate::support::kind::Kind;
 use crate::support::worker::Worker;
 use crate::support::{Java, RawRedis, Server, Stopwatch, eventually, since, subscribers, versions};
 use futures_util::future::join_all;
-use redisson_lock::{Client, HandOff};
+use redisson_lock::{Client, HandOff, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -275,4 +277,33 @@ fn longest_series(rust: &[Vec<(u64, u64)>], javas: &[Vec<(u64, u64)>], tasks_eac
         (longest, last) = (longest.max(series), (end, client));
     }
     longest
+}
+
+/// A series of hand-offs, or of permits that pass, ends with a message.
+#[tokio::test]
+async fn tasks_that_pass_a_lock_on_leave_turns_to_other_clients() {
+    const PROMPT: Duration = Duration::from_millis(500);
+    for kind in [Kind::Reentrant, Kind::Fenced, Kind::Fair, Kind::Value, Kind::Semaphore, Kind::Permit] {
+        let server = kind.server("n");
+        let (one, other) = (ClientSet::of(kind, &server).await, ClientSet::of(kind, &server).await);
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            let lock = kind.of(&one, "n").with_owner(&Owner::unique());
+            tasks.spawn(async move {
+                loop {
+                    let held = lock.lock().await.unwrap();
+                    tokio::task::yield_now().await;
+                    held.unlock().await.unwrap();
+                }
+            });
+        }
+        eventually(|| one.stats().waiting == 7).await;
+        let lock = kind.of(&other, "n");
+        for _ in 0..10 {
+            let asked = Stopwatch::start();
+            let held = lock.try_lock_for(PROMPT * 40).await.unwrap().expect("a turn");
+            assert!(asked.elapsed() < PROMPT, "{kind}: {:?}", asked.elapsed());
+            held.unlock().await.unwrap();
+        }
+    }
 }

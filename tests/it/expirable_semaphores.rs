@@ -350,31 +350,6 @@ async fn permits_that_are_released_together_pass_together() {
     assert!(bench.taken().is_empty());
 }
 
-/// After a series of hand-offs, the permits are released with a message.
-#[tokio::test]
-async fn permits_go_to_other_clients_despite_tasks_that_hand_them_off() {
-    let bench = Bench::of(1).await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        let semaphore = bench.semaphore.clone();
-        tasks.spawn(async move {
-            loop {
-                let permit = semaphore.acquire().await.unwrap();
-                tokio::task::yield_now().await;
-                permit.release().await.unwrap();
-            }
-        });
-    }
-    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    let other = connect_semaphore(&bench.server).await;
-    for _ in 0..10 {
-        let asked = Stopwatch::start();
-        let permit = other.try_acquire_for(PROMPT * 40).await.unwrap().expect("a permit");
-        assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
-        permit.release().await.unwrap();
-    }
-}
-
 /// The holder learns of the loss, and the waiter gets no permit that does not exist.
 #[tokio::test]
 async fn a_lost_permit_does_not_pass_to_a_task() {

@@ -157,31 +157,6 @@ async fn permits_pass_to_tasks_of_the_same_client_without_a_request() {
     assert_eq!(server.calls("incrby"), 2, "of {TASKS} holds");
 }
 
-/// After a series of local passes, the permits are released with a message.
-#[tokio::test]
-async fn permits_go_to_other_clients_despite_tasks_that_pass_them_on() {
-    let bench = Bench::of(1).await;
-    let mut tasks = JoinSet::new();
-    for _ in 0..8 {
-        let semaphore = bench.semaphore.clone();
-        tasks.spawn(async move {
-            loop {
-                let permit = semaphore.acquire().await.unwrap();
-                tokio::task::yield_now().await;
-                permit.release().await.unwrap();
-            }
-        });
-    }
-    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
-    let other = bench.another().await;
-    for _ in 0..10 {
-        let asked = Stopwatch::start();
-        let permit = other.try_acquire_for(PROMPT * 40).await.unwrap().expect("a permit");
-        assert!(asked.elapsed() < PROMPT, "{:?}", asked.elapsed());
-        permit.release().await.unwrap();
-    }
-}
-
 /// When a waiter gives up, the waiters behind it are served before their next look at the clock.
 #[tokio::test]
 async fn waiters_behind_one_that_gives_up_are_served_at_once() {
