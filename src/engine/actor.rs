@@ -58,7 +58,7 @@ fn serve(session: Arc<Session>, queue: Arc<KeyQueue>) -> impl Future<Output = ()
                 match step {
                     Step::Wait(until) => {
                         let subscribed = actor.own_subscriptions() > 0;
-                        actor.queue.work().note_wait(Rest { until, subscribed });
+                        actor.queue.work().note_wait(Rest { until, subscribed, epoch: actor.epoch });
                         Some(until)
                     }
                     // Boxed, because it takes 1 KB, which a waiting actor should not keep. (From 1,032 bytes on, glibc's allocator
@@ -133,9 +133,10 @@ impl KeyActor {
     }
 
     async fn wait(&self, until: Moment) {
-        let until = self.refresh_at.map_or(until, |at| until.min(at));
+        let refresh_at = self.refresh_at.filter(|_| !self.is_behind_caller);
+        let until = refresh_at.map_or(until, |at| until.min(at));
         let woken = time::timeout(until.remaining(), self.queue.signal.get().woken());
-        if self.dequeues.is_empty() {
+        if self.dequeues.is_empty() || self.is_behind_caller {
             let _ = woken.await;
             return;
         }

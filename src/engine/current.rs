@@ -97,6 +97,8 @@ pub(crate) struct Rest {
     pub until: Moment,
     /// It is subscribed to the channel of its waiters.
     pub subscribed: bool,
+    /// The epoch of the signal on which it has acted.
+    pub epoch: u64,
 }
 
 impl Rest {
@@ -104,6 +106,6 @@ impl Rest {
     pub(crate) fn suits(self, current: &Current) -> bool {
         let end = current.hold.deadline();
         let latest = if self.subscribed { end } else { end.min(current.since + LISTEN_AFTER) };
-        self.until <= latest
+        self.until <= latest && current.lagging().is_none()
     }
 }

@@ -58,7 +58,7 @@ impl Direct<'_> {
     fn end(&self, mut work: MutexGuard<'_, Work>) {
         work.direct = None;
         match (work.has_actor, work.has_work()) {
-            (true, _) if work.lets_rest() => {}
+            (true, _) if work.lets_rest(self.queue.signal.reading().epoch) => {}
             (false, false) => self.session.tidy(self.queue, work),
             _ => actor::wake(self.session, self.queue, work),
         }
@@ -308,7 +308,7 @@ impl<'a> DirectRelease<'a> {
         let overtaken_at = now + RELEASED_WITHIN;
         let mut work = queue.work();
         let run = work.run_of_sole_level(hold)?;
-        let rest = work.rest;
+        let rest = work.rest.filter(|_| !work.has_step());
         let next = successor(session, &work, hold, deadline, &run, now).filter(|_| rest.is_some());
         // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
         let alone = !work.has_actor && work.waiters.is_empty() && run.count == 0;
@@ -357,7 +357,9 @@ impl<'a> DirectRelease<'a> {
         let Direct { session, queue, .. } = &self.direct;
         let before = queue.signal.reading();
         let (route, request) = self.unsent.take()?;
-        let Sent { answer, .. } = route.send(request, self.until).await?;
+        let Some(Sent { answer, .. }) = route.send(request, self.until).await else {
+            return self.outcome_of_actor();
+        };
         match self.conclude(answer, before) {
             Ok(outcome) => Some(outcome),
             Err(queued) => {
@@ -377,7 +379,12 @@ impl<'a> DirectRelease<'a> {
         let Direct { session, queue, ticket, .. } = &self.direct;
         let mut work = queue.work();
         let sent = work.direct.as_mut().filter(|direct| direct.ticket == *ticket);
-        let mut freeing = match sent.and_then(|direct| direct.unfinished.take()) {
+        let unfinished = sent.and_then(|direct| {
+            // From here on the actor waits for the end, however late the reply is.
+            direct.until = Moment::FAR;
+            direct.unfinished.take()
+        });
+        let mut freeing = match unfinished {
             Some(Unfinished::Release(freeing)) => freeing,
             Some(Unfinished::Overtaken(outcome)) => {
                 self.direct.end(work);
@@ -402,6 +409,16 @@ impl<'a> DirectRelease<'a> {
         work.finding = yield_window.map(|yield_window| Box::new(Finding::Freed(yield_window)));
         self.direct.end(work);
         Ok(freed.map(drop))
+    }
+
+    /// The outcome of an actor that has overtaken the caller, if there is one.
+    fn outcome_of_actor(&self) -> Option<Result<()>> {
+        let mut work = self.direct.queue.work();
+        let direct = work.direct.as_mut().filter(|direct| direct.ticket == self.direct.ticket)?;
+        match direct.unfinished.as_mut()? {
+            Unfinished::Overtaken(outcome) => outcome.try_recv().ok(),
+            _ => None,
+        }
     }
 
     /// Acts on the reply to a hand-off.

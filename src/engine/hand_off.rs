@@ -9,7 +9,7 @@
 use crate::config::options::millis;
 use crate::connection::{Answer, Limit};
 use crate::engine::grants::begin;
-use crate::engine::key_actor::KeyActor;
+use crate::engine::key_actor::{KeyActor, foreign_subscriptions};
 use crate::engine::run::Run;
 use crate::engine::session::{KeyQueue, Session};
 use crate::engine::unfinished::{Freeing, Successor};
@@ -114,10 +114,14 @@ pub(crate) fn handed_off(
     repeated: bool,
     own: u64,
 ) -> Option<Result<Option<Handed>>> {
-    let lost = |reason| Some(vanished(session, queue, repeated, *was, reason).map(|()| None));
+    // The last busy reply is out of date if the record has not moved.
+    let lost = |reason| {
+        queue.signal.look_again();
+        Some(vanished(session, queue, repeated, *was, reason).map(|()| None))
+    };
     match script::handed_off(&answer.reply) {
         Ok(HandedOff::Moved { subscriptions, token }) => {
-            let others = Some(session.foreign_subscriptions(subscriptions, own));
+            let others = Some(foreign_subscriptions(session, subscriptions, own));
             let run = Run { count: run.count + 1, others, ..*run };
             let Successor { ticket, owner, owner_id, lease } = successor;
             let (kind, owner, owner_id) = (from.kind.clone(), owner.clone(), owner_id.clone());
@@ -131,7 +135,6 @@ pub(crate) fn handed_off(
         }
         Ok(HandedOff::Freed) => {
             queue.work().note_freed();
-            // The last busy reply is out of date.
             queue.signal.look_again();
             Some(Ok(None))
         }

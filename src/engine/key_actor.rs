@@ -43,6 +43,10 @@ pub(crate) struct KeyActor {
     /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
     pub dequeues: VecDeque<PendingDequeue>,
     pub dequeue_at: Moment,
+    /// It waits for the request of a caller, and does nothing else.
+    pub is_behind_caller: bool,
+    /// The epoch of the signal on which it has acted.
+    pub epoch: u64,
     /// The queue has no work left.
     pub done: bool,
 }
@@ -82,6 +86,8 @@ impl KeyActor {
             refresh_at: None,
             dequeues: VecDeque::new(),
             dequeue_at: Moment::now(),
+            is_behind_caller: false,
+            epoch: 0,
             done: false,
         }
     }
@@ -118,9 +124,9 @@ impl KeyActor {
         Error::Lost { name: self.queue.record().to_string(), reason, holder: None }
     }
 
-    /// The number of the channel's subscriptions that belong to other clients. If it is not known, 1 is assumed.
+    /// The number of the channel's subscriptions that belong to other clients.
     pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
-        self.session.foreign_subscriptions(subscriptions, self.own_subscriptions())
+        foreign_subscriptions(&self.session, subscriptions, self.own_subscriptions())
     }
 
     /// Removes a waiter from the queue and delivers its outcome.
@@ -148,4 +154,10 @@ impl KeyActor {
         self.session.rotate_owner_ids();
         Error::Ambiguous { phase: Phase::Release, node: self.session.connection.node().into() }
     }
+}
+
+/// The number of a channel's subscriptions that belong to other clients, if this client has `own`. If it is not known, 1 is assumed.
+pub(crate) fn foreign_subscriptions(session: &Session, subscriptions: Option<u64>, own: u64) -> u64 {
+    let known = subscriptions.filter(|_| session.connection.counts_every_subscriber());
+    known.map_or(1, |all| all.saturating_sub(own))
 }

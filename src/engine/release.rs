@@ -215,8 +215,8 @@ impl KeyActor {
             Err(failure) => return Err(self.release_error(failure)),
         };
         self.rotate_if_repeated(&request);
-        let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
         self.busy_reply = None;
+        let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
         let kind = &freeing.hold.kind;
         if kind.permits().is_some() {
             let others = self.foreign_subscriptions(Some(freed.receivers));

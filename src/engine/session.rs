@@ -305,12 +305,6 @@ impl Session {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The number of a channel's subscriptions that belong to other clients, if this client has `own`. If it is not known, 1 is assumed.
-    pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>, own: u64) -> u64 {
-        let known = subscriptions.filter(|_| self.connection.counts_every_subscriber());
-        known.map_or(1, |all| all.saturating_sub(own))
-    }
-
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

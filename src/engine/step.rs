@@ -79,7 +79,9 @@ impl KeyActor {
         let queue = self.queue.clone();
         let mut work = queue.work();
         work.note_wake_up();
-        if let Some(until) = work.direct_until() {
+        let direct_until = work.direct_until();
+        self.is_behind_caller = direct_until.is_some();
+        if let Some(until) = direct_until {
             return Step::Wait(until);
         }
         if work.overtake_direct() {
@@ -132,6 +134,7 @@ impl KeyActor {
         let now = Moment::now();
         let state = hold.as_ref().map(Hold::state);
         let signal = self.queue.signal.reading();
+        self.epoch = signal.epoch;
         View { now, hold, state, signal, yield_until: self.yield_until(signal.messages, now) }
     }
 

@@ -191,11 +191,17 @@ impl Work {
         }
     }
 
-    /// Whether the actor may stay at rest after a caller has handed the lock off.
-    pub(crate) fn lets_rest(&self) -> bool {
-        let suits = |rest: Rest| self.current.as_ref().is_some_and(|current| rest.suits(current));
-        let has_step = self.may_reenter || !self.releases.is_empty() || self.waiters.next_apart().is_some();
-        self.rest.is_some_and(suits) && !has_step
+    /// Whether the actor may stay at rest after a caller has handed the lock off. `epoch` is that of the signal.
+    pub(crate) fn lets_rest(&self, epoch: u64) -> bool {
+        let (Some(rest), Some(current)) = (self.rest, &self.current) else { return false };
+        // Other clients count a subscription as a waiter.
+        let must_unsubscribe = rest.subscribed && self.waiters.is_empty();
+        rest.suits(current) && rest.epoch == epoch && !must_unsubscribe && !self.has_step()
+    }
+
+    /// Whether the actor has a step to do that does not depend on the turns of the waiters.
+    pub(crate) fn has_step(&self) -> bool {
+        self.may_reenter || !self.releases.is_empty() || self.waiters.next_apart().is_some()
     }
 
     /// Whether there is something to do for an actor.

@@ -2,7 +2,7 @@
 
 use crate::support::proxy::Direction;
 use crate::support::{Proxy, Server, Stopwatch, eventually, subscribers};
-use redisson_lock::{Client, Error, HoldState, Lock, LockGuard, Owner};
+use redisson_lock::{Client, Error, HandOff, HoldState, Lock, LockGuard, Owner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -541,6 +541,28 @@ async fn a_cancelled_hand_off_is_completed() {
     }
     heard.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
     assert!(heard.get_message().is_err(), "the lock was freed instead of handed off");
+}
+
+/// The callers that unlock send the hand-offs, and the actor sends the attempt.
+#[tokio::test]
+async fn a_single_attempt_is_answered_while_tasks_hand_the_lock_to_each_other() {
+    let server = Server::start();
+    let hand_off = HandOff::new().max_time_alone(Duration::from_secs(60));
+    let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let lock = client.lock("n");
+        tasks.spawn(async move {
+            loop {
+                lock.lock().await.unwrap().unlock().await.unwrap();
+            }
+        });
+    }
+    eventually(|| client.stats().waiting == 7).await;
+    for _ in 0..20 {
+        let taken = client.lock("n").with_owner(&Owner::unique()).try_lock().await.expect("an answer");
+        assert!(taken.is_none(), "taken from the holder");
+    }
 }
 
 /// An owner that holds the lock must not get the answer that it is busy.
