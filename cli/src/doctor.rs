@@ -19,7 +19,7 @@ const NEEDS: [(&str, &str); 9] = [
     ("lock, spin, non-reentrant", "del exists hdel hexists hget hscan hset pexpire pttl publish pubsub"),
     (
         "fair",
-        "del exists hexists hget hscan hset lindex llen lpop lpush lrange lrem pexpire pttl publish rpush time zadd zrange \
+        "del exists hdel hexists hget hscan hset lindex llen lpop lpush lrange lrem pexpire pttl publish rpush time zadd zrange \
          zrangebyscore zrem zscore",
     ),
     ("fenced", "del exists get hdel hexists hget hscan hset incr pexpire pttl publish pubsub"),

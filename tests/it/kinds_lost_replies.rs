@@ -112,13 +112,7 @@ async fn a_lost_reply_to_a_hand_off_passes_the_lock_once_of_each_kind() {
         } else {
             eventually(|| bench.client.clients()[0].stats().waiting == 1).await;
         }
-        bench.lose_next_reply(loss);
-        let outcome = guard.unlock().await;
-        match loss {
-            Loss::Cut => outcome.unwrap(),
-            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
-        }
-        bench.link.lost_reply().await;
+        bench.release_unanswered(guard, loss).await;
         let guard = waiting.await.unwrap().unwrap();
         assert_still_held(&guard).await;
         bench.assert_held(&guard, 1);
@@ -135,13 +129,7 @@ async fn a_lost_reply_to_a_release_is_one_release_of_each_kind() {
     each(kinds_and_losses(), |(kind, loss)| async move {
         let mut bench = Bench::losing(loss, kind).await;
         let guard = bench.lock.lock().await.unwrap();
-        bench.lose_next_reply(loss);
-        let outcome = guard.unlock().await;
-        match loss {
-            Loss::Cut => outcome.unwrap(),
-            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
-        }
-        bench.link.lost_reply().await;
+        bench.release_unanswered(guard, loss).await;
         // This acquire is queued behind the retries.
         let guard = bench.lock.lock().await.unwrap();
         bench.assert_held(&guard, 1);
@@ -420,6 +408,17 @@ impl Bench {
             Loss::Cut => self.link.cut_at_reply_to(changes_record),
             Loss::Silence => self.link.lose_reply_to(changes_record),
         }
+    }
+
+    /// Releases a hold, and loses the reply.
+    async fn release_unanswered(&self, guard: Held, loss: Loss) {
+        self.lose_next_reply(loss);
+        let outcome = guard.unlock().await;
+        match loss {
+            Loss::Cut => outcome.unwrap(),
+            Loss::Silence => assert!(matches!(outcome, Ok(()) | Err(Error::Ambiguous { .. })), "{outcome:?}"),
+        }
+        self.link.lost_reply().await;
     }
 
     fn record(&self) -> BTreeMap<String, String> {

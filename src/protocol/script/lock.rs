@@ -161,8 +161,19 @@ pub(crate) fn hand_off(
     lease: Arg,
     channel: &Arc<str>,
 ) -> Request {
-    let args = vec![Arg::Text(from.clone()), Arg::Text(to.clone()), lease, Arg::Text(channel.clone()), FIRST];
-    Request::script(&LOCK_HAND_OFF, record, args, Repeat::Flagged)
+    hand_off_by(&LOCK_HAND_OFF, record, [from, to], lease, channel)
+}
+
+/// A hand-off by `script`. `owners` are the texts that the record has before and after it.
+pub(super) fn hand_off_by(
+    script: &'static Script,
+    record: &Arc<str>,
+    owners: [&Arc<str>; 2],
+    lease: Arg,
+    channel: &Arc<str>,
+) -> Request {
+    let [from, to] = owners.map(|owner| Arg::Text(owner.clone()));
+    Request::script(script, record, vec![from, to, lease, Arg::Text(channel.clone()), FIRST], Repeat::Flagged)
 }
 
 /// Moves the single hold of `from` on a fenced lock to `to`. `keys` are the record and the token, `terms` the lease in ms and

@@ -1,5 +1,6 @@
 //! Requests of the value lock, a string with the holder's token. Their replies are decoded as those of the reentrant lock.
 
+use super::lock::hand_off_by;
 use super::{
     Arg, Delete, FIRST, FastCommand, FastPath, Repeat, Reply, Request, Undecodable, VALUE_ACQUIRE,
     VALUE_FORCE_UNLOCK, VALUE_HAND_OFF, VALUE_INSPECT, VALUE_RELEASE, Verb,
@@ -30,8 +31,7 @@ pub(crate) fn hand_off_value(
     lease: Arg,
     channel: &Arc<str>,
 ) -> Request {
-    let args = vec![Arg::Text(from.clone()), Arg::Text(to.clone()), lease, Arg::Text(channel.clone()), FIRST];
-    Request::script(&VALUE_HAND_OFF, record, args, Repeat::Flagged)
+    hand_off_by(&VALUE_HAND_OFF, record, [from, to], lease, channel)
 }
 
 /// Deletes the token, whoever holds the lock. Must not be sent twice.
