@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use redisson_lock::{Client, Lock, LockGuard, Owner};
+use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
@@ -69,7 +69,9 @@ impl Queue {
 async fn a_release_hands_the_lock_to_the_first_waiter_of_all_clients() {
     let mut queue = Queue::start();
     let mut messages = Messages::of(&queue.server);
-    let client = Client::connect(queue.server.url()).await.unwrap();
+    // A hold is handed off, however long it was.
+    let builder = Client::builder().hand_off(HandOff::new().max_time_alone(Duration::from_secs(60)));
+    let client = builder.connect(queue.server.url()).await.unwrap();
     let other = Client::connect(queue.server.url()).await.unwrap();
     let lock = |client: &Client| client.fair_lock(NAME).with_owner(&Owner::unique());
     let mut guard = lock(&client).lock().await.unwrap();

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, HoldState, Owner};
+use redisson_lock::{Client, Error, HandOff, HoldState, Owner};
 
 use crate::support::any_lock::{AnyLock, ClientSet, Held};
-use crate::support::kind::{Kind, assert_nothing_left, each, keys};
+use crate::support::kind::{Kind, assert_nothing_left, channels, each, keys};
 use crate::support::proxy::{Direction, ProxyLink, Words};
 use crate::support::{FaultyClient, Messages, Proxy, Server, Stopwatch, eventually, scripts};
 
 const NAME: &str = "n";
 /// Short, so that a silent connection is found soon, and long enough for a busy machine.
 const RESPONSE: Duration = Duration::from_secs(1);
+const FOREVER: Duration = Duration::from_secs(3600);
 
 /// Whether the reply is lost together with its connection, or the connection is silent from then on.
 #[derive(Clone, Copy, Debug)]
@@ -106,12 +107,9 @@ async fn a_lost_reply_to_a_hand_off_passes_the_lock_once_of_each_kind() {
         let guard = bench.lock.with_owner(&Owner::unique()).lock().await.unwrap();
         let next = bench.lock.with_owner(&Owner::unique());
         let waiting = tokio::spawn(async move { next.lock().await });
-        if kind.is_queued() {
-            let queue = "redisson_lock_queue:{n}";
-            eventually(|| redis::cmd("EXISTS").arg(queue).query(&mut bench.server.cli()).unwrap()).await;
-        } else {
-            eventually(|| bench.client.clients()[0].stats().waiting == 1).await;
-        }
+        eventually(|| bench.client.stats().waiting == 1).await;
+        // The actor subscribes for a waiter in Redis's queue after the reply to the request that put it there.
+        eventually(|| !kind.is_queued() || !channels(&bench.server).is_empty()).await;
         bench.release_unanswered(guard, loss).await;
         let guard = waiting.await.unwrap().unwrap();
         assert_still_held(&guard).await;
@@ -395,7 +393,10 @@ impl Bench {
         scripts::load(&server);
         let messages = Messages::of(&server);
         let proxy = Proxy::start(server.port()).await;
-        let client = Client::builder().response_timeout(response).connect(proxy.url()).await.unwrap();
+        // A hold is handed off, however long it was.
+        let hand_off = HandOff::new().max_time(FOREVER).max_time_alone(FOREVER);
+        let builder = Client::builder().response_timeout(response).hand_off(hand_off);
+        let client = builder.connect(proxy.url()).await.unwrap();
         let link = proxy.link(0).await;
         let client = ClientSet::from(client);
         let lock = kind.of(&client, NAME);

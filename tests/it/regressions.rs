@@ -461,7 +461,9 @@ impl HandingOff {
     /// Needs a runtime of one thread.
     async fn start() -> Self {
         let server = Server::start();
-        let client = Client::connect(server.url()).await.unwrap();
+        // A hold is handed off, however long it was.
+        let builder = Client::builder().hand_off(HandOff::new().max_time_alone(Duration::from_secs(60)));
+        let client = builder.connect(server.url()).await.unwrap();
         let [first, next] = ["first", "next"].map(|owner| {
             let owner = Owner::new(owner).unwrap();
             client.lock("n").with_owner(&owner)
