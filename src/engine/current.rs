@@ -88,7 +88,7 @@ impl Current {
     }
 }
 
-/// Waiters behind a hold of their own client expect a hand-off for this long. Then the actor subscribes for them.
+/// Waiters behind a hold of their own client expect a hand-off for this long, or up to twice as long. Then the actor subscribes for them.
 pub(crate) const LISTEN_AFTER: Duration = Duration::from_millis(10);
 
 /// The rest of an actor that has nothing to do until a signal or a time.
@@ -105,7 +105,8 @@ impl Rest {
     /// Whether the actor need not wake up for waiters behind this hold of its client.
     pub(crate) fn suits(self, current: &Current) -> bool {
         let end = current.hold.deadline();
-        let latest = if self.subscribed { end } else { end.min(current.since + LISTEN_AFTER) };
+        // Up to twice the time, so that an actor that waits for this time need not wake up after each hand-off meanwhile.
+        let latest = if self.subscribed { end } else { end.min(current.since + LISTEN_AFTER * 2) };
         self.until <= latest && current.lagging().is_none()
     }
 }

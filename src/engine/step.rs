@@ -82,7 +82,7 @@ impl KeyActor {
         let direct_until = work.direct_until();
         self.is_behind_caller = direct_until.is_some();
         if let Some(until) = direct_until {
-            return Step::Wait(until);
+            return Step::Wait(until.min(Moment::now() + LISTEN_AFTER));
         }
         if work.overtake_direct() {
             self.session.rotate_owner_ids();
