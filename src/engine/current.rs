@@ -50,7 +50,7 @@ impl Current {
         Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, rare }
     }
 
-    /// Whether this is `hold`, and has one level, which the record has, too.
+    /// Whether this is `hold`, and the record has its only level.
     pub(crate) fn has_one_level(&self, hold: &Arc<Hold>) -> bool {
         let one = (self.recorded, self.levels) == (1, 1) && !self.changing && !self.count_unsure;
         one && Arc::ptr_eq(&self.hold, hold)
@@ -105,7 +105,7 @@ impl Rest {
     /// Whether the actor need not wake up for waiters behind this hold of its client.
     pub(crate) fn suits(self, current: &Current) -> bool {
         let end = current.hold.deadline();
-        // Up to twice the time, so that an actor that waits for this time need not wake up after each hand-off meanwhile.
+        // Twice the time, because an actor that wakes up during a hand-off rests for this time again.
         let latest = if self.subscribed { end } else { end.min(current.since + LISTEN_AFTER * 2) };
         self.until <= latest && current.lagging().is_none()
     }

@@ -309,7 +309,7 @@ impl<'a> DirectRelease<'a> {
         let mut work = queue.work();
         let run = work.run_of_sole_level(hold)?;
         let rest = work.rest.filter(|_| !work.has_step());
-        let next = successor(session, &work, hold, deadline, &run, now).filter(|_| rest.is_some());
+        let next = rest.and_then(|_| successor(session, &work, hold, deadline, &run, now));
         // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
         let alone = !work.has_actor && work.waiters.is_empty() && run.count == 0;
         if next.is_none() && !alone {

@@ -7,6 +7,7 @@ use crate::engine::crowd::Crowd;
 use crate::engine::current::{Current, LISTEN_AFTER};
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
 use crate::engine::releases::Release;
+use crate::engine::unfinished::DirectRequest;
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Finding, Work};
 use crate::kinds::kind::{Access, LockKind, would_deadlock};
@@ -82,7 +83,9 @@ impl KeyActor {
         let direct_until = work.direct_until();
         self.is_behind_caller = direct_until.is_some();
         if let Some(until) = direct_until {
-            return Step::Wait(until.min(Moment::now() + LISTEN_AFTER));
+            // After a hand-off the next one may begin before the actor has woken up. It rests through a series of them.
+            let is_release = work.direct.as_ref().is_some_and(DirectRequest::is_release);
+            return Step::Wait(if is_release { until.min(Moment::now() + LISTEN_AFTER) } else { until });
         }
         if work.overtake_direct() {
             self.session.rotate_owner_ids();

@@ -256,8 +256,7 @@ impl Work {
         (*levels as usize > returned).then(|| hold.clone())
     }
 
-    /// The run of `hold`, if that is the current hold, has one level, which the record has, too, and if nothing else is to be done at the key
-    /// but to serve waiters.
+    /// The run of `hold`. `None` unless it is the current hold, the record has its only level, and the key has no other work than waiters.
     pub(crate) fn run_of_sole_level(&self, hold: &Arc<Hold>) -> Option<Run> {
         let current = self.current.as_ref().filter(|current| current.has_one_level(hold))?;
         let run = current.run();
