@@ -9,7 +9,7 @@ use crate::support::drop_point::ClientRuntime;
 use crate::support::kind::{
     Kind, channels, each, in_time, prefix, scripts_reach, subscribed, versions_for_all_kinds, with_versions,
 };
-use crate::support::proxy::Direction;
+use crate::support::proxy::{Direction, Words};
 use crate::support::{
     Java, Proxy, Server, Stopwatch, WOKEN, WakeUps, clock::monotonic_ns, eventually, fair_allowance,
 };
@@ -302,6 +302,7 @@ async fn a_fenced_guard_keeps_its_token_when_a_successor_raises_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_fair_waiter_passes_its_message_on() {
     const ROUNDS: usize = 10;
+    let is_script = |words: &Words| words[0] == b"EVALSHA";
     for (version, kind) in versions_of(FAIR) {
         let server = Server::start();
         let java = Java::get(version).client(&server, 0).await.thread("t");
@@ -313,9 +314,12 @@ async fn a_cancelled_fair_waiter_passes_its_message_on() {
         for received in [false, true] {
             let (mut of_java, mut of_rust) = (WakeUps::new(), WakeUps::new());
             for round in 0..ROUNDS {
+                let sent = commands.count(is_script);
                 let guard = kind.lock(&holder, NAME).lock().await.unwrap();
                 let first = spawn_waiter(&kind.lock(&leaving, NAME));
                 eventually(|| queued(&mut cli).len() == 1 && channels(&server).len() == 1).await;
+                // Its attempts before and after the subscription. A later one could acquire the lock without a message.
+                commands.answered(sent + 2, is_script).await;
                 let (mut java_next, mut rust_next) = (None, None);
                 if round % 2 == 0 {
                     java_next = Some(java.lock(kind.java(), NAME));
@@ -323,15 +327,14 @@ async fn a_cancelled_fair_waiter_passes_its_message_on() {
                     rust_next = Some(spawn_waiter(&kind.lock(&next, NAME)));
                 }
                 eventually(|| queued(&mut cli).len() == 2 && channels(&server).len() == 2).await;
-                let sent = commands.count(|words| words[0] == b"EVALSHA");
-                if received {
-                    // The waiter's next request does not reach the server.
-                    commands.hold(Direction::ToServer);
-                    guard.unlock().await.unwrap();
-                    commands.asked(sent + 1, |words| words[0] == b"EVALSHA").await;
-                } else {
+                // No further request of the waiter reaches the server, so it cannot acquire the lock before it is dropped.
+                commands.hold(Direction::ToServer);
+                if !received {
                     messages.hold(Direction::ToClient);
-                    guard.unlock().await.unwrap();
+                }
+                guard.unlock().await.unwrap();
+                if received {
+                    commands.asked(sent + 3, is_script).await;
                 }
                 first.abort();
                 assert!(first.await.unwrap_err().is_cancelled());
