@@ -16,6 +16,7 @@ use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
 use crate::holder::Holder;
 use crate::kinds::kind::{Inspection, LockKind, OwnedKind};
+use crate::observer::Way;
 use crate::owner::{LocalOwner, Owner};
 use crate::protocol::script;
 use std::fmt;
@@ -371,7 +372,7 @@ impl Lock {
 
     async fn acquire(&self, wait: Wait) -> Result<Option<LockGuard>> {
         let claim = self.claim()?;
-        self.acquire_for(&claim, wait).await
+        Ok(self.acquire_for(&claim, wait).await?.map(|(guard, _)| guard))
     }
 
     /// Begins an acquire. A composite lock holds the claims of all its members.
@@ -379,7 +380,8 @@ impl Lock {
         Claim::of_owner(&self.session, &**self.kind()?, self.owner()?)
     }
 
-    pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<LockGuard>> {
+    /// Acquires the lock, and returns how the call came to it.
+    pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<(LockGuard, Way)>> {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
         self.lease.check()?;
         if self.is_kept() && !kind.traits().may_be_kept() {
@@ -391,8 +393,8 @@ impl Lock {
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };
-        let level = acquire::acquire(claim, &kind, terms, wait).await?;
-        Ok(level.map(LockGuard::new))
+        let acquired = acquire::acquire(claim, &kind, terms, wait).await?;
+        Ok(acquired.map(|(level, way)| (LockGuard::new(level), way)))
     }
 
     /// Returns how long a hold of this lock lasts unless it is renewed.

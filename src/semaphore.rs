@@ -310,7 +310,8 @@ async fn take(
 ) -> Result<Option<Level>> {
     entered()?;
     let terms = Terms { lease, pipelined: false };
-    acquire::acquire(&Claim::of_anyone(session, &**kind)?, kind, terms, wait).await
+    let taken = acquire::acquire(&Claim::of_anyone(session, &**kind)?, kind, terms, wait).await?;
+    Ok(taken.map(|(level, _)| level))
 }
 
 fn at_least_one(permits: u32) -> Result<()> {

@@ -14,6 +14,7 @@ use crate::error::{Error, Phase, Result};
 use crate::guard::LockGuard;
 use crate::lock::Lock;
 use crate::lock::run::run_methods;
+use crate::observer::Way;
 use crate::owner::Owner;
 use crate::runtime::clock::Moment;
 use std::sync::Arc;
@@ -121,7 +122,8 @@ impl MultiLock {
 
     /// Acquires all locks, waiting for at most `wait` in total.
     ///
-    /// Returns `None` if one of them stayed busy. A `wait` of zero means [`try_lock`](Self::try_lock).
+    /// Returns `None` if one of them stayed busy, or became free too late to acquire the others. A `wait` of zero means
+    /// [`try_lock`](Self::try_lock).
     ///
     /// # Errors
     /// As for [`Lock::try_lock_for`], for any of the locks.
@@ -154,7 +156,7 @@ impl Round for InOrder {
         let started = Moment::now();
         let over = left.map(|left| started + left);
         let mut guards = Vec::with_capacity(self.members.locks().len());
-        let mut holding_since = None;
+        let (mut holding_since, mut waited) = (None, false);
         let order =
             std::iter::once(self.first).chain((0..self.members.locks().len()).filter(|&at| at != self.first));
         for at in order {
@@ -170,12 +172,15 @@ impl Round for InOrder {
                 Some(since) => self.request_while_holding(at, once, since, over).await,
             };
             let missed = match answer {
-                Ok(Some(guard)) => {
+                Ok(Some((guard, way))) => {
                     holding_since.get_or_insert_with(Moment::now);
+                    waited |= !once && !matches!(way, Way::Directly | Way::ReEntered);
                     guards.push(guard);
                     continue;
                 }
                 Ok(None) => Ok(None),
+                // The wait for a busy lock has used up the time of this one.
+                Err(Error::TimedOut { .. }) if waited && over.is_some_and(Moment::passed) => Ok(None),
                 // With nothing in hand, the wait was over or the failure is final.
                 Err(error @ (Error::TimedOut { .. } | Error::Unavailable { .. })) if !guards.is_empty() => {
                     Ok(Some(error))
@@ -200,7 +205,7 @@ impl Round for InOrder {
 }
 
 impl InOrder {
-    async fn request(&self, at: usize, wait: Wait) -> Result<Option<LockGuard>> {
+    async fn request(&self, at: usize, wait: Wait) -> Result<Option<(LockGuard, Way)>> {
         self.members.locks()[at].acquire_for(&self.claims[at], wait).await
     }
 
@@ -212,7 +217,7 @@ impl InOrder {
         once: bool,
         since: Moment,
         over: Option<Moment>,
-    ) -> Result<Option<LockGuard>> {
+    ) -> Result<Option<(LockGuard, Way)>> {
         let quarter = self.members.lease_duration() / 4;
         let left = |most: Duration| {
             let end = since + most;

@@ -210,7 +210,7 @@ impl Round for AllAtOnce {
         let (mut guards, mut errors, mut refusals, mut busy) = (Vec::new(), Vec::new(), 0, 0);
         for (lock, answer) in locks.iter().zip(asked.into_iter().flatten()) {
             match answer {
-                Ok(Some(guard)) => {
+                Ok(Some((guard, _))) => {
                     guard.end_early(drift(guard.lease().max(lock.lease_duration())));
                     let counts = counts(lock, &guard);
                     if !counts {

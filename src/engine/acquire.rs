@@ -56,7 +56,7 @@ impl Wait {
     }
 }
 
-/// Acquires `kind` for the owner of `claim`. Returns `None` if the lock was busy until the limit.
+/// Acquires `kind` for the owner of `claim`, and returns how the call came to it. Returns `None` if the lock was busy until the limit.
 ///
 /// Cancel safe: a future that is dropped leaves the queue, and a grant on its way to it is released.
 ///
@@ -66,7 +66,7 @@ pub(crate) fn acquire<'a>(
     kind: &'a Arc<dyn LockKind>,
     terms: Terms,
     wait: Wait,
-) -> impl Future<Output = Result<Option<Level>>> + Send + use<'a> {
+) -> impl Future<Output = Result<Option<(Level, Way)>>> + Send + use<'a> {
     let session = &claim.session;
     let span = spans::acquire(&session.connection, &**kind, || session.owner_id(&claim.owner));
     let started = Moment::now();
@@ -83,7 +83,7 @@ pub(crate) fn acquire<'a>(
             // The span of the call is not the parent, because the hold outlives it.
             level.hold.trace(&acquire.span);
         }
-        Ok(Some(level))
+        Ok(Some((level, way)))
     }
 }
 

@@ -341,6 +341,26 @@ async fn a_wait_for_a_busy_member_holds_no_other_member() {
     assert!(took < Duration::from_millis(400), "{took:?}");
 }
 
+/// The wait for a busy member uses up the time, so that the next member's server has no time to answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_right_after_a_busy_member_ends_as_busy() {
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let (client, other) =
+        (Client::connect(proxy.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let held = other.lock("a").lock().await.unwrap();
+    proxy.shut_gate_after(0, |words| words.iter().any(|word| word == b"b"));
+    let multi = of(&client, &["a", "b"]);
+    let waiting = tokio::spawn(async move { multi.try_lock_for(Duration::from_secs(1)).await });
+    eventually(|| subscribers(&server, "redisson_lock__channel:{a}") == 1).await;
+    held.unlock().await.unwrap();
+    proxy.stopped().await;
+    let ended = waiting.await.unwrap();
+    assert!(matches!(ended, Ok(None)), "{ended:?}");
+    proxy.open_gate();
+    eventually(|| keys(&server).is_empty()).await;
+}
+
 #[tokio::test]
 async fn a_server_that_is_down_is_reported_or_awaited() {
     let (one, mut two) = (Server::start(), Server::start());
