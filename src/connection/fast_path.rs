@@ -201,27 +201,28 @@ impl FastPaths {
         commands
     }
 
-    /// The reply to a transaction. `None` if it did nothing.
+    /// The reply to a transaction. `None` if it deleted nothing.
+    ///
+    /// The message may be missing after a deletion, if the permission to publish was withdrawn within the transaction.
     fn transacted(&self, answer: Value) -> Result<Option<Reply>, RedisError> {
         let Value::Array(replies) = answer else { return Ok(None) };
-        match replies.as_slice() {
-            [_, _, _, Value::Array(done)] => Ok(match done.as_slice() {
-                [Value::Int(1), Value::Int(subscribers)] => Some(deleted_reply(*subscribers)),
-                _ => None,
-            }),
+        let done = match replies.as_slice() {
+            [_, _, _, Value::Array(done)] => done,
             // The server refused MULTI for now and then became ready, so each command ran by itself.
-            [Value::ServerError(_), Value::Int(1), published, _] => {
-                let subscribers = if let Value::Int(subscribers) = published { *subscribers } else { 0 };
-                Ok(Some(deleted_reply(subscribers)))
-            }
+            [Value::ServerError(_), done @ .., _] if done.first() == Some(&Value::Int(1)) => done,
             replies => {
                 let error = replies.iter().find_map(|reply| match reply {
                     Value::ServerError(error) => Some(error.clone().into()),
                     _ => None,
                 });
-                error.map_or(Ok(None), |error| self.refused(&self.0.transactions, error))
+                return error.map_or(Ok(None), |error| self.refused(&self.0.transactions, error));
             }
-        }
+        };
+        Ok(match done {
+            [Value::Int(1), Value::Int(subscribers)] => Some(deleted_reply(*subscribers)),
+            [Value::Int(1), _] => Some(deleted_reply(0)),
+            _ => None,
+        })
     }
 
     /// Turns a fast path off after a refusal, unless the refusal concerns this key or this moment only.

@@ -6,6 +6,7 @@ pub mod restore_payload;
 
 use crate::support::kind::is_idle;
 use crate::support::product::{Behind, GARNET, KVROCKS, Product, ProductServer, Restored, Rule};
+use crate::support::proxy::Proxy;
 use crate::support::{CANARY, Server, eventually};
 use proptest::test_runner::TestRunner;
 use redisson_lock::Client;
@@ -75,9 +76,7 @@ async fn an_uncontended_hold_runs_no_script() {
 async fn scripts_replace_commands_without_permission() {
     for refused in ["-restore", "-multi", "-exec", "-hdel", "-restore -multi"] {
         let server = Server::unrestricted();
-        let user = format!("ACL SETUSER app on >canary-in-a-coal-mine ~* &* +@all {refused}");
-        let words: Vec<&str> = user.split(' ').collect();
-        redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.cli()).unwrap();
+        set_user(&server, &format!("on >canary-in-a-coal-mine ~* &* +@all {refused}"));
         let client =
             Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
         let mut messages = ChannelMessages::of(&server);
@@ -104,23 +103,41 @@ async fn scripts_replace_commands_without_permission() {
 async fn a_withdrawn_permission_costs_no_hold() {
     for refused in ["-multi", "-exec", "-restore", "-hdel", "-multi -hdel"] {
         let server = Server::unrestricted();
-        let acl = |rules: &str| {
-            let words: Vec<&str> = rules.split(' ').collect();
-            redis::cmd("ACL").arg("SETUSER").arg("app").arg(&words).exec(&mut server.cli()).unwrap();
-        };
-        acl("on >canary-in-a-coal-mine ~* &* +@all");
+        set_user(&server, "on >canary-in-a-coal-mine ~* &* +@all");
         let client =
             Client::connect(format!("redis://app:canary-in-a-coal-mine@{}", server.address())).await.unwrap();
         let lock = client.lock("n");
         lock.lock().await.unwrap().unlock().await.unwrap();
         let held = lock.lock().await.unwrap();
-        acl(refused);
+        set_user(&server, refused);
         let mut messages = ChannelMessages::of(&server);
         held.unlock().await.unwrap();
         assert_eq!(record(&server), HashMap::new(), "{refused}");
         assert_eq!(messages.next(), "0", "{refused}");
         lock.lock().await.unwrap().unlock().await.unwrap();
         assert_eq!(messages.next(), "0", "{refused}");
+    }
+}
+
+/// The server checks permissions at `EXEC`, too. If one is withdrawn within the transaction, the server runs the other command.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_permission_that_is_withdrawn_within_a_release_costs_no_hold() {
+    for withdrawn in ["-publish", "-hdel"] {
+        let server = Server::unrestricted();
+        set_user(&server, "on >canary-in-a-coal-mine ~* &* +@all");
+        let proxy = Proxy::start(server.port()).await;
+        let url = format!("redis://app:canary-in-a-coal-mine@127.0.0.1:{}", proxy.port());
+        let client = Client::connect(url).await.unwrap();
+        let lock = client.lock("n");
+        let held = lock.lock().await.unwrap();
+        proxy.shut_gate_after(0, |words| words[0].eq_ignore_ascii_case(b"exec"));
+        let released = tokio::spawn(held.unlock());
+        proxy.stopped().await;
+        set_user(&server, withdrawn);
+        proxy.open_gate();
+        released.await.unwrap().unwrap();
+        assert_eq!(record(&server), HashMap::new(), "{withdrawn}");
+        assert_eq!(client.stats().lost.total(), 0, "{withdrawn}");
     }
 }
 
@@ -227,6 +244,12 @@ async fn a_busy_key_does_not_disable_the_fast_path() {
         lock_and_unlock(&client, 3).await;
         assert_eq!(server.asked("restore"), before + 3, "{}", server.product.name);
     }
+}
+
+/// Changes the user `app` by these rules.
+fn set_user(server: &Server, rules: &str) {
+    let rules: Vec<&str> = rules.split(' ').collect();
+    redis::cmd("ACL").arg("SETUSER").arg("app").arg(&rules).exec(&mut server.cli()).unwrap();
 }
 
 fn record(server: &Server) -> HashMap<String, u64> {
