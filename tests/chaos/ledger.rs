@@ -116,6 +116,7 @@ pub fn state_word(state: HoldState) -> String {
 pub fn error_word(error: &Error) -> String {
     match error {
         Error::Refused { code, .. } => format!("Refused-{code}"),
+        Error::Lost { reason, .. } => format!("Lost-{reason:?}"),
         other => format!("{other:?}").split([' ', '{']).next().unwrap_or_default().to_owned(),
     }
 }

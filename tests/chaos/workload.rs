@@ -426,7 +426,7 @@ impl Work {
     fn log_hold(&self, entry: &HoldEntry, outcome: &Result<(), Error>) {
         let outcome = outcome.as_ref().map_or_else(error_word, |()| "Ok".to_owned());
         self.ledger.holds.fetch_add(1, Ordering::Relaxed);
-        if entry.last.starts_with("Lost") || ["Lost", "NotHeld"].contains(&outcome.as_str()) {
+        if [&entry.last, &outcome].iter().any(|state| state.starts_with("Lost")) || outcome == "NotHeld" {
             self.ledger.lost.fetch_add(1, Ordering::Relaxed);
         }
         let HoldEntry {

@@ -107,7 +107,7 @@ fn holds_are_judged_within_one_data_epoch() {
 
 #[test]
 fn an_answer_in_flight_may_belong_to_the_last_epoch() {
-    let refused = Hold { asked: 340 * MS, outcome: "Lost", ..hold("a", "k", 352, 500) };
+    let refused = Hold { asked: 340 * MS, outcome: "Lost-Gone", ..hold("a", "k", 352, 500) };
     let pair = |first: Hold| history(vec![first, hold("b", "k", 353, 400)], vec![reset(300, 350)]);
     keeps(overlaps, &pair(refused.clone()));
     breaks(overlaps, &pair(Hold { asked: 351 * MS, ..refused.clone() }));
@@ -321,7 +321,7 @@ fn losses_and_errors_need_a_fault_that_lists_them() {
     let taken = Hold { last: "Lost-DataLost", ..lost(hold("a", "k", 10_000, 10_500)) };
     breaks(unexplained_failures, &history(vec![taken.clone()], vec![window("pause", 10_100, 10_200)]));
     keeps(unexplained_failures, &history(vec![taken], vec![window("kill-server", 10_100, 10_200)]));
-    let at_release = Hold { outcome: "Lost", ..hold("a", "k", 10_000, 10_500) };
+    let at_release = Hold { outcome: "Lost-Gone", ..hold("a", "k", 10_000, 10_500) };
     breaks(unexplained_failures, &history(vec![at_release.clone()], vec![window("latency", 10_100, 10_200)]));
     keeps(unexplained_failures, &history(vec![at_release], vec![window("force-unlock", 10_100, 10_200)]));
     let refused = |kind| History {

@@ -365,7 +365,7 @@ mod tests {
         let long = |end: u64| Hold { end: end * MS, ..hold("rust0") };
         assert_eq!(judged(long(5100)), 0);
         assert_eq!(judged(long(5200)), 1);
-        assert_eq!(judged(Hold { outcome: "Lost", ..long(5200) }), 0);
+        assert_eq!(judged(Hold { outcome: "Lost-Gone", ..long(5200) }), 0);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub struct Hold {
 
 impl Hold {
     pub fn is_lost(&self) -> bool {
-        self.last.starts_with("Lost") || self.outcome == "Lost" || self.outcome == "NotHeld"
+        self.last.starts_with("Lost") || self.outcome.starts_with("Lost") || self.outcome == "NotHeld"
     }
 }
 

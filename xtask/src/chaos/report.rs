@@ -39,14 +39,15 @@ pub fn write(
 
 pub fn print(history: &History, judgement: &Judgement, command: &str) {
     let Judgement { violations, unexercised, .. } = judgement;
+    println!("{}", summary(history));
+    println!("{}", super::failovers::figures(history));
+    print!("{}", rules(judgement));
+    // At the end, because a log may be cut off before.
     for (rule, violations) in by_rule(violations) {
         for violation in violations.iter().take(SHOWN) {
             println!("FAILED   {rule}, {}:\n  {}", circumstances(history, violation), violation.text);
         }
     }
-    println!("\n{}", summary(history));
-    println!("{}", super::failovers::figures(history));
-    print!("{}", rules(judgement));
     println!("report: target/chaos/report.md; logs: target/chaos/run");
     for what in unexercised {
         println!("NOT EXERCISED  {what}");
