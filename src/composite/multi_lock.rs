@@ -156,10 +156,11 @@ impl Round for InOrder {
         let started = Moment::now();
         let over = left.map(|left| started + left);
         let mut guards = Vec::with_capacity(self.members.locks().len());
-        let (mut holding_since, mut waited) = (None, false);
+        let (mut holding_since, mut waited) = (None, Duration::ZERO);
         let order =
             std::iter::once(self.first).chain((0..self.members.locks().len()).filter(|&at| at != self.first));
         for at in order {
+            let asked = Moment::now();
             let answer = match holding_since {
                 None => {
                     let wait = match over.map(Moment::remaining) {
@@ -171,16 +172,19 @@ impl Round for InOrder {
                 }
                 Some(since) => self.request_while_holding(at, once, since, over).await,
             };
+            let took = Moment::now().since(asked);
             let missed = match answer {
                 Ok(Some((guard, way))) => {
                     holding_since.get_or_insert_with(Moment::now);
-                    waited |= !once && !matches!(way, Way::Directly | Way::ReEntered);
+                    if !once && !matches!(way, Way::Directly | Way::ReEntered) {
+                        waited += took;
+                    }
                     guards.push(guard);
                     continue;
                 }
                 Ok(None) => Ok(None),
-                // The wait for a busy lock has used up the time of this one.
-                Err(Error::TimedOut { .. }) if waited && over.is_some_and(Moment::passed) => Ok(None),
+                // The waits for busy locks have used up most of the time, so this server may not be at fault.
+                Err(Error::TimedOut { .. }) if waited > took && over.is_some_and(Moment::passed) => Ok(None),
                 // With nothing in hand, the wait was over or the failure is final.
                 Err(error @ (Error::TimedOut { .. } | Error::Unavailable { .. })) if !guards.is_empty() => {
                     Ok(Some(error))
