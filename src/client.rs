@@ -33,7 +33,7 @@ use uuid::Uuid;
 /// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. [`close`](Self::close) ends them, too.
 ///
 /// If the runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
-/// A client refuses to work in a forked child process.
+/// A client refuses to work in a child process that `fork` made. A child of a raw `clone` is not recognised, and must not use it.
 ///
 /// ```no_run
 /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
