@@ -519,7 +519,8 @@ fn named_java(history: &History, key: &str, from: u64, to: u64) -> u64 {
 /// The time by which processes must have recovered from a fault. Dead waiters of a fair lock add their allowance. If the
 /// fault leaves requests unanswered, the release of a lock may be lost, so the lock stays held for a lease. A Redisson at the
 /// head of a queue may then miss its message too: it waits for a reply that was lost, or is not subscribed to a new master yet.
-/// Only the head gets a message, so the next waiter asks again when the lease that it last saw would end.
+/// Only the head gets a message, so the next waiter asks again when the lease that it last saw would end. A lock that Redisson
+/// holds without knowing it is free only after that.
 fn recovery_deadline(history: &History, window: &Window, key: &str, process: Option<&str>) -> u64 {
     let allowed = history.lease_ns + RETRY_NS;
     let dead = if key.starts_with("fair:") { FAIR_WAITERS * FAIR_WAIT_MS * 1_000_000 } else { 0 };
@@ -527,7 +528,8 @@ fn recovery_deadline(history: &History, window: &Window, key: &str, process: Opt
     let with_java = || history.holds.iter().any(|hold| !is_rust(hold));
     let unanswered = effects::of(window.kind).errors.contains(&"Ambiguous");
     let asleep = unanswered && key.starts_with("fair:") && with_java();
-    window.to + allowed + dead + stalled + if asleep { history.lease_ns } else { 0 }
+    let named = named_java(history, key, window.to, window.to + allowed);
+    window.to + allowed + dead + stalled + named + if asleep { history.lease_ns } else { 0 }
 }
 
 fn next_fault(history: &History, number: usize) -> u64 {

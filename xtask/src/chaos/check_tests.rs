@@ -290,6 +290,14 @@ fn locks_are_acquired_again_after_a_fault() {
     keeps(no_progress, &after(4501, 1000, Some(4000)));
     let paused = History { stalls: vec![stall("rust0", 1000, 3000)], ..after(1000, 5000, None) };
     keeps(no_progress, &paused);
+    // Redisson held the lock without knowing it.
+    let named = |key, to: u64| {
+        let period = NamedJava { key, from: 950 * MS, to: to * MS };
+        History { named_java: vec![period], ..after(5500, 1000, None) }
+    };
+    keeps(no_progress, &named("hot:0", 2000));
+    breaks(no_progress, &named("hot:0", 1900));
+    breaks(no_progress, &named("hot:1", 2000));
 }
 
 #[test]

@@ -62,6 +62,7 @@ impl Witness {
 fn keys_of(kind: &str) -> Vec<Word> {
     match kind {
         "reentrant" => vec!["hot:0", "hot:1"],
+        "multi" => vec!["multi:0", "multi:1"],
         "fenced" | "spin" | "nonreentrant" => vec![intern(&format!("{kind}:hot"))],
         _ => Vec::new(),
     }
