@@ -28,6 +28,9 @@ use tracing::debug;
 pub(crate) type Handed = (Arc<Hold>, u64);
 
 /// The waiter that `hold` may be handed to, if the bounds of the hand-off allow it.
+///
+/// `deadline` is the one of the record. At least half of the waiter's lease must be left until then: a hold that begins ahead of the record
+/// has only that time until the record follows. A renewed hold has about two thirds left, so it is handed off.
 pub(crate) fn successor<'a>(
     session: &Session,
     work: &'a Work,
@@ -45,7 +48,7 @@ pub(crate) fn successor<'a>(
     let left = deadline.since(now);
     let length = session.lease_duration(next.lease);
     let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
-        && (length / 3..=length).contains(&left)
+        && (length / 2..=length).contains(&left)
         && next.owner != hold.owner
         && hold.kept_after(now).is_none();
     allowed.then_some(next)

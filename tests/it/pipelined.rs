@@ -4,7 +4,7 @@ use futures_util::poll;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
 use tokio::task::{JoinHandle, JoinSet};
@@ -309,6 +309,28 @@ async fn a_holder_without_pipelining_owns_the_record() {
         assert_eq!(bench.record(), HashMap::from([(second.owner().to_owned(), 1)]));
         second.unlock().await.unwrap();
     }
+}
+
+/// The fixed lease of the previous hold is more than half over. The next hold must not begin with the rest of it, because a short silence
+/// of the server would cost that hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_begins_with_at_least_half_of_its_lease() {
+    const LEASE: Duration = Duration::from_secs(30);
+    let bench = Bench::start().await;
+    let proxy = Proxy::start(bench.server.port()).await;
+    let builder = Client::builder().hand_off(HandOff::new().pipelined(true)).watchdog_timeout(LEASE);
+    let client = builder.connect(proxy.url()).await.unwrap();
+    let bench = Bench { client, ..bench };
+    let [a, b] = bench.owners();
+    let first = a.with_lease(LEASE * 2 / 5).lock().await.unwrap();
+    let second = bench.wait(&b).await;
+    // No reply comes before the deadline of the next hold is read.
+    proxy.open_links().iter().for_each(|link| link.delay(Direction::ToClient, Duration::from_millis(300)));
+    let released = Instant::now();
+    first.unlock().await.unwrap();
+    let second = second.await.unwrap();
+    assert!(second.deadline() >= released + LEASE / 2);
+    second.unlock().await.unwrap();
 }
 
 /// Many tasks hand the lock on among themselves. A Java waiter still gets it within the bound on hand-offs, plus its own requests.
