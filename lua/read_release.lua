@@ -1,6 +1,9 @@
 -- Releases the read hold of an owner. The record then lasts as long as the longest hold of the other readers, and is
 -- deleted with the last of them.
 --
+-- A record that lasts longer than this hold lasts as long as another one, and stays as it is. Only the release of the
+-- longest hold reads the timeouts of the others.
+--
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)
 -- Further KEYS are the timeouts of this client's other readers, because some servers refuse access to other keys.
@@ -8,17 +11,26 @@
 -- ARGV[2]  channel
 -- ARGV[3]  part of a timeout's name before the owner id
 -- ARGV[4]  part of a timeout's name between the owner id and the number of the hold
--- ARGV[5]  optional: 'spublish' if messages go only to the nodes of the channel's slot
+-- ARGV[5]  '1' if KEYS leaves out this client's other readers, else '0'
+-- ARGV[6]  optional: 'spublish' if messages go only to the nodes of the channel's slot
 -- Reply    n          released; the message reached n subscribers
 --          {'GONE'}   no record exists
 --          {'OTHER'}  other owners hold the lock
+--          {'KEYS'}   nothing was done: the request must name this client's other readers in KEYS
 --
 -- The script uses only commands that a server accepts when it is out of memory. It publishes before it deletes: if the
 -- user lacks the permission to publish, the script fails and the record stays.
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
     return {redis.call('exists', KEYS[1]) == 0 and 'GONE' or 'OTHER'}
 end
-local writes, size = redis.call('hget', KEYS[1], 'mode') == 'write', redis.call('hlen', KEYS[1])
+local size = redis.call('hlen', KEYS[1])
+local ends = size > 2 and redis.call('pttl', KEYS[2]) or 0
+if ends > 0 and ends < redis.call('pttl', KEYS[1]) then
+    redis.call('hdel', KEYS[1], ARGV[1])
+    redis.call('del', KEYS[2])
+    return 0
+end
+local writes = size > 2 and redis.call('hget', KEYS[1], 'mode') == 'write'
 -- Other clients may have written any number of owners and counts. The script reads at most 1000 timeouts.
 local limit, count, longest = 1000, 0, 0
 local known = size <= limit
@@ -32,6 +44,9 @@ for i = 1, #fields, 2 do
         for hold = 1, known and holds or 0 do
             -- Some servers refuse access to keys that are not in KEYS, and the client knows only its own readers.
             local left = redis.pcall('pttl', ARGV[3] .. fields[i] .. ARGV[4] .. hold)
+            if ARGV[5] == '1' and type(left) ~= 'number' then
+                return {'KEYS'}
+            end
             known = known and type(left) == 'number'
             longest = known and math.max(longest, left) or longest
         end
@@ -39,8 +54,8 @@ for i = 1, #fields, 2 do
 end
 local receivers = 0
 -- Readers whose holds have expired do not count. A remaining writer has no timeout; its hold ends with the record.
-if known and longest == 0 and not (writes and size > 2) then
-    receivers = redis.call(ARGV[5] or 'publish', ARGV[2], '0')
+if known and longest == 0 and not writes then
+    receivers = redis.call(ARGV[6] or 'publish', ARGV[2], '0')
     redis.call('del', KEYS[1], KEYS[2])
 else
     redis.call('hdel', KEYS[1], ARGV[1])

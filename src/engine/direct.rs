@@ -33,7 +33,7 @@ use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
 use crate::observer::Way;
-use crate::protocol::script::{self, Acquired, Request};
+use crate::protocol::script::{self, Acquired, Released, Request};
 use crate::runtime::clock::Moment;
 use crate::runtime::mutex::MutexGuard;
 use crate::runtime::sync::time;
@@ -303,7 +303,6 @@ impl<'a> DirectRelease<'a> {
             return None;
         }
         let route = session.connection.route(queue.record())?;
-        let others = session.other_readers(queue);
         let deadline = hold.deadline();
         let overtaken_at = now + RELEASED_WITHIN;
         let mut work = queue.work();
@@ -325,7 +324,7 @@ impl<'a> DirectRelease<'a> {
             Some((Some(Box::new(successor)), request))
         });
         let (successor, request) =
-            handing.unwrap_or_else(|| (None, hold.kind.release(&hold.owner_id, &others)));
+            handing.unwrap_or_else(|| (None, hold.kind.release_unnamed(&hold.owner_id)));
         let (run, named) = work.end_hold(now)?;
         let ticket = next_ticket();
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, successor };
@@ -393,6 +392,10 @@ impl<'a> DirectRelease<'a> {
             _ => unreachable!("only this caller takes the release of its ticket"),
         };
         let answer = match answer {
+            // The actor names the other readers.
+            Ok(answer) if matches!(script::released(&answer.reply), Ok(Released::Unnamed)) => {
+                return Err(self.requeue(work, freeing, false));
+            }
             Ok(answer) => answer,
             Err(error) => return Err(self.requeue(work, freeing, error == SendError::Unanswered)),
         };

@@ -340,7 +340,9 @@ pub(crate) fn freed(
         }
         Ok(Released::Gone) => lost(hold.gone_in(answer.data_epoch)),
         Ok(Released::Other) => lost(LossReason::Taken),
-        Err(script::Undecodable) => Err(session.connection.protocol_error(Phase::Release)),
+        Ok(Released::Unnamed) | Err(script::Undecodable) => {
+            Err(session.connection.protocol_error(Phase::Release))
+        }
     }
 }
 

@@ -57,6 +57,10 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     /// Releases the last level of an owner. `others` are the owner ids of further holds of this client on the record: the shared holds
     /// of the owner, or those of other readers.
     fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
+    /// The same without the other holds. The reply may be [`Released::Unnamed`](crate::protocol::script::Released::Unnamed).
+    fn release_unnamed(&self, owner_id: &Arc<str>) -> Request {
+        self.release(owner_id, &[])
+    }
     /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`]. If the kind is queued and the other owner
     /// is not the first in the queue, the lock is released.
     fn hand_off(&self, _from: &Arc<str>, _to: &Arc<str>, _lease: Arg) -> Option<Request> {

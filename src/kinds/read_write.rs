@@ -167,7 +167,11 @@ impl LockKind for Read {
     }
 
     fn release(&self, owner: &Arc<str>, others: &[Arc<str>]) -> Request {
-        script::release_read(&self.0, owner, others)
+        script::release_read(&self.0, owner, Some(others))
+    }
+
+    fn release_unnamed(&self, owner: &Arc<str>) -> Request {
+        script::release_read(&self.0, owner, None)
     }
 
     fn undo(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request {
@@ -234,7 +238,7 @@ fn undo(keys: &ReadWriteKeys, owner_id: &Arc<str>, others: &[Arc<str>]) -> Reque
     if owner_id.ends_with(WRITER) {
         script::release_write(keys, owner_id)
     } else {
-        script::release_read(keys, owner_id, others)
+        script::release_read(keys, owner_id, Some(others))
     }
 }
 

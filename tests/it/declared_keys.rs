@@ -87,10 +87,12 @@ fn is_exempt(script: &str, call: &[String], command: &[String]) -> bool {
         // The probes change nothing, and their purpose is to provoke errors.
         "permission_probe" | "permission_probe_all" => true,
         // Only the record names the readers of other clients. If the script cannot read their keys, it keeps the TTL of the
-        // record.
+        // record. If it cannot read those of its own client, it asks for a request that declares them.
         "read_release" => {
-            let (client, _) = call[3 + call[2].parse::<usize>().unwrap()].split_once(':').unwrap();
-            command[0] == "pttl" && command[1].contains(":rwlock_timeout:") && !command[1].contains(client)
+            let args = &call[3 + call[2].parse::<usize>().unwrap()..];
+            let (client, _) = args[0].split_once(':').unwrap();
+            let may_be_refused = args[4] == "1" || !command[1].contains(client);
+            command[0] == "pttl" && command[1].contains(":rwlock_timeout:") && may_be_refused
         }
         _ => false,
     }

@@ -83,10 +83,12 @@ async fn a_read_write_record_with_very_many_fields_makes_no_call_expensive() {
     assert_cheap!(filled, "write: try_lock_for", lock.write().try_lock_for(WAIT));
     assert_cheap!(filled, "write: holder", lock.write().holder());
     assert_cheap!(filled, "read: is_locked", lock.read().is_locked());
-    async fn read(lock: &ReadWriteLock) -> Result<(), Error> {
-        lock.read().lock().await?.unlock().await
+    async fn read(lock: &ReadWriteLock, lease: Duration) -> Result<(), Error> {
+        lock.read().with_lease(lease).lock().await?.unlock().await
     }
-    assert_cheap!(filled, "read: lock and unlock", read(&lock));
+    assert_cheap!(filled, "read: lock and unlock", read(&lock, Duration::from_secs(30)));
+    // After the longest hold, the record would last as long as the longest of the others.
+    assert_cheap!(filled, "read: lock and unlock the longest hold", read(&lock, Duration::from_secs(6000)));
     assert!(lock.read().is_locked().await.unwrap());
     assert!(!lock.write().is_locked().await.unwrap());
     let left: i64 = redis::cmd("PTTL").arg("n").query(&mut filled.server.cli()).unwrap();

@@ -97,6 +97,28 @@ async fn a_readers_unlock_does_not_cut_anothers_lease() {
     assert!(keys(&server).is_empty());
 }
 
+/// Redisson's release reads the timeout of every other reader.
+#[tokio::test]
+async fn a_readers_unlock_costs_the_same_beside_many_readers() {
+    const READERS: usize = 50;
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let reads = client.read_write_lock("n").read().clone();
+    let reader =
+        |n: usize| reads.with_owner(&Owner::unique()).with_lease(Duration::from_secs(100 + n as u64));
+    let mut guards = Vec::new();
+    for n in 0..READERS {
+        guards.push(reader(n).lock().await.unwrap());
+    }
+    server.commandstats_reset();
+    for guard in guards {
+        guard.unlock().await.unwrap();
+    }
+    // Its own timeout and that of the record.
+    assert!(server.calls("pttl") <= 2 * READERS as u64, "{}", server.calls("pttl"));
+    assert!(keys(&server).is_empty());
+}
+
 /// However a hold ends, nothing renews it afterwards: a later record of the same name expires with its own lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_watchdog_stops_however_a_hold_ends() {

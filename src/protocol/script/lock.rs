@@ -103,6 +103,8 @@ pub(crate) enum Released {
     Gone,
     /// Other owners hold the lock.
     Other,
+    /// Nothing was done. The request must name this client's other holds on the record.
+    Unnamed,
 }
 
 /// Releases the last level of `owner`.
@@ -130,6 +132,7 @@ pub(crate) fn released(reply: &Reply) -> Result<Released, Undecodable> {
         Status::Done(n) => Ok(Released::Freed(u64::try_from(n).map_err(|_| Undecodable)?)),
         Status::Not(b"GONE", None) => Ok(Released::Gone),
         Status::Not(b"OTHER", None) => Ok(Released::Other),
+        Status::Not(b"KEYS", None) => Ok(Released::Unnamed),
         _ => Err(Undecodable),
     }
 }

@@ -47,13 +47,16 @@ pub(crate) fn extend_read(keys: &ReadWriteKeys, reader: &Arc<str>, lease_ms: u64
     Request::with_keys(&READ_EXTEND, reader_keys(keys, reader), args, Repeat::Free)
 }
 
-/// Releases the read hold of `reader`. `others` are known owner ids of other readers: the script reads when their holds end, and
-/// some servers refuse it keys that the request does not declare.
-pub(crate) fn release_read(keys: &ReadWriteKeys, reader: &Arc<str>, others: &[Arc<str>]) -> Request {
+/// Releases the read hold of `reader`. `others` are known owner ids of other readers: the script may have to read when their holds end,
+/// and some servers refuse it keys that the request does not declare. With `None`, it replies [`Released::Unnamed`](super::Released) if it is
+/// refused.
+pub(crate) fn release_read(keys: &ReadWriteKeys, reader: &Arc<str>, others: Option<&[Arc<str>]>) -> Request {
     let [before, behind] = keys.around_reader();
-    let args = [reader, &keys.channel, &before, &behind].map(|text| Arg::Text(text.clone())).to_vec();
+    let unnamed = Arg::Number(others.is_none().into());
+    let args = [reader, &keys.channel, &before, &behind].map(|text| Arg::Text(text.clone()));
+    let args = args.into_iter().chain([unnamed]).collect();
     let mut declared = reader_keys(keys, reader);
-    declared.extend(others.iter().map(|other| keys.timeout(other)));
+    declared.extend(others.unwrap_or_default().iter().map(|other| keys.timeout(other)));
     Request::with_keys(&READ_RELEASE, declared, args, Repeat::Free)
 }
 
