@@ -21,7 +21,7 @@ pub fn words() -> Vec<&'static str> {
 
 /// The `RESTORE` payload of a record that `owner` holds once.
 pub fn restore_payload(owner: &str) -> Vec<u8> {
-    crate::protocol::restore_payload::held_once(owner)
+    crate::protocol::restore_payload::held_once(None, owner)
 }
 
 /// The owner id in a record that this owner of this client holds; `None` for an invalid explicit owner.

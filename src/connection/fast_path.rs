@@ -102,7 +102,7 @@ impl FastPaths {
         let mut tries = redis::pipe();
         // The payload is a real record, so that a server that cannot restore hashes refuses it as such. A server that ignores the
         // checksum has the key for a millisecond.
-        let mut payload = restore_payload::held_once(key);
+        let mut payload = restore_payload::held_once(None, key);
         payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
         tries.cmd("MULTI").cmd("EXEC").cmd("RESTORE").arg(key).arg(1).arg(payload);
         for delete_if in [DeleteIf::DelIfEq, DeleteIf::DelEx] {
@@ -157,7 +157,9 @@ impl FastPaths {
     /// The commands of the fast path.
     pub(super) fn commands<'a>(&self, fast_path: &'a FastPath, key: &str) -> Option<&'a Commands> {
         fast_path.packed(|| match &fast_path.command {
-            FastCommand::Restore { owner, lease_ms } => Commands::One(restore(key, owner, *lease_ms)),
+            FastCommand::Restore { mode, owner, lease_ms } => {
+                Commands::One(restore(key, *mode, owner, *lease_ms))
+            }
             FastCommand::Set { value, lease_ms } => {
                 Commands::One(command(&["SET", key, value, "NX", "PX", &lease_ms.to_string()]))
             }
@@ -241,8 +243,8 @@ impl FastPaths {
     }
 }
 
-fn restore(key: &str, owner: &str, lease_ms: u64) -> Cmd {
-    let payload = restore_payload::held_once(owner);
+fn restore(key: &str, mode: Option<&str>, owner: &str, lease_ms: u64) -> Cmd {
+    let payload = restore_payload::held_once(mode, owner);
     let mut command = Cmd::with_capacity(4, key.len() + payload.len() + 40);
     command.arg("RESTORE").arg(key).arg(lease_ms).arg(payload);
     command

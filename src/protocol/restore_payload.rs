@@ -10,13 +10,15 @@ const CHECKSUM: Crc<u64> = Crc::<u64>::new(&CRC_64_REDIS);
 const HASH: u8 = 4;
 const RDB_VERSION: u16 = 6;
 
-/// The record of `owner`, with a hold count of 1.
-pub(crate) fn held_once(owner: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(owner.len() + 20);
-    bytes.extend([HASH, 1]);
-    put_length(&mut bytes, owner.len());
-    bytes.extend(owner.as_bytes());
-    bytes.extend([1, b'1']);
+/// The record of `owner`, with a hold count of 1. The record of a read/write lock also has a mode.
+pub(crate) fn held_once(mode: Option<&str>, owner: &str) -> Vec<u8> {
+    let mode = mode.map(|mode| ("mode", mode));
+    let mut bytes = Vec::with_capacity(owner.len() + 32);
+    bytes.extend([HASH, 1 + u8::from(mode.is_some())]);
+    for text in mode.into_iter().chain([(owner, "1")]).flat_map(<[&str; 2]>::from) {
+        put_length(&mut bytes, text.len());
+        bytes.extend(text.as_bytes());
+    }
     bytes.extend(RDB_VERSION.to_le_bytes());
     bytes.extend(CHECKSUM.checksum(&bytes).to_le_bytes());
     bytes

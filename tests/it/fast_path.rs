@@ -19,13 +19,14 @@ use std::time::Duration;
 fn a_restored_record_equals_a_written_one() {
     let server = Server::unrestricted();
     let cli = RefCell::new(server.cli());
-    let check = |owner: &str| {
+    let check = |mode: Option<&str>, owner: &str| {
         let mut cli = cli.borrow_mut();
         let cli = &mut *cli;
         redis::cmd("FLUSHALL").exec(cli).unwrap();
-        let payload = restore_payload::held_once(owner);
+        let payload = restore_payload::held_once(mode, owner);
         redis::cmd("RESTORE").arg("restored").arg(30_000).arg(payload).exec(cli).unwrap();
-        redis::cmd("HSET").arg("written").arg(owner).arg("1").exec(cli).unwrap();
+        let mode_field = mode.map(|mode| vec!["mode", mode]);
+        redis::cmd("HSET").arg("written").arg(mode_field).arg(owner).arg("1").exec(cli).unwrap();
         let mut both = |command: &[&str]| {
             ["restored", "written"].map(|key| {
                 let mut request = redis::cmd(command[0]);
@@ -44,12 +45,12 @@ fn a_restored_record_equals_a_written_one() {
     };
     // Every length up to 300, and the lengths at which the encoding of a length changes.
     for length in (1..=300).chain([0x3fff, 0x4000, 70_000]) {
-        check(&"x".repeat(length));
+        [None, Some("write")].into_iter().for_each(|mode| check(mode, &"x".repeat(length)));
     }
     let owners = "[^\0]{1,300}";
     TestRunner::default()
         .run(&owners, |owner| {
-            check(&owner);
+            [None, Some("write")].into_iter().for_each(|mode| check(mode, &owner));
             Ok(())
         })
         .unwrap();
@@ -69,6 +70,22 @@ async fn an_uncontended_hold_runs_no_script() {
     }
     let calls = ["restore", "multi", "hdel", "publish", "exec"].map(|command| server.calls(command));
     assert_eq!((server.scripts(), calls), (0, [3; 5]));
+}
+
+/// The release of a writer needs a script, because the writer may also read.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncontended_acquire_of_a_writer_runs_no_script() {
+    let server = Server::unrestricted();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.read_write_lock("n").write().clone();
+    server.commandstats_reset();
+    let guard = lock.lock().await.unwrap();
+    assert_eq!((server.scripts(), server.calls("restore")), (0, 1));
+    let fields: HashMap<String, String> = redis::cmd("HGETALL").arg("n").query(&mut server.cli()).unwrap();
+    let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(fields, HashMap::from([field("mode", "write"), field(guard.owner(), "1")]));
+    guard.unlock().await.unwrap();
+    assert_eq!(record(&server), HashMap::new());
 }
 
 /// Each user lacks another permission. The scripts must leave the same records and publish the same messages.

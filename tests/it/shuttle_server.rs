@@ -313,7 +313,7 @@ impl Pair {
                 ("count_subscriptions", command)
             }
             &Request::Restore { key, owner, lease, spoilt } => {
-                let mut payload = restore_payload::held_once(OWNERS[owner]);
+                let mut payload = restore_payload::held_once(None, OWNERS[owner]);
                 if spoilt {
                     payload.iter_mut().rev().take(8).for_each(|byte| *byte = !*byte);
                 }

@@ -100,7 +100,7 @@ impl Data {
             ["RESTORE", key, lease, payload] => {
                 // See `src/protocol/restore_payload.rs`: one byte has the length of a short owner id, which follows.
                 let owner = payload[3..][..usize::from(payload.as_bytes()[2])].to_owned();
-                if String::from_utf8_lossy(&restore_payload::held_once(&owner)) != *payload {
+                if String::from_utf8_lossy(&restore_payload::held_once(None, &owner)) != *payload {
                     return "-ERR DUMP payload version or checksum are wrong\r\n".into();
                 }
                 let expires = now + Duration::from_millis(lease.parse().expect("a number"));

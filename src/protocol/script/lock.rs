@@ -28,7 +28,7 @@ pub(crate) enum Acquired {
 /// Acquires the first hold of `owner`.
 pub(crate) fn acquire(record: &Arc<str>, owner: &Arc<str>, lease_ms: u64) -> Request {
     let args = vec![Arg::Text(owner.clone()), Arg::Number(lease_ms), FIRST];
-    let fast_path = FastPath::new(FastCommand::Restore { owner: owner.clone(), lease_ms });
+    let fast_path = FastPath::new(FastCommand::Restore { mode: None, owner: owner.clone(), lease_ms });
     Request::new(Verb::Script(&LOCK_ACQUIRE), vec![record.clone()], args, Repeat::Flagged, fast_path)
 }
 

@@ -204,7 +204,7 @@ pub(crate) struct FastPath {
 #[derive(Debug)]
 pub(crate) enum FastCommand {
     /// `RESTORE` creates the record with its expiry, if no record exists.
-    Restore { owner: Arc<str>, lease_ms: u64 },
+    Restore { mode: Option<&'static str>, owner: Arc<str>, lease_ms: u64 },
     /// `SET` creates the string with its expiry, if none exists.
     Set { value: Arc<str>, lease_ms: u64 },
     /// `MULTI`, a deletion, `PUBLISH`, `EXEC`.

@@ -2,8 +2,8 @@
 
 use super::inspect::{fields, inspect, some_fields};
 use super::{
-    Arg, FIRST, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_WRITE_FORCE_UNLOCK, Repeat, Reply, Request,
-    Undecodable, WRITE_ACQUIRE, WRITE_RELEASE,
+    Arg, FIRST, FastCommand, FastPath, READ_ACQUIRE, READ_EXTEND, READ_RELEASE, READ_WRITE_FORCE_UNLOCK,
+    Repeat, Reply, Request, Undecodable, Verb, WRITE_ACQUIRE, WRITE_RELEASE,
 };
 use crate::holder::Holder;
 use crate::protocol::keys::ReadWriteKeys;
@@ -18,10 +18,19 @@ pub(crate) fn acquire_write(
     reader: &Arc<str>,
     upgrade: bool,
 ) -> Request {
-    let upgrade = Arg::Number(upgrade.into());
-    let args =
-        vec![Arg::Text(writer.clone()), Arg::Number(lease_ms), Arg::Text(reader.clone()), upgrade, FIRST];
-    Request::script(&WRITE_ACQUIRE, &keys.record, args, Repeat::Flagged)
+    let args = vec![
+        Arg::Text(writer.clone()),
+        Arg::Number(lease_ms),
+        Arg::Text(reader.clone()),
+        Arg::Number(upgrade.into()),
+        FIRST,
+    ];
+    // The record exists before an upgrade.
+    let fast_path = (!upgrade)
+        .then(|| FastCommand::Restore { mode: Some("write"), owner: writer.clone(), lease_ms })
+        .and_then(FastPath::new);
+    let record = vec![keys.record.clone()];
+    Request::new(Verb::Script(&WRITE_ACQUIRE), record, args, Repeat::Flagged, fast_path)
 }
 
 /// Releases the last write level of `writer`.
