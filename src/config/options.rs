@@ -37,7 +37,7 @@ impl HandOff {
     /// Returns the default bounds.
     pub const fn new() -> Self {
         Self {
-            max_in_row: 16,
+            max_in_row: 8,
             max_time: Duration::from_millis(20),
             max_time_alone: Duration::from_millis(200),
             pause: Duration::from_millis(3),
@@ -47,7 +47,7 @@ impl HandOff {
     }
 
     /// Sets the maximum length of a series of hand-offs while another client subscribes to the lock's channel or is known to poll.
-    /// Default 16; 0 turns the hand-off off.
+    /// Default 8; 0 turns the hand-off off.
     ///
     /// The series is also limited to the number of this client's waiters divided by the number of other subscribers, rounded up.
     pub const fn max_in_row(self, max_in_row: u32) -> Self {
