@@ -88,8 +88,8 @@ impl HandOff {
     /// - `unlock` returns before Redis confirms, and a hold shorter than one round trip is never confirmed individually. If the
     ///   record is taken or deleted meanwhile (by a force-unlock or a loss of data), that hold does not notice. The hold that is
     ///   current when the client finds out is reported as lost. No guard reports `Held` beyond the last confirmed lease.
-    /// - A hold begins with the rest of the last confirmed lease, which is at least half of its own. If less is left, the lock is handed
-    ///   off after Redis has confirmed.
+    /// - A hold begins with the rest of the last confirmed lease, which is at least half of its own. If less is left, the release waits
+    ///   for Redis.
     /// - A re-entry waits until the record names the holder. It fails if the server refuses to update the record, for example because it is
     ///   out of memory.
     ///

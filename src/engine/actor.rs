@@ -9,8 +9,9 @@
 
 use crate::engine::current::Rest;
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::Release;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::step::{Action, Step};
 use crate::engine::work::Work;
 use crate::kinds::kind::HeldPermits;

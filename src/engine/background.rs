@@ -9,7 +9,8 @@
 //!    task of its own, beyond the bound. So a server or slot that does not respond delays no other.
 
 use crate::engine::actor;
-use crate::engine::session::{KeyQueue, Session, Unserved};
+use crate::engine::key_queue::KeyQueue;
+use crate::engine::session::{Session, Unserved};
 use crate::runtime::mutex::Mutex;
 use crate::runtime::sync::time;
 use std::collections::{HashMap, VecDeque};

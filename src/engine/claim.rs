@@ -7,8 +7,9 @@
 //! branch does not notice before it is polled.
 
 use crate::engine::callers::SoleCaller;
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::queue_id::QueueId;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::error::{Error, Result};
 use crate::kinds::kind::LockKind;
 use crate::owner::LocalOwner;

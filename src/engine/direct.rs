@@ -20,11 +20,12 @@ use crate::engine::contention::undo_orphan;
 use crate::engine::current::Current;
 use crate::engine::grants::grant;
 use crate::engine::hand_off::{handed_off, successor};
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::queue_id::QueueId;
 use crate::engine::release::freed;
 use crate::engine::releases::Release;
 use crate::engine::run::Run;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::unfinished::{DirectAttempt, DirectRequest, Freeing, Successor, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Finding, Terms, Work, next_ticket};
@@ -143,7 +144,7 @@ impl<'a> DirectAcquire<'a> {
             waiting: Waiting::No,
             counterpart: None,
         });
-        if once {
+        if once || session.readers.exclude(&**kind) {
             // Only the script reports for how long the lock is busy.
             request.go_by_script();
         }
@@ -303,6 +304,7 @@ impl<'a> DirectRelease<'a> {
             return None;
         }
         let route = session.connection.route(queue.record())?;
+        let others = session.readers.to_name(queue);
         let deadline = hold.deadline();
         let overtaken_at = now + RELEASED_WITHIN;
         let mut work = queue.work();
@@ -323,8 +325,10 @@ impl<'a> DirectRelease<'a> {
             let request = successor.request(hold, &hold.owner_id)?;
             Some((Some(Box::new(successor)), request))
         });
-        let (successor, request) =
-            handing.unwrap_or_else(|| (None, hold.kind.release_unnamed(&hold.owner_id)));
+        let (successor, request) = handing.unwrap_or_else(|| match &others {
+            Some(others) => (None, hold.kind.release(&hold.owner_id, others)),
+            None => (None, hold.kind.release_unnamed(&hold.owner_id)),
+        });
         let (run, named) = work.end_hold(now)?;
         let ticket = next_ticket();
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, successor };
@@ -394,6 +398,7 @@ impl<'a> DirectRelease<'a> {
         let answer = match answer {
             // The actor names the other readers.
             Ok(answer) if matches!(script::released(&answer.reply), Ok(Released::Unnamed)) => {
+                session.readers.must_be_named();
                 return Err(self.requeue(work, freeing, false));
             }
             Ok(answer) => answer,

@@ -2,9 +2,10 @@
 
 use crate::engine::busy::LastBusy;
 use crate::engine::current::Current;
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::ReleasedLevel;
 use crate::engine::run::Run;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::lease::hold::{Begun, Hold};
 use crate::observer::Way;
 use std::sync::Arc;

@@ -10,8 +10,9 @@ use crate::config::options::millis;
 use crate::connection::{Answer, Limit};
 use crate::engine::grants::begin;
 use crate::engine::key_actor::{KeyActor, foreign_subscriptions};
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::run::Run;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::unfinished::{Freeing, Successor};
 use crate::engine::waiters::Waiter;
 use crate::engine::work::Work;
@@ -28,9 +29,6 @@ use tracing::debug;
 pub(crate) type Handed = (Arc<Hold>, u64);
 
 /// The waiter that `hold` may be handed to, if the bounds of the hand-off allow it.
-///
-/// `deadline` is the one of the record. At least half of the waiter's lease must be left until then: a hold that begins ahead of the record
-/// has only that time until the record follows. A renewed hold has about two thirds left, so it is handed off.
 pub(crate) fn successor<'a>(
     session: &Session,
     work: &'a Work,
@@ -48,7 +46,7 @@ pub(crate) fn successor<'a>(
     let left = deadline.since(now);
     let length = session.lease_duration(next.lease);
     let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
-        && (length / 2..=length).contains(&left)
+        && (length / 3..=length).contains(&left)
         && next.owner != hold.owner
         && hold.kept_after(now).is_none();
     allowed.then_some(next)

@@ -24,8 +24,9 @@ use crate::engine::busy::LastBusy;
 use crate::engine::current::{Current, LaggingRecord};
 use crate::engine::hand_off::successor;
 use crate::engine::key_actor::KeyActor;
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::ReleasedLevel;
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::error::{Error, LossReason, Phase};
 use crate::lease::hold::Hold;
@@ -56,7 +57,10 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
         return false;
     }
     let next = successor(session, &work, hold, hold.deadline(), &current.run(), now);
-    let Some(ticket) = next.filter(|next| next.pipelined).map(|next| next.ticket) else { return false };
+    // The next hold has only the rest of this lease until the record follows. A server that is silent for a moment must not cost it.
+    let outlasts = |lease| hold.deadline().since(now) >= session.lease_duration(lease) / 2;
+    let next = next.filter(|next| next.pipelined && outlasts(next.lease));
+    let Some(ticket) = next.map(|next| next.ticket) else { return false };
     let Some(ending) = hold.release_if_held(now) else { return false };
     let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")

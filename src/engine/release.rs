@@ -7,9 +7,10 @@ use crate::engine::current::Current;
 use crate::engine::grants::grant;
 use crate::engine::hand_off::{Handed, successor, vanished};
 use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::run::{Run, Turns, YieldWindow};
-use crate::engine::session::{KeyQueue, Session};
+use crate::engine::session::Session;
 use crate::engine::unfinished::{Freeing, Successor, Undo};
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
@@ -270,7 +271,7 @@ impl KeyActor {
     fn other_holds(&self) -> Vec<Arc<str>> {
         // `state` may report to the queue, so the queue must not be locked.
         let shared = self.queue.work().shared_holds.clone();
-        let mut others = self.session.other_readers(&self.queue);
+        let mut others = self.session.readers.others(&self.queue);
         others.extend(shared.iter().filter(|hold| hold.state().is_live()).map(|hold| hold.owner_id.clone()));
         others
     }

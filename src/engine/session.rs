@@ -10,13 +10,15 @@
 use crate::config::options::{ENDLESS, Lease, Options, whole_millis};
 use crate::connection::pubsub::PubSub;
 use crate::connection::{Connection, Topology};
+use crate::engine::key_queue::{KeyQueue, Listed};
 use crate::engine::queue_id::QueueId;
+use crate::engine::readers::Readers;
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::spared::Spared;
-use crate::engine::unfinished::{DirectRequest, Undo};
+use crate::engine::unfinished::Undo;
 use crate::engine::work::Work;
-use crate::error::{Error, LossReason, Phase, Result};
-use crate::kinds::kind::{Access, LockKind, QueueScope};
+use crate::error::{Error, Phase, Result};
+use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::{Hold, Listeners, LossHandler};
 use crate::lease::watchdog::Watchdog;
 use crate::owner::{LocalOwner, OwnerIds};
@@ -25,20 +27,14 @@ use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use crate::runtime::sync::task::{AbortHandle, JoinHandle};
 use crate::runtime::sync::{Handle, select, time};
-use crate::runtime::wakeup::LazySignal;
 use crate::stats::Counters;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use std::borrow::Borrow;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use uuid::Uuid;
-
-/// The maximum number of other readers that the request of a read release names.
-const OTHER_READERS: usize = 100;
 
 pub(crate) struct Session {
     /// The client's uuid as a string.
@@ -55,8 +51,8 @@ pub(crate) struct Session {
     pub spared: Spared,
     /// A map and not a set, because only a map has entries.
     queues: DashMap<Listed, ()>,
-    /// The queues of readers among these, by their record.
-    readers: DashMap<Arc<str>, Vec<Arc<KeyQueue>>>,
+    /// The queues of readers among these.
+    pub readers: Readers,
     /// The generation of the owner ids of new holds.
     generation: AtomicU32,
     owner_ids: OwnerIds,
@@ -93,7 +89,7 @@ impl Session {
             }),
             spared: Spared::default(),
             queues: DashMap::new(),
-            readers: DashMap::new(),
+            readers: Readers::default(),
             generation: AtomicU32::new(0),
             owner_ids: OwnerIds::new(),
             closed: AtomicBool::new(false),
@@ -218,9 +214,7 @@ impl Session {
             Entry::Occupied(other) => other.key().0.clone(),
             Entry::Vacant(place) => {
                 let queue = place.key().0.clone();
-                if queue.is_readers() {
-                    self.readers.entry(queue.record().clone()).or_default().push(queue.clone());
-                }
+                self.readers.add(&queue);
                 place.insert(());
                 queue
             }
@@ -249,31 +243,9 @@ impl Session {
     /// Removes a key queue from the table. Its `removed` must be set, and its mutex must not be locked.
     pub(crate) fn remove(&self, queue: &Arc<KeyQueue>) {
         let removed = self.queues.remove_if(&queue.id, |listed, ()| Arc::ptr_eq(&listed.0, queue));
-        if removed.is_some() && queue.is_readers() {
-            self.readers.remove_if_mut(queue.record(), |_, readers| {
-                readers.retain(|reader| !Arc::ptr_eq(reader, queue));
-                readers.is_empty()
-            });
+        if removed.is_some() {
+            self.readers.remove(queue);
         }
-    }
-
-    /// The owner ids under which other readers of this client may be in the record. There are at most [`OTHER_READERS`], because each adds
-    /// a key to a request.
-    pub(crate) fn other_readers(&self, queue: &Arc<KeyQueue>) -> Vec<Arc<str>> {
-        if !queue.is_readers() {
-            return Vec::new();
-        }
-        // Copied, because a queue's mutex must not be locked under a lock of the table.
-        let others: Vec<_> = self.readers.get(queue.record()).map_or_else(Vec::new, |readers| {
-            readers.iter().filter(|reader| !Arc::ptr_eq(reader, queue)).take(OTHER_READERS).cloned().collect()
-        });
-        let named = |reader: &Arc<KeyQueue>| {
-            let work = reader.work();
-            let current = work.current.as_ref().map(|current| &current.hold.owner_id);
-            let direct = || work.direct.as_ref().and_then(DirectRequest::owner_id);
-            current.or(work.in_flight.as_ref()).or_else(direct).cloned()
-        };
-        others.iter().filter_map(named).collect()
     }
 
     /// How long a hold with this lease lasts unless it is renewed.
@@ -386,80 +358,6 @@ impl Drop for CloseOnDrop {
     }
 }
 
-/// The requests of one client that are sent one after the other, with their hold.
-///
-/// Usually these are all requests that change one record. Readers of a read/write lock and owners in a group have key queues of their
-/// own, because they do not exclude each other.
-pub(crate) struct KeyQueue {
-    pub id: QueueId,
-    pub signal: LazySignal,
-    work: Mutex<Work>,
-}
-
-impl KeyQueue {
-    pub(crate) fn new(id: QueueId) -> Arc<Self> {
-        Arc::new(Self { id, signal: LazySignal::default(), work: Mutex::default() })
-    }
-
-    pub(crate) fn work(&self) -> MutexGuard<'_, Work> {
-        self.work.lock()
-    }
-
-    /// The key of the record.
-    pub(crate) fn record(&self) -> &Arc<str> {
-        self.id.record()
-    }
-
-    /// The queue is of one reader.
-    pub(crate) fn is_readers(&self) -> bool {
-        self.id.scope() == QueueScope::Reader
-    }
-
-    /// Drops the work of a closed session's key queue, and puts its hold in doubt.
-    pub(crate) fn drop_work(&self) {
-        let (queued, hold) = {
-            let mut work = self.work();
-            let hold = work.current.as_ref().map(|current| current.hold.clone());
-            (work.take_queued(), hold)
-        };
-        // The releases are not sent, so the client does not see the holds end. The mutex is not locked here.
-        for release in queued.1.iter() {
-            if let Release::Level(level) = release {
-                level.hold.abandon();
-            }
-        }
-        // Dropping the senders ends the calls that wait for them.
-        drop(queued);
-        self.signal.nudge();
-        if let Some(hold) = hold {
-            hold.doubt(LossReason::Expired);
-        }
-    }
-}
-
-/// A key queue in the table, which finds it by its id. The id is not stored a second time, because a program may hold many locks.
-struct Listed(Arc<KeyQueue>);
-
-impl Borrow<QueueId> for Listed {
-    fn borrow(&self) -> &QueueId {
-        &self.0.id
-    }
-}
-
-impl Hash for Listed {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.id.hash(state);
-    }
-}
-
-impl PartialEq for Listed {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.id == other.0.id
-    }
-}
-
-impl Eq for Listed {}
-
 impl LossHandler for Session {
     /// The owner id of a lost hold is not used again, because its release has not been sent yet.
     fn losing(&self) {
@@ -486,10 +384,4 @@ impl LossHandler for Session {
             queue.signal.look_again();
         }
     }
-}
-
-#[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
-#[test]
-fn a_lock_that_is_only_held_is_small() {
-    assert!(size_of::<KeyQueue>() <= 104 && size_of::<Hold>() <= 152, "box what few locks need");
 }

@@ -57,7 +57,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     /// Releases the last level of an owner. `others` are the owner ids of further holds of this client on the record: the shared holds
     /// of the owner, or those of other readers.
     fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
-    /// The same without the other holds. The reply may be [`Released::Unnamed`](crate::protocol::script::Released::Unnamed).
+    /// Releases the last level without naming the other holds. The reply may be [`Released::Unnamed`](crate::protocol::script::Released::Unnamed).
     fn release_unnamed(&self, owner_id: &Arc<str>) -> Request {
         self.release(owner_id, &[])
     }

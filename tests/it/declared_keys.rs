@@ -139,8 +139,10 @@ async fn use_other_calls(server: &Server, one: &Client, other: &Client) -> Resul
     let first = reads.lock().await?;
     let second = reads.with_owner(&Owner::unique()).lock().await?;
     let third = other.read_write_lock("r").read().lock().await?;
+    // The actor's release declares the other readers.
+    drop(second);
+    eventually(|| redis::cmd("HLEN").arg("r").query::<u64>(&mut server.cli()).unwrap() == 3).await;
     first.unlock().await?;
-    second.unlock().await?;
     third.unlock().await?;
     // A task waits behind a hold of its own client, which hands the lock over.
     for lock in [one.lock("m"), one.fenced_lock("f"), one.fair_lock("q"), one.value_lock("v")] {

@@ -172,7 +172,8 @@ async fn ends_while_down(server: &str) {
     let client = Client::connect(server.url()).await.unwrap();
     let _first = client.lock("n").with_lease(lease).lock().await.unwrap();
     let _second = client.value_lock("v").with_lease(lease).lock().await.unwrap();
-    // The server counts both leases from before this.
+    let _third = client.read_write_lock("w").write().with_lease(lease).lock().await.unwrap();
+    // The server counts these leases from before this.
     let ended = tokio::time::Instant::now() + lease;
     // A record without an end shows that the data is read at all.
     redis::cmd("SET").arg("kept").arg(1).exec(&mut server.cli()).unwrap();

@@ -87,7 +87,7 @@ async fn a_read_write_record_with_very_many_fields_makes_no_call_expensive() {
         lock.read().with_lease(lease).lock().await?.unlock().await
     }
     assert_cheap!(filled, "read: lock and unlock", read(&lock, Duration::from_secs(30)));
-    // After the longest hold, the record would last as long as the longest of the others.
+    // The release of the longest hold would have to read all other timeouts.
     assert_cheap!(filled, "read: lock and unlock the longest hold", read(&lock, Duration::from_secs(6000)));
     assert!(lock.read().is_locked().await.unwrap());
     assert!(!lock.write().is_locked().await.unwrap());

@@ -311,8 +311,8 @@ async fn a_holder_without_pipelining_owns_the_record() {
     }
 }
 
-/// The fixed lease of the previous hold is more than half over. The next hold must not begin with the rest of it, because a short silence
-/// of the server would cost that hold.
+/// The previous hold has a fixed lease of less than half of the next one's. A hold that began with the rest of it would not survive a short
+/// silence of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hold_begins_with_at_least_half_of_its_lease() {
     const LEASE: Duration = Duration::from_secs(30);

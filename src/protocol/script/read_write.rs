@@ -25,7 +25,7 @@ pub(crate) fn acquire_write(
         Arg::Number(upgrade.into()),
         FIRST,
     ];
-    // The record exists before an upgrade.
+    // An upgrade finds a record, so `RESTORE` would fail.
     let fast_path = (!upgrade)
         .then(|| FastCommand::Restore { mode: Some("write"), owner: writer.clone(), lease_ms })
         .and_then(FastPath::new);
@@ -56,9 +56,9 @@ pub(crate) fn extend_read(keys: &ReadWriteKeys, reader: &Arc<str>, lease_ms: u64
     Request::with_keys(&READ_EXTEND, reader_keys(keys, reader), args, Repeat::Free)
 }
 
-/// Releases the read hold of `reader`. `others` are known owner ids of other readers: the script may have to read when their holds end,
-/// and some servers refuse it keys that the request does not declare. With `None`, it replies [`Released::Unnamed`](super::Released) if it is
-/// refused.
+/// Releases the read hold of `reader`. `others` are known owner ids of other readers: the script may have to read when their holds end.
+/// Some servers refuse access to undeclared keys. With `None`, the script answers such a refusal with
+/// [`Released::Unnamed`](super::Released).
 pub(crate) fn release_read(keys: &ReadWriteKeys, reader: &Arc<str>, others: Option<&[Arc<str>]>) -> Request {
     let [before, behind] = keys.around_reader();
     let unnamed = Arg::Number(others.is_none().into());
