@@ -31,8 +31,7 @@ async fn a_mixed_crowd_counts_exactly_and_no_client_keeps_the_lock() {
     for version in versions() {
         run_mixed_crowd(
             &version,
-            // More tasks in each process than it may hand the lock to in a row.
-            Crowd { kind: "plain", java: 8, rust: 32, each: 300, hold: Duration::ZERO },
+            Crowd { kind: "plain", java: 8, rust: 16, each: 500, hold: Duration::ZERO },
         )
         .await;
     }
@@ -56,6 +55,31 @@ async fn a_client_that_is_alone_keeps_its_limits() {
         tokio::join!(join_all(waiters), async { guard.unlock().await.unwrap() });
         assert_eq!(server.calls("publish") - before, messages, "{name}");
     }
+}
+
+/// The default limit, beside one other subscriber. The end of a series publishes a message.
+#[tokio::test]
+async fn a_series_beside_another_client_has_a_default_limit() {
+    let server = Server::start();
+    let long = Duration::from_secs(60);
+    let hand_off = HandOff::new().max_time(long).max_time_alone(long);
+    let client = Client::builder().hand_off(hand_off).connect(server.url()).await.unwrap();
+    let mut other = server.cli();
+    let subscribed: redis::Value =
+        redis::cmd("SUBSCRIBE").arg("redisson_lock__channel:{n}").query(&mut other).unwrap();
+    let lock = client.mutex("n");
+    let guard = lock.lock().await.unwrap();
+    let waiters = (0..40).map(|_| async {
+        let guard = lock.lock().await.unwrap();
+        let published = server.calls("publish");
+        guard.unlock().await.unwrap();
+        published
+    });
+    let before = server.calls("publish");
+    // The waiters are polled first, so they are queued when the guard is released.
+    let (published, ()) = tokio::join!(join_all(waiters), async { guard.unlock().await.unwrap() });
+    let first_series = published.iter().filter(|&&published| published == before).count();
+    assert_eq!(first_series as u32, MAX_IN_ROW, "{subscribed:?}");
 }
 
 /// A client that looks at the lock only at intervals, and releases it without a message, gets its turns beside many tasks of another client.
