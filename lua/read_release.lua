@@ -1,9 +1,10 @@
 -- Releases the read hold of an owner. The record then lasts as long as the longest hold of the other readers, and is
 -- deleted with the last of them.
 --
--- In a crowd of readers, a record that outlasts this hold keeps its expiry, because that belongs to another hold. (Or to
--- a writer that became a reader. Then the release of one of the last readers corrects it.) So the cost of a release does
--- not grow with the crowd, unless its hold is the longest.
+-- In a crowd of readers, a record that outlasts this hold keeps its expiry. So the cost of a release does not grow with
+-- the crowd, unless its hold is the longest. That expiry belongs to another hold, with two exceptions: a writer that
+-- became a reader may have left it, and before Redis 7.2 the two expiries of one acquire may differ by 1 ms. In both
+-- cases the releases of the last readers correct it.
 --
 -- KEYS[1]  record (hash: owner id -> hold count, and mode -> read or write)
 -- KEYS[2]  timeout of the hold (string that expires with its lease)
@@ -26,8 +27,7 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
 end
 local size, crowd = redis.call('hlen', KEYS[1]), 12
 local ends = size > crowd and redis.call('pttl', KEYS[2]) or 0
--- Before Redis 7.2 the two expiries of one acquire may differ by 1 ms.
-if ends > 0 and ends + 1 < redis.call('pttl', KEYS[1]) then
+if ends > 0 and ends < redis.call('pttl', KEYS[1]) then
     redis.call('hdel', KEYS[1], ARGV[1])
     redis.call('del', KEYS[2])
     return 0
