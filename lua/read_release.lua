@@ -1,8 +1,8 @@
 -- Releases the read hold of an owner. The record then lasts as long as the longest hold of the other readers, and is
 -- deleted with the last of them.
 --
--- In a crowd of readers, a record that outlasts this hold keeps its expiry. So the cost of a release does not grow with
--- the crowd, unless its hold is the longest. That expiry belongs to another hold, with two exceptions: a writer that
+-- Beside more than ten others, a record that outlasts this hold keeps its expiry. So the cost of a release does not grow
+-- with the readers, unless its hold is the longest. That expiry belongs to another hold, with two exceptions: a writer that
 -- became a reader may have left it, and before Redis 7.2 the two expiries of one acquire may differ by 1 ms. In both
 -- cases the releases of the last readers correct it.
 --

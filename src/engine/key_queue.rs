@@ -5,8 +5,6 @@ use crate::engine::releases::Release;
 use crate::engine::work::Work;
 use crate::error::LossReason;
 use crate::kinds::kind::QueueScope;
-#[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
-use crate::lease::hold::Hold;
 use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::wakeup::LazySignal;
 use std::borrow::Borrow;
@@ -90,5 +88,6 @@ impl Eq for Listed {}
 #[cfg(all(test, not(shuttle), target_os = "linux", target_pointer_width = "64"))]
 #[test]
 fn a_lock_that_is_only_held_is_small() {
+    use crate::lease::hold::Hold;
     assert!(size_of::<KeyQueue>() <= 104 && size_of::<Hold>() <= 152, "box what few locks need");
 }
