@@ -124,12 +124,14 @@ impl Link {
     }
 }
 
-/// Room for the words and bytes of most commands.
-const WORDS: usize = 16;
-const BYTES: usize = 256;
+/// Room for the command's name, a digest, and the number of keys; and for most keys and arguments.
+const WORDS: usize = 4;
+const BYTES: usize = 64;
+const BYTES_A_WORD: usize = 48;
 
 fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {
-    let mut command = Cmd::with_capacity(WORDS, BYTES);
+    let words = request.keys().len() + request.args().count();
+    let mut command = Cmd::with_capacity(words + WORDS, words * BYTES_A_WORD + BYTES);
     match request.verb() {
         Verb::Command(name) => command.arg(name),
         Verb::Script(script) => command

@@ -31,7 +31,7 @@ use tokio::sync::mpsc::{self, UnboundedSender};
 use tracing::{Instrument, debug, debug_span, warn};
 
 /// The number of holds in one request.
-const BATCH: usize = 100;
+const BATCH: usize = 50;
 /// The number of ticks in a third of the lease.
 const TICKS: u32 = 64;
 /// The precision of deadlines, which is that of timers.
