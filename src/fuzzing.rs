@@ -19,9 +19,9 @@ pub fn words() -> Vec<&'static str> {
     crate::protocol::script::words().into_iter().collect()
 }
 
-/// The `RESTORE` payload of a record that `owner` holds once.
-pub fn restore_payload(owner: &str) -> Vec<u8> {
-    crate::protocol::restore_payload::held_once(None, owner)
+/// The `RESTORE` payload of a record that `owner` holds once. The record of a read/write lock also has a mode.
+pub fn restore_payload(mode: Option<&str>, owner: &str) -> Vec<u8> {
+    crate::protocol::restore_payload::held_once(mode, owner)
 }
 
 /// The owner id in a record that this owner of this client holds; `None` for an invalid explicit owner.

@@ -73,7 +73,7 @@ pub fn replies(input: &[u8]) {
     fuzzing::reply(Value::Array(list));
 }
 
-/// A `RESTORE` payload, parsed by the rules of the format, contains the owner once and nothing else.
+/// A `RESTORE` payload, parsed by the rules of the format, contains the mode, if there is one, the owner once, and nothing else.
 pub fn restore_payloads(input: &[u8]) {
     let (times, text) = match input {
         [times, rest @ ..] => (usize::from(*times) + 1, String::from_utf8_lossy(rest)),
@@ -81,27 +81,40 @@ pub fn restore_payloads(input: &[u8]) {
     };
     // The repetition covers lengths that are encoded in one, two and five bytes.
     for owner in [text.to_string(), text.repeat(times)] {
-        let payload = fuzzing::restore_payload(&owner);
-        assert_eq!(held_once(&payload), Some(owner.into_bytes()));
+        for mode in [None, Some("write")] {
+            let payload = fuzzing::restore_payload(mode, &owner);
+            let mode = mode.map(|mode| ["mode", mode]);
+            let fields: Vec<_> = mode.into_iter().chain([[owner.as_str(), "1"]]).flatten().collect();
+            assert_eq!(record(&payload), Some(fields.iter().map(|text| text.as_bytes().to_vec()).collect()));
+        }
     }
 }
 
-/// The owner in a valid payload.
-fn held_once(payload: &[u8]) -> Option<Vec<u8>> {
+/// The fields and values of a hash in a valid payload.
+fn record(payload: &[u8]) -> Option<Vec<Vec<u8>>> {
     let (content, checksum) = payload.split_at_checked(payload.len().checked_sub(8)?)?;
     assert_eq!(crc(content).to_le_bytes(), *checksum, "the checksum");
     let (content, version) = content.split_at_checked(content.len().checked_sub(2)?)?;
     assert_eq!(u16::from_le_bytes([version[0], version[1]]), 6, "a version that every Redis reads");
-    // A hash with one field.
-    let [4, 1, rest @ ..] = content else { return None };
-    let (length, rest) = match rest {
+    let [4, fields, rest @ ..] = content else { return None };
+    let (mut texts, mut left) = (Vec::new(), rest);
+    for _ in 0..2 * usize::from(*fields) {
+        let (text, rest) = first_text(left)?;
+        texts.push(text.to_vec());
+        left = rest;
+    }
+    left.is_empty().then_some(texts)
+}
+
+/// A text at the beginning of `bytes`, and what follows it.
+fn first_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = match bytes {
         [short, rest @ ..] if short >> 6 == 0 => (usize::from(*short), rest),
         [high, low, rest @ ..] if high >> 6 == 1 => (usize::from(high & 0x3f) << 8 | usize::from(*low), rest),
         [0x80, a, b, c, d, rest @ ..] => (u32::from_be_bytes([*a, *b, *c, *d]) as usize, rest),
         _ => return None,
     };
-    let (owner, count) = rest.split_at_checked(length)?;
-    (count == [1, b'1']).then(|| owner.to_vec())
+    rest.split_at_checked(length)
 }
 
 /// The checksum of the format, bit by bit.
