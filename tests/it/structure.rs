@@ -131,6 +131,29 @@ fn a_circle_of_files_is_found() {
     assert!(reaches(&names, "c", "c") && reaches(&names, "a::b", "a::b") && !reaches(&names, "a", "a"));
 }
 
+/// ARCHITECTURE.md lists the files of the engine, and each of them names only files further down.
+#[test]
+fn an_engine_file_names_only_files_below_it_in_the_table() {
+    let document = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
+    let (_, engine) = document.split_once("### The engine").unwrap();
+    let rows =
+        engine.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let files = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let listed: Vec<_> = files.map(|file| path_of(&format!("engine/{file}"))).collect();
+    let sources = sources();
+    let mut wrong = Vec::new();
+    for (_, file, text) in sources.iter().filter(|(module, ..)| module == "engine") {
+        let Some(at) = listed.iter().position(|listed| *listed == path_of(file)) else {
+            assert_eq!(file, "engine/mod.rs", "the table lacks a file");
+            continue;
+        };
+        let above =
+            named_files(file, text, &sources).into_iter().filter(|named| listed[..at].contains(named));
+        wrong.extend(above.map(|above| format!("{file} names {above}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The path of the module in `file`, without `crate`.
 fn path_of(file: &str) -> String {
     file.trim_end_matches(".rs").trim_end_matches("/mod").replace('/', "::")
