@@ -100,7 +100,7 @@ impl CountDownLatch {
     /// # Cancel safety
     /// Cancel safe: the call changes nothing.
     pub async fn wait(&self) -> Result<()> {
-        if self.pass(Wait::Forever).await? { Ok(()) } else { Err(self.session.closed_error(Phase::Acquire)) }
+        if self.pass(Wait::Forever).await? { Ok(()) } else { Err(Error::Closed { phase: Phase::Acquire }) }
     }
 
     /// Waits until the latch is open, for at most `wait`.

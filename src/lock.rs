@@ -197,10 +197,7 @@ impl Lock {
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, the caller leaves the queue, and a lock that was just granted is released.
     pub async fn lock(&self) -> Result<LockGuard> {
-        match self.acquire(Wait::Forever).await? {
-            Some(guard) => Ok(guard),
-            None => Err(self.session.closed_error(Phase::Acquire)),
-        }
+        self.acquire(Wait::Forever).await?.ok_or(Error::Closed { phase: Phase::Acquire })
     }
 
     /// Acquires the lock if it is free, with a single attempt.

@@ -79,10 +79,7 @@ impl Semaphore {
     /// # Cancel safety
     /// As for [`acquire`](Self::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<SemaphorePermit> {
-        match self.take(permits, Wait::Forever).await? {
-            Some(permit) => Ok(permit),
-            None => Err(self.session.closed_error(Phase::Acquire)),
-        }
+        self.take(permits, Wait::Forever).await?.ok_or(Error::Closed { phase: Phase::Acquire })
     }
 
     /// Acquires one permit if it is free, with a single attempt.

@@ -93,17 +93,6 @@ struct Call<'a> {
     end: Option<CallEnd>,
 }
 
-impl Call<'_> {
-    fn end(mut self, end: CallEnd) {
-        self.end = Some(end);
-    }
-
-    /// A success is counted and reported with its level.
-    fn succeed(mut self) {
-        self.end = None;
-    }
-}
-
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(end) = self.end {
@@ -130,17 +119,17 @@ struct Acquire<'a> {
 impl Acquire<'_> {
     /// Acquires a level, and counts and reports how the call ends.
     async fn call(&self) -> Result<Option<(Level, Way)>> {
-        let call = Call { acquire: self, end: Some(CallEnd::Cancelled) };
+        let mut call = Call { acquire: self, end: Some(CallEnd::Cancelled) };
         loop {
             let (mut level, attempts, way) = match self.level().await {
                 Ok(Some(granted)) => granted,
                 Ok(None) => {
-                    call.end(if self.args.once { CallEnd::Busy } else { CallEnd::TimedOut });
+                    call.end = Some(if self.args.once { CallEnd::Busy } else { CallEnd::TimedOut });
                     return Ok(None);
                 }
                 Err(error) => {
                     spans::failed(&self.span, &error);
-                    call.end(CallEnd::Failed);
+                    call.end = Some(CallEnd::Failed);
                     return Err(error);
                 }
             };
@@ -149,7 +138,8 @@ impl Acquire<'_> {
             self.report(&level.hold, way);
             let took = || Moment::now().since(self.started);
             spans::acquired(&self.span, level.hold.owner_in_record(), way, attempts, took);
-            call.succeed();
+            // A success is counted and reported with its level.
+            call.end = None;
             return Ok(Some((level, way)));
         }
     }
@@ -171,7 +161,7 @@ impl Acquire<'_> {
 
     /// Sends the request directly if nobody else is at the key. Otherwise waits in the key queue. Returns `None` if the lock was busy.
     async fn level(&self) -> Result<Option<Granted>> {
-        self.args.claim.session.check_open()?;
+        self.args.claim.session.check_open(Phase::Acquire)?;
         self.fail_fast().await?;
         let (ticket, outcome) = match &mut DirectAcquire::begin(&self.args) {
             Some(direct) => match direct.send().await {
@@ -193,7 +183,7 @@ impl Acquire<'_> {
             },
         };
         waiting.left = received.is_ok();
-        let outcome = received.map_err(|_| self.args.claim.session.closed_error(Phase::Acquire))?;
+        let outcome = received.map_err(|_| Error::Closed { phase: Phase::Acquire })?;
         self.granted(outcome)
     }
 

@@ -8,7 +8,7 @@
 //! the reply is not lost.
 
 use crate::engine::current::Rest;
-use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::key_actor::KeyActor;
 use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::Release;
 use crate::engine::session::Session;
@@ -117,10 +117,7 @@ impl KeyActor {
                     self.end_release(outcome, reply);
                 }
                 Action::Release(Release::Undo(undo)) => self.undo(&undo).await,
-                Action::Release(Release::Dequeue(kind, owner_id)) => {
-                    self.dequeue(PendingDequeue::new(kind, owner_id)).await
-                }
-                Action::RetryDequeue(dequeue) => self.dequeue(dequeue).await,
+                Action::Release(Release::Dequeue(dequeue)) => self.dequeue(dequeue).await,
                 Action::Reenter(waiters) => self.reenter(waiters).await,
                 Action::Attempt(attempt) => self.attempt(attempt).await,
                 Action::ProbeHolder(kind) => self.probe_holder(&kind).await,
@@ -129,7 +126,9 @@ impl KeyActor {
                 Action::Refresh(kind) => self.refresh(&kind).await,
                 Action::MoveRecord => self.move_record().await,
             }
-            self.queue.work().end_request();
+            if self.queue.is_readers() {
+                self.queue.work().in_flight = None;
+            }
         }
     }
 

@@ -11,11 +11,10 @@ use crate::config::options::{Lease, millis};
 use crate::connection::{Answer, Failure, Limit};
 use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
-use crate::engine::grants::{begin, grant};
+use crate::engine::grants::{acquired, begin, grant};
 use crate::engine::key_actor::KeyActor;
 use crate::engine::queue_id::QueueId;
 use crate::engine::run::Run;
-use crate::engine::unfinished::Unanswered;
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Work, next_ticket};
 use crate::error::{Error, LossReason, Phase, Result};
@@ -29,6 +28,9 @@ use crate::runtime::wakeup::Reading;
 use std::sync::Arc;
 use std::time::Duration;
 use tracing::{debug, warn};
+
+/// How long a hold that was waited for keeps its subscription.
+const LISTEN_ON: Duration = Duration::from_millis(10);
 
 /// An attempt for one waiter.
 pub(crate) struct Attempt {
@@ -112,8 +114,11 @@ impl KeyActor {
     fn prepare(&self, attempt: &Attempt, length: Duration) -> (Request, Arc<str>) {
         let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
         let (owner_id, waiting) = self.identify(attempt);
-        if let Some(Unanswered { request, owner_id, .. }) = self.take_unanswered(attempt.ticket) {
-            return (request, owner_id);
+        // The request that the waiter sent itself, if that went unanswered.
+        let unanswered =
+            self.queue.work().waiters.get_mut(attempt.ticket).and_then(|waiter| waiter.unanswered.take());
+        if let Some(unanswered) = unanswered {
+            return (unanswered.request, unanswered.owner_id);
         }
         let args = AcquireArgs { owner_id: &owner_id, lease_ms: millis(length), waiting, counterpart };
         (attempt.kind.acquire(&args), owner_id)
@@ -145,13 +150,6 @@ impl KeyActor {
             _ => {}
         }
         true
-    }
-
-    /// Takes the request that the waiter sent itself, if that went unanswered.
-    fn take_unanswered(&self, ticket: u64) -> Option<Unanswered> {
-        let mut work = self.queue.work();
-        let waiter = work.waiters.get_mut(ticket);
-        waiter.and_then(|waiter| waiter.unanswered.take()).map(|unanswered| *unanswered)
     }
 
     /// The owner id of the owner's counterpart hold, if it has one.
@@ -206,7 +204,7 @@ impl KeyActor {
     /// Acts on the reply to an attempt.
     fn on_reply(&mut self, sent: SentAttempt, answer: &Answer) {
         let SentAttempt { ref attempt, before, ref owner_id, woken, .. } = sent;
-        let Attempt { ticket, ref kind, ref owner, .. } = **attempt;
+        let Attempt { ticket, ref kind, ref owner, once, .. } = **attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
             Ok(Acquired::Busy(ttl)) => {
@@ -245,15 +243,16 @@ impl KeyActor {
             waiter.queued = waiter.owner_id.is_some();
         }
         let first = work.waiters.first().is_none_or(|first| first.ticket == ticket);
+        work.busy = LastBusy::at(Moment::now(), None);
         drop(work);
+        // In Redis's queue only the first waiter's reply counts. The others have to wait for that waiter in any case.
         if first || !kind.traits().queued {
             let only = (kind.traits().access == Access::Shared).then_some(ticket);
             self.busy(kind, before, ttl, only);
-        } else {
-            // Only the first waiter's reply counts for the queue. The others have to wait for that waiter in any case.
-            self.queue.work().busy = LastBusy::at(Moment::now(), None);
         }
-        self.tell_busy_once(ticket);
+        if once {
+            self.tell(ticket, Outcome::Busy);
+        }
     }
 
     /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, depending on
@@ -269,36 +268,29 @@ impl KeyActor {
         self.checked = Some(before.epoch);
         self.crowd.begin(before.messages);
         self.crowd.found(false);
-        self.keep_listening();
+        // A waiter may soon be back, and would miss the messages that come before it is subscribed again.
+        self.listen_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
         let run = Run::new(answer.sent, self.messages_at_probe.take());
         if kind.traits().queued {
             // The grant has consumed the owner's entry.
             self.queue.work().lose_entry(&owner_id);
         }
-        let token = kind.traits().fenced.then_some(number);
         let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, length);
-        let access = kind.traits().access;
-        let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
-        if access == Access::Exclusive {
-            let renews_fixed_leases = begun.kind.traits().renews_fixed_leases;
-            let hold = begin(&self.session, &self.queue, begun, run);
-            if renews_fixed_leases {
-                hold.found_left(Duration::from_millis(number), lease);
+        let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
+        let hold = acquired(&self.session, begun, number);
+        match hold.kind.traits().access {
+            Access::Exclusive => begin(&self.queue, &hold, sent, run),
+            Access::Shared if hold.kind.owned().is_some() => self.queue.work().keep_shared(&hold),
+            Access::Shared => {}
+            Access::Gate => {
+                let tickets: Vec<_> = {
+                    let work = self.queue.work();
+                    work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
+                };
+                return grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
             }
-            return grant(&self.session, &self.queue, &hold, &[ticket], Way::AfterWait);
         }
-        let hold = Hold::new(begun, &self.session.listeners);
-        if access == Access::Shared {
-            if hold.kind.owned().is_some() {
-                self.queue.work().keep_shared(&hold);
-            }
-            return grant(&self.session, &self.queue, &hold, &[ticket], Way::AfterWait);
-        }
-        let tickets: Vec<_> = {
-            let work = self.queue.work();
-            work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
-        };
-        grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
+        grant(&self.session, &self.queue, &hold, &[ticket], Way::AfterWait);
     }
 
     /// Grants further levels to waiters of the owner that holds the lock.
@@ -381,13 +373,6 @@ impl KeyActor {
                 Ok(Recounted::Other) => return Err(self.lost(hold, LossReason::Taken)),
                 Err(script::Undecodable) => return Err(connection.protocol_error(phase)),
             }
-        }
-    }
-
-    /// Delivers "busy" to a waiter that wanted a single attempt.
-    fn tell_busy_once(&self, ticket: u64) {
-        if self.queue.work().waiters.get_mut(ticket).is_some_and(|waiter| waiter.once) {
-            self.tell(ticket, Outcome::Busy);
         }
     }
 }

@@ -42,23 +42,20 @@ struct Backlog {
 
 impl Background {
     /// Gives `queue` to a task that sends its releases, now or when a task is free.
-    fn serve(self: &Arc<Self>, session: Arc<Session>, mut queue: Arc<KeyQueue>) {
+    fn serve(self: &Arc<Self>, session: Arc<Session>, queue: Arc<KeyQueue>) {
         let server = session.connection.node_of(queue.record());
         let mut backlogs = self.0.lock();
         let backlog = backlogs.entry(server.clone()).or_default();
+        backlog.queues.push_back(queue);
         if backlog.tasks == AT_ONCE {
-            return backlog.queues.push_back(queue);
+            return;
         }
         backlog.tasks += 1;
         drop(backlogs);
         let (this, session_of_task) = (self.clone(), session.clone());
         session.spawn(async move {
-            loop {
+            while let Some(queue) = this.next(&server) {
                 release(&session_of_task, &queue).await;
-                match this.next(&server) {
-                    Some(next) => queue = next,
-                    None => return,
-                }
             }
         });
     }

@@ -54,18 +54,6 @@ pub(crate) struct BusyReply {
 }
 
 impl BusyReply {
-    /// Makes a reply that counted for the waiter `from` count for `to`, which wants as many permits, or more.
-    pub(crate) fn inherit(&mut self, from: u64, to: u64) {
-        if self.only == Some(from) {
-            self.only = Some(to);
-        }
-    }
-
-    /// Whether the reply counts for the waiter with this ticket.
-    pub(crate) fn counts_for(&self, ticket: u64) -> bool {
-        self.only.is_none_or(|only| only == ticket)
-    }
-
     /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes
     /// early, because an old reply must not make the lock busy for it.
     pub(crate) fn next_probe(&self, newest: u64) -> Moment {

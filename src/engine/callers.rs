@@ -34,8 +34,6 @@ impl SoleCaller {
 }
 
 impl Callers {
-    pub(crate) const NONE: Self = Self { all: 0, sole: None, others: None };
-
     pub(crate) fn is_empty(&self) -> bool {
         self.all == 0
     }

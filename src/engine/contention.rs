@@ -7,12 +7,11 @@
 use crate::config::options::BackOff;
 use crate::engine::busy::{BusyReply, FIRST_PROBE, LastBusy};
 use crate::engine::current::Current;
-use crate::engine::key_actor::KeyActor;
+use crate::engine::key_actor::{KeyActor, foreign_subscriptions};
 use crate::engine::queue_id::QueueId;
 use crate::engine::releases::Release;
 use crate::engine::run::Run;
 use crate::engine::session::Session;
-use crate::engine::unfinished::Undo;
 use crate::engine::work::Work;
 use crate::error::LossReason;
 use crate::kinds::kind::{LockKind, Probed};
@@ -37,9 +36,6 @@ const LATEST_MESSAGE: Duration = Duration::from_millis(3);
 const POLLERS_COUNT_FOR: Duration = Duration::from_secs(2);
 const POLL_BACK_OFF: BackOff = BackOff::between(Duration::from_millis(1), Duration::from_millis(16));
 
-/// How long a hold that was waited for keeps its subscription.
-const LISTEN_ON: Duration = Duration::from_millis(10);
-
 impl KeyActor {
     /// Updates the yield window. Returns its end while it is open.
     pub(crate) fn yield_until(&mut self, messages: u64, now: Moment) -> Option<Moment> {
@@ -54,12 +50,6 @@ impl KeyActor {
             _ => {}
         }
         self.yield_window.as_ref().map(|yield_window| yield_window.until).filter(|&until| now < until)
-    }
-
-    /// Keeps the subscription for a while after an acquire. A waiter may soon be back, and would miss the messages that come before
-    /// it is subscribed again.
-    pub(crate) fn keep_listening(&mut self) {
-        self.listen_until = self.subscription.is_some().then(|| Moment::now() + LISTEN_ON);
     }
 
     /// Records that the lock is busy, for at most `ttl` if its holder does not renew, and plans when to look again. `only`: see
@@ -86,10 +76,7 @@ impl KeyActor {
         };
         let (since, holder) = earlier.map_or((now, None), |busy_reply| (busy_reply.since, busy_reply.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
-        let mut work = self.queue.work();
-        work.busy = LastBusy::at(now, None);
-        let newest = work.waiters.newest();
-        drop(work);
+        let newest = self.queue.work().waiters.newest();
         let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
         self.busy_reply =
             Some(BusyReply { before, since, holder, attempt_at, probe_at, step, at: now, newest, only });
@@ -110,7 +97,8 @@ impl KeyActor {
         let now = Moment::now();
         if now >= busy_reply.probe_at {
             busy_reply.step *= 2;
-            busy_reply.probe_at = next_on_grid(now, busy_reply.step);
+            let grid = PROBE_GRID.min(busy_reply.step / 16);
+            busy_reply.probe_at = (now + busy_reply.step).rounded_up(grid);
         }
         let mut work = self.queue.work();
         (busy_reply.at, busy_reply.newest) = (now, work.waiters.newest());
@@ -143,9 +131,8 @@ impl KeyActor {
         let answer = self.session.connection.call(&mut request).await;
         let subscriptions =
             answer.ok().and_then(|answer| script::subscriptions(&answer.reply).ok().flatten());
-        let known = subscriptions.filter(|_| self.session.connection.counts_every_subscriber());
-        let own = self.own_subscriptions();
-        self.crowd.counted(known.map(|all| all.saturating_sub(own)), Moment::now());
+        let others = foreign_subscriptions(&self.session, subscriptions, self.own_subscriptions());
+        self.crowd.counted(others, Moment::now());
     }
 
     /// Returns the kind of the queued waiters if their scores are due for a refresh. Otherwise sets the time for it.
@@ -231,20 +218,10 @@ pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owne
         if work.waiters.iter().any(|waiter| waiter.owner_id.as_deref() == Some(owner_id)) {
             return;
         }
-        let (kind, owner_id): (_, Arc<str>) = (kind.clone(), owner_id.into());
-        work.releases.push_back(Release::Undo(Undo {
-            kind: kind.clone(),
-            owner_id: owner_id.clone(),
-            until,
-            sent_on: None,
-        }));
+        let owner_id: Arc<str> = owner_id.into();
+        work.releases.push_back(Release::undo(kind, &owner_id, until));
         if kind.traits().queued {
-            work.releases.push_back(Release::Dequeue(kind, owner_id));
+            work.releases.push_back(Release::dequeue(kind, &owner_id));
         }
     });
-}
-
-/// The time of a probe after `step`.
-fn next_on_grid(now: Moment, step: Duration) -> Moment {
-    (now + step).rounded_up(PROBE_GRID.min(step / 16))
 }

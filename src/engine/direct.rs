@@ -18,7 +18,7 @@ use crate::engine::busy::LastBusy;
 use crate::engine::claim::Claim;
 use crate::engine::contention::undo_orphan;
 use crate::engine::current::Current;
-use crate::engine::grants::grant;
+use crate::engine::grants::{acquired, grant};
 use crate::engine::hand_off::{handed_off, successor};
 use crate::engine::key_queue::KeyQueue;
 use crate::engine::queue_id::QueueId;
@@ -29,7 +29,7 @@ use crate::engine::session::Session;
 use crate::engine::unfinished::{DirectAttempt, DirectRequest, Freeing, Successor, Unanswered, Unfinished};
 use crate::engine::waiters::Outcome;
 use crate::engine::work::{Finding, Terms, Work, next_ticket};
-use crate::error::{LossReason, Phase, Result};
+use crate::error::{Error, LossReason, Phase, Result};
 use crate::kinds::kind::{Access, AcquireArgs, LockKind, Waiting};
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
@@ -69,7 +69,7 @@ impl Direct<'_> {
 impl Drop for Direct<'_> {
     fn drop(&mut self) {
         let mut work = self.queue.work();
-        if work.is_sent_by(self.ticket) {
+        if work.direct.as_ref().is_some_and(|direct| direct.ticket == self.ticket) {
             work.take_over();
             actor::wake(self.session, self.queue, work);
         }
@@ -156,26 +156,19 @@ impl<'a> DirectAcquire<'a> {
         let before = self.direct.queue.signal.reading();
         let (route, request) = self.unsent.take()?;
         let Sent { request, answer } = route.send(request, self.args.until).await?;
-        if let Ok(answer) = &answer
+        if let Ok(Answer { reply, data_epoch, .. }) = &answer
             && !self.direct.session.options.replication().is_off()
-            && is_granted(answer)
-            // Boxed, because few clients need it.
-            && let Err(error) = Box::pin(self.check_replicas(answer.data_epoch)).await?
+            && matches!(script::acquired(reply), Ok(Acquired::Taken(_)))
         {
-            return Some(Attempted::Done(Outcome::failed(error)));
+            let (connection, record) = (&self.direct.session.connection, self.direct.queue.record());
+            let checked = connection.check_replicas(record, *data_epoch);
+            // Boxed, because few clients need it.
+            if let Err(error) = Box::pin(time::timeout(self.args.until.remaining(), checked)).await.ok()? {
+                debug!(lock = ?record, owner = %self.owner_id, %error, "acquire not replicated, undoing it");
+                return Some(Attempted::Done(Outcome::failed(error)));
+            }
         }
         Some(self.conclude(answer, request, before))
-    }
-
-    /// Checks the replicas until the end of the call.
-    async fn check_replicas(&self, data_epoch: u64) -> Option<Result<()>> {
-        let (session, record) = (self.direct.session, self.direct.queue.record());
-        let checked = session.connection.check_replicas(record, data_epoch);
-        let checked = time::timeout(self.args.until.remaining(), checked).await.ok()?;
-        if let Err(error) = &checked {
-            debug!(lock = ?record, owner = %self.owner_id, %error, "acquire not replicated, undoing it");
-        }
-        Some(checked)
     }
 
     /// Acts on the reply.
@@ -235,25 +228,12 @@ impl<'a> DirectAcquire<'a> {
     fn grant(&self, mut work: MutexGuard<'_, Work>, answer: &Answer, number: u64) -> Attempted {
         let session = self.direct.session;
         let CallArgs { kind, claim: Claim { owner, .. }, .. } = self.args;
-        let traits = kind.traits();
-        let hold = Hold::new(
-            Begun {
-                kind: (*kind).clone(),
-                owner: owner.clone(),
-                owner_id: self.owner_id.clone(),
-                data_epoch: answer.data_epoch,
-                sent: answer.sent,
-                lease: self.lease,
-                token: traits.fenced.then_some(number),
-            },
-            &session.listeners,
-        );
-        if traits.renews_fixed_leases {
-            hold.found_left(Duration::from_millis(number), self.lease);
-        }
-        let mut current = Current::new(hold.clone(), answer.sent, Run::new(answer.sent, None));
+        let (kind, owner, owner_id) = ((*kind).clone(), owner.clone(), self.owner_id.clone());
+        let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, self.lease);
+        let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
+        let hold = acquired(session, begun, number);
+        let mut current = Current::new(hold.clone(), sent, Run::new(sent, None));
         current.levels = 1;
-        work.busy = LastBusy::at(answer.sent, Some(owner.clone()));
         work.set_current(current);
         self.direct.end(work);
         if session.is_closed() {
@@ -357,8 +337,7 @@ impl<'a> DirectRelease<'a> {
     }
 
     async fn run(&mut self) -> Option<Result<()>> {
-        let Direct { session, queue, .. } = &self.direct;
-        let before = queue.signal.reading();
+        let before = self.direct.queue.signal.reading();
         let (route, request) = self.unsent.take()?;
         let Some(Sent { answer, .. }) = route.send(request, self.until).await else {
             return self.outcome_of_actor();
@@ -368,7 +347,7 @@ impl<'a> DirectRelease<'a> {
             Err(queued) => {
                 // Boxed, because few releases need it.
                 let outcome = Box::pin(time::timeout(self.until.remaining(), queued)).await.ok()?;
-                Some(outcome.unwrap_or_else(|_| Err(session.closed_error(Phase::Release))))
+                Some(outcome.unwrap_or(Err(Error::Closed { phase: Phase::Release })))
             }
         }
     }
@@ -379,10 +358,9 @@ impl<'a> DirectRelease<'a> {
         answer: Result<Answer, SendError>,
         before: Reading,
     ) -> Result<Result<()>, oneshot::Receiver<Result<()>>> {
-        let Direct { session, queue, ticket, .. } = &self.direct;
+        let Direct { session, queue, .. } = &self.direct;
         let mut work = queue.work();
-        let sent = work.direct.as_mut().filter(|direct| direct.ticket == *ticket);
-        let unfinished = sent.and_then(|direct| {
+        let unfinished = work.direct.as_mut().and_then(|direct| {
             // From here on the actor waits for the end, however late the reply is.
             direct.until = Moment::FAR;
             direct.unfinished.take()
@@ -408,22 +386,18 @@ impl<'a> DirectRelease<'a> {
         if let Some(successor) = freeing.successor.take() {
             return self.conclude_hand_off(freeing, &successor, &answer);
         }
-        let freed = freed(session, queue, &freeing, &answer, false);
-        let yield_window = match &freed {
-            Ok(freed) => freed.yield_window(session, queue, &freeing, before.messages, 0),
-            Err(_) => None,
-        };
+        let freed = freed(session, queue, &freeing, &answer, false, before.messages, 0);
         let mut work = queue.work();
-        work.finding = yield_window.map(|yield_window| Box::new(Finding::Freed(yield_window)));
+        let outcome =
+            freed.map(|window| work.finding = window.map(|window| Box::new(Finding::Freed(window))));
         self.direct.end(work);
-        Ok(freed.map(drop))
+        Ok(outcome)
     }
 
     /// The outcome of an actor that has overtaken the caller, if there is one.
     fn outcome_of_actor(&self) -> Option<Result<()>> {
         let mut work = self.direct.queue.work();
-        let direct = work.direct.as_mut().filter(|direct| direct.ticket == self.direct.ticket)?;
-        match direct.unfinished.as_mut()? {
+        match work.direct.as_mut()?.unfinished.as_mut()? {
             Unfinished::Overtaken(outcome) => outcome.try_recv().ok(),
             _ => None,
         }
@@ -437,21 +411,15 @@ impl<'a> DirectRelease<'a> {
         answer: &Answer,
     ) -> Result<Result<()>, oneshot::Receiver<Result<()>>> {
         let Direct { session, queue, .. } = &self.direct;
-        let handed =
-            match handed_off(session, queue, &freeing, successor, answer, false, self.own_subscriptions) {
-                Some(handed) => handed,
-                None => return Err(self.requeue(queue.work(), freeing, false)),
-            };
-        let outcome = handed.map(|handed| {
-            if let Some((hold, ticket)) = handed {
-                grant(session, queue, &hold, &[ticket], Way::HandedOver);
-                if session.is_closed() {
-                    hold.doubt(LossReason::Expired);
-                }
-            }
-        });
+        let own = self.own_subscriptions;
+        let Some(handed) = handed_off(session, queue, &freeing, successor, answer, false, own) else {
+            return Err(self.requeue(queue.work(), freeing, false));
+        };
+        if let Ok(Some((hold, ticket))) = &handed {
+            grant(session, queue, hold, &[*ticket], Way::HandedOver);
+        }
         self.direct.end(queue.work());
-        Ok(outcome)
+        Ok(handed.map(drop))
     }
 
     /// Leaves the release to an actor. Returns the receiver of the outcome.
@@ -466,8 +434,4 @@ impl<'a> DirectRelease<'a> {
         self.direct.end(work);
         outcome
     }
-}
-
-fn is_granted(answer: &Answer) -> bool {
-    matches!(script::acquired(&answer.reply), Ok(Acquired::Taken(_)))
 }

@@ -1,6 +1,5 @@
 //! Begins the hold that a request was confirmed for, and grants it to waiters.
 
-use crate::engine::busy::LastBusy;
 use crate::engine::current::Current;
 use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::ReleasedLevel;
@@ -8,21 +7,28 @@ use crate::engine::run::Run;
 use crate::engine::session::Session;
 use crate::lease::hold::{Begun, Hold};
 use crate::observer::Way;
+use crate::runtime::clock::Moment;
 use std::sync::Arc;
+use std::time::Duration;
 
-/// Begins a hold, and makes it the current one.
-pub(crate) fn begin(session: &Session, queue: &KeyQueue, begun: Begun, run: Run) -> Arc<Hold> {
+/// The hold of an acquire. `number` is its token, or the time that the record had left, depending on the kind.
+pub(crate) fn acquired(session: &Session, begun: Begun, number: u64) -> Arc<Hold> {
+    let (traits, lease) = (begun.kind.traits(), begun.lease);
+    let hold = Hold::new(Begun { token: traits.fenced.then_some(number), ..begun }, &session.listeners);
+    if traits.renews_fixed_leases {
+        hold.found_left(Duration::from_millis(number), lease);
+    }
+    hold
+}
+
+/// Makes `hold` the current one, whose request was sent at `sent`.
+pub(crate) fn begin(queue: &KeyQueue, hold: &Arc<Hold>, sent: Moment, run: Run) {
     let before = queue.work().current.take();
     if let Some(before) = before {
         // The server granted a new hold, so the earlier one has ended.
-        before.hold.lose(before.hold.gone_in(begun.data_epoch));
+        before.hold.lose(before.hold.gone_in(hold.data_epoch()));
     }
-    let since = begun.sent;
-    let hold = Hold::new(begun, &session.listeners);
-    let mut work = queue.work();
-    work.busy = LastBusy::at(since, Some(hold.owner.clone()));
-    work.set_current(Current::new(hold.clone(), since, run));
-    hold
+    queue.work().set_current(Current::new(hold.clone(), sent, run));
 }
 
 /// Grants a level of `hold` to each of `tickets`. The level of a waiter that has left is released.
@@ -35,13 +41,8 @@ pub(crate) fn grant(
 ) {
     for &ticket in tickets {
         let mut work = queue.work();
-        let waiter = work.take(ticket);
-        if let Some(waiter) =
-            waiter.as_ref().filter(|waiter| waiter.owner_id.as_ref() != Some(&hold.owner_id))
-        {
-            // A re-entry, which waited in Redis's queue under another owner id.
-            work.vacate(waiter);
-        }
+        // A re-entry may have waited in Redis's queue under another owner id.
+        let waiter = work.leave(ticket);
         if let Some(current) = &mut work.current {
             // Shared holds are never current.
             current.levels += 1;

@@ -39,13 +39,12 @@ pub(crate) fn successor<'a>(
 ) -> Option<&'a Waiter> {
     let next = match hold.kind.traits().queued {
         true => work.waiters.first().filter(|next| next.queued && !next.reply.is_closed()),
-        false => work.waiters.next_local(),
+        false => work.waiters.local().next(),
     };
     let next = next.filter(|next| hold.kind.hands_off_to(&*next.kind))?;
-    let pollers = work.pollers(&*hold.kind);
     let left = deadline.since(now);
     let length = session.lease_duration(next.lease);
-    let allowed = run.may_go_on(&session.options.hand_off, work.waiters.len() as u64, pollers, now)
+    let allowed = work.may_go_on(run, &*hold.kind, &session.options.hand_off, now)
         && (length / 3..=length).contains(&left)
         && next.owner != hold.owner
         && hold.kept_after(now).is_none();
@@ -122,7 +121,8 @@ pub(crate) fn handed_off(
     };
     match script::handed_off(&answer.reply) {
         Ok(HandedOff::Moved { subscriptions, token }) => {
-            let others = Some(foreign_subscriptions(session, subscriptions, own));
+            // If the number is not known, another client is assumed.
+            let others = foreign_subscriptions(session, subscriptions, own).or(Some(1));
             let run = Run { count: run.count + 1, others, ..*run };
             let Successor { ticket, owner, owner_id, lease } = successor;
             let (kind, owner, owner_id) = (from.kind.clone(), owner.clone(), owner_id.clone());
@@ -132,7 +132,9 @@ pub(crate) fn handed_off(
                 queue.work().lose_entry(&owner_id);
             }
             let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token };
-            Some(Ok(Some((begin(session, queue, begun, run), *ticket))))
+            let hold = Hold::new(begun, &session.listeners);
+            begin(queue, &hold, sent, run);
+            Some(Ok(Some((hold, *ticket))))
         }
         Ok(HandedOff::Freed) => {
             queue.work().note_freed();

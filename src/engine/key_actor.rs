@@ -6,17 +6,16 @@ use crate::engine::busy::BusyReply;
 use crate::engine::crowd::Crowd;
 use crate::engine::current::Current;
 use crate::engine::key_queue::KeyQueue;
+use crate::engine::releases::Dequeue;
 use crate::engine::run::YieldWindow;
 use crate::engine::session::Session;
 use crate::engine::waiters::Outcome;
 use crate::error::{Error, LossReason, Phase};
-use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::protocol::script::Request;
 use crate::runtime::clock::Moment;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// The state of the loop that serves one key queue.
 pub(crate) struct KeyActor {
@@ -42,7 +41,7 @@ pub(crate) struct KeyActor {
     /// When to refresh the scores of the waiters in Redis's queue.
     pub refresh_at: Option<Moment>,
     /// Unanswered removals from Redis's queue. They are retried from `dequeue_at` on, while there is a connection.
-    pub dequeues: VecDeque<PendingDequeue>,
+    pub dequeues: VecDeque<Dequeue>,
     pub dequeue_at: Moment,
     /// It waits for the request of a caller, and does nothing else.
     pub is_behind_caller: bool,
@@ -50,22 +49,6 @@ pub(crate) struct KeyActor {
     pub epoch: u64,
     /// The queue has no work left.
     pub done: bool,
-}
-
-/// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
-const LEAVE_RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
-
-/// An owner id that is being removed from Redis's queue.
-pub(crate) struct PendingDequeue {
-    pub kind: Arc<dyn LockKind>,
-    pub owner_id: Arc<str>,
-    pub until: Moment,
-}
-
-impl PendingDequeue {
-    pub(crate) fn new(kind: Arc<dyn LockKind>, owner_id: Arc<str>) -> Self {
-        Self { kind, owner_id, until: Moment::now() + LEAVE_RETRY_FOR }
-    }
 }
 
 impl KeyActor {
@@ -125,11 +108,6 @@ impl KeyActor {
         Error::Lost { name: self.queue.record().to_string(), reason, holder: None }
     }
 
-    /// The number of the channel's subscriptions that belong to other clients.
-    pub(crate) fn foreign_subscriptions(&self, subscriptions: Option<u64>) -> u64 {
-        foreign_subscriptions(&self.session, subscriptions, self.own_subscriptions())
-    }
-
     /// Removes a waiter from the queue and delivers its outcome.
     pub(crate) fn tell(&self, ticket: u64, outcome: Outcome) {
         let waiter = self.queue.work().leave(ticket);
@@ -157,8 +135,8 @@ impl KeyActor {
     }
 }
 
-/// The number of a channel's subscriptions that belong to other clients, if this client has `own`. If it is not known, 1 is assumed.
-pub(crate) fn foreign_subscriptions(session: &Session, subscriptions: Option<u64>, own: u64) -> u64 {
-    let known = subscriptions.filter(|_| session.connection.counts_every_subscriber());
-    known.map_or(1, |all| all.saturating_sub(own))
+/// The number of a channel's subscriptions that belong to other clients, if this client has `own` of `all`. `None` if it is not known.
+pub(crate) fn foreign_subscriptions(session: &Session, all: Option<u64>, own: u64) -> Option<u64> {
+    let known = all.filter(|_| session.connection.counts_every_subscriber());
+    known.map(|all| all.saturating_sub(own))
 }

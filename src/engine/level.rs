@@ -57,7 +57,7 @@ impl Level {
 
     /// A level to release that was not acquired through this engine.
     pub(crate) fn outstanding(session: &Arc<Session>, kind: &Arc<dyn LockKind>) -> Result<Self> {
-        session.check_open()?;
+        session.check_open(Phase::Release)?;
         let owner = LocalOwner::thread();
         let queue = session.queue(&**kind, &owner);
         let begun = Begun {
@@ -123,11 +123,7 @@ impl Level {
         if self.pass_on() {
             return Ok(());
         }
-        match self.session.check_open() {
-            Ok(()) => {}
-            Err(fork @ Error::Misuse { .. }) => return Err(fork),
-            Err(_) => return Err(self.session.closed_error(Phase::Release)),
-        }
+        self.session.check_open(Phase::Release)?;
         let until = self.session.question_ends();
         if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold, until) {
             self.released = true;
@@ -144,7 +140,7 @@ impl Level {
         let connection = &self.session.connection;
         actor::submit(&self.session, self.queue.clone(), |work| work.queue_release(level));
         match time::timeout(until.remaining(), outcome).await {
-            Ok(outcome) => outcome.unwrap_or_else(|_| Err(self.session.closed_error(Phase::Release))),
+            Ok(outcome) => outcome.unwrap_or(Err(Error::Closed { phase: Phase::Release })),
             // Without a connection from the begin on, nothing was sent.
             Err(_) => Err(absence
                 .filter(Absence::lasts)
@@ -161,7 +157,7 @@ impl Level {
     /// Passes the lock or the permits to the next waiter of this client at once, where that is allowed.
     fn pass_on(&mut self) -> bool {
         let Self { session, queue, hold, .. } = &*self;
-        let is_open = || session.check_open().is_ok();
+        let is_open = || session.check_open(Phase::Release).is_ok();
         self.released = match hold.kind.permits() {
             Some(HeldPermits::Unnamed(_)) => is_open() && permits::pass_on(session, queue, hold),
             Some(HeldPermits::WithIds(_)) => false,

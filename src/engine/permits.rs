@@ -9,6 +9,7 @@
 
 use crate::config::options::millis;
 use crate::connection::{Answer, Limit};
+use crate::engine::busy::BusyReply;
 use crate::engine::grants::grant;
 use crate::engine::key_actor::KeyActor;
 use crate::engine::key_queue::KeyQueue;
@@ -43,12 +44,11 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>) -> 
     let now = Moment::now();
     let mut work = queue.work();
     let run = **work.passing.get_or_insert_with(|| new_run(now));
-    let (waiting, pollers) = (work.waiters.len() as u64, work.pollers(&*hold.kind));
-    if !run.may_go_on(&session.options.hand_off, waiting, pollers, now) {
+    if !work.may_go_on(&run, &*hold.kind, &session.options.hand_off, now) {
         return false;
     }
-    let next = work.waiters.next_local().filter(|next| next.kind.permits() == hold.kind.permits());
-    let Some(waiter) = next.map(|next| next.ticket).and_then(|ticket| work.take(ticket)) else {
+    let next = work.waiters.local().next().filter(|next| next.kind.permits() == hold.kind.permits());
+    let Some(waiter) = next.map(|next| next.ticket).and_then(|ticket| work.leave(ticket)) else {
         return false;
     };
     if let Some(run) = &mut work.passing {
@@ -94,12 +94,8 @@ impl KeyActor {
             Ok(pairs) => pairs,
             Err(level) => return Some(level),
         };
-        let passes: Vec<_> =
-            pairs.into_iter().filter_map(|(level, to)| self.end_and_pass(level, to)).collect();
-        if let Some(first) = passes.first() {
-            let kind = first.from.hold.kind.clone();
-            self.pass_by_request(&kind, passes).await;
-        }
+        let passes = pairs.into_iter().filter_map(|(level, to)| self.end_and_pass(level, to)).collect();
+        self.pass_by_request(passes).await;
         None
     }
 
@@ -111,13 +107,12 @@ impl KeyActor {
         let now = Moment::now();
         let mut work = self.queue.work();
         let run = **work.passing.get_or_insert_with(|| new_run(now));
-        let (waiting, pollers) = (work.waiters.len() as u64, work.pollers(&*level.hold.kind));
         let may_pass = |(passed, (kind, waiter)): &(u32, (&Arc<dyn LockKind>, &Waiter))| {
             let run = Run { count: run.count + passed, ..run };
             let permits = kind.permits();
             matches!(permits, Some(HeldPermits::WithIds(_)))
                 && permits == waiter.kind.permits()
-                && run.may_go_on(&self.session.options.hand_off, waiting, pollers, now)
+                && work.may_go_on(&run, &***kind, &self.session.options.hand_off, now)
         };
         let following = work.releases.iter().map_while(|release| match release {
             Release::Level(level) => Some(&level.hold.kind),
@@ -161,9 +156,10 @@ impl KeyActor {
     }
 
     /// Sends the request, and acts on the reply.
-    async fn pass_by_request(&mut self, kind: &Arc<dyn LockKind>, passes: Vec<Pass>) {
+    async fn pass_by_request(&mut self, passes: Vec<Pass>) {
         let ids: Vec<_> = passes.iter().map(Pass::ids).collect();
-        let Some(mut request) = kind.pass_permits(&ids) else { return };
+        let request = passes.first().and_then(|first| first.from.hold.kind.pass_permits(&ids));
+        let Some(mut request) = request else { return };
         let until = passes.iter().map(|pass| pass.from.deadline).max().unwrap_or_else(Moment::now);
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(until)).await {
             Ok(answer) => answer,
@@ -212,13 +208,12 @@ impl KeyActor {
     /// No permit has become free, so the busy reply to the waiter `ticket`, which now has permits by `hold`, counts for the next one, too.
     fn leave_busy_reply(&mut self, ticket: u64, hold: &Hold) {
         let work = self.queue.work();
-        let wants_as_many = |next: &&Waiter| match (next.kind.permits(), hold.kind.permits()) {
-            (Some(HeldPermits::WithIds(wanted)), Some(HeldPermits::WithIds(held))) => wanted >= held,
-            _ => false,
-        };
-        let next = work.waiters.first().filter(wants_as_many);
-        if let (Some(busy_reply), Some(next)) = (&mut self.busy_reply, next) {
-            busy_reply.inherit(ticket, next.ticket);
+        // The next one wants as many, or more.
+        let next = work.waiters.first().filter(|next| next.kind.permits() >= hold.kind.permits());
+        if let (Some(BusyReply { only, .. }), Some(next)) = (&mut self.busy_reply, next)
+            && *only == Some(ticket)
+        {
+            *only = Some(next.ticket);
         }
     }
 

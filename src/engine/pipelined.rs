@@ -20,10 +20,9 @@
 
 use crate::config::options::millis;
 use crate::connection::Limit;
-use crate::engine::busy::LastBusy;
 use crate::engine::current::{Current, LaggingRecord};
 use crate::engine::hand_off::successor;
-use crate::engine::key_actor::KeyActor;
+use crate::engine::key_actor::{KeyActor, foreign_subscriptions};
 use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::ReleasedLevel;
 use crate::engine::session::Session;
@@ -62,7 +61,7 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let next = next.filter(|next| next.pipelined && outlasts(next.lease));
     let Some(ticket) = next.map(|next| next.ticket) else { return false };
     let Some(ending) = hold.release_if_held(now) else { return false };
-    let (Some(waiter), Some(mut current)) = (work.take(ticket), work.current.take()) else {
+    let (Some(waiter), Some(mut current)) = (work.leave(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
     let owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
@@ -76,7 +75,6 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let ahead = lagging.moving || lagging.owner_id != owner_id;
     let owner = waiter.owner.clone();
     let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
-    work.busy = LastBusy::at(now, Some(waiter.owner.clone()));
     current.run_mut().count += 1;
     (current.hold, current.since) = (next.clone(), now);
     current.set_lagging(ahead.then_some(lagging));
@@ -127,7 +125,8 @@ impl KeyActor {
         };
         match script::handed_off(&answer.reply) {
             Ok(HandedOff::Moved { subscriptions, .. }) => {
-                let others = Some(self.foreign_subscriptions(subscriptions));
+                let own = self.own_subscriptions();
+                let others = foreign_subscriptions(&self.session, subscriptions, own).or(Some(1));
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
                 current.run_mut().others = others;

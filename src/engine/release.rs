@@ -6,9 +6,9 @@ use crate::connection::{Answer, Limit};
 use crate::engine::current::Current;
 use crate::engine::grants::grant;
 use crate::engine::hand_off::{Handed, successor, vanished};
-use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::key_actor::{KeyActor, foreign_subscriptions};
 use crate::engine::key_queue::KeyQueue;
-use crate::engine::releases::{Release, ReleasedLevel};
+use crate::engine::releases::{Dequeue, Release, ReleasedLevel};
 use crate::engine::run::{Run, Turns, YieldWindow};
 use crate::engine::session::Session;
 use crate::engine::unfinished::{Freeing, Successor, Undo};
@@ -29,6 +29,7 @@ use tracing::{Instrument, debug, debug_span};
 
 /// The delay before an unanswered removal from Redis's queue is repeated.
 const DEQUEUE_RETRY_AFTER: Duration = Duration::from_millis(100);
+
 impl KeyActor {
     /// Lets other tasks run once before the actor frees a lock that was handed on. The previous holder may be about to wait again.
     async fn let_waiters_return(&self, hold: &Arc<Hold>) {
@@ -79,27 +80,31 @@ impl KeyActor {
         hold.end_level(term, current.map_or(0, |(_, levels)| levels as usize));
         match current {
             None if hold.kind.traits().access == Access::Exclusive => Err(hold.not_held()),
-            None => self.release_shared(hold).await,
+            None => {
+                let mut freeing = self.end_shared(hold)?;
+                if let Some(run) = self.queue.work().passing.take() {
+                    freeing.run = *run;
+                }
+                self.free(&freeing, false).await.map(|()| None)
+            }
             Some((recorded, 0)) => self.release_last(hold, recorded).await,
             Some(_) if !live => Err(hold.not_held()),
             // Only this level kept the hold until now.
             Some(_) if !hold.state().is_live() => Ok(None),
             Some((recorded, levels)) => {
                 self.session.watchdog.watch(hold);
+                if recorded == levels {
+                    return Ok(None);
+                }
                 // Fixed leases must not be extended.
                 let lease = if hold.is_renewed() { self.session.options.lease } else { Duration::ZERO };
-                self.release_partly(hold, recorded, levels, lease).await.map(|()| None)
+                match self.recount(hold, recorded, levels, lease, Phase::Release).await {
+                    // A server that is out of memory refuses the request. The next change of the count makes up for it.
+                    Err(error) if error.code() != Some("OOM") => Err(error),
+                    _ => Ok(None),
+                }
             }
         }
-    }
-
-    /// Releases a shared hold.
-    async fn release_shared(&mut self, hold: &Arc<Hold>) -> Result<Option<Handed>> {
-        let mut freeing = self.end_shared(hold)?;
-        if let Some(run) = self.queue.work().passing.take() {
-            freeing.run = *run;
-        }
-        self.free(&freeing, false).await.map(|()| None)
     }
 
     /// Ends a shared hold.
@@ -114,24 +119,6 @@ impl KeyActor {
         Ok(Freeing { hold, named, deadline, was, run, successor: None })
     }
 
-    /// Releases one of several levels.
-    async fn release_partly(
-        &mut self,
-        hold: &Arc<Hold>,
-        recorded: u32,
-        levels: u32,
-        lease: Duration,
-    ) -> Result<()> {
-        if recorded == levels {
-            return Ok(());
-        }
-        match self.recount(hold, recorded, levels, lease, Phase::Release).await {
-            // A server that is out of memory refuses the request. The next change of the count makes up for it.
-            Err(error) if error.code() == Some("OOM") => Ok(()),
-            outcome => outcome,
-        }
-    }
-
     /// Releases the last level: hands the lock to the next local waiter, or frees it.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u32) -> Result<Option<Handed>> {
         let (now, deadline) = (Moment::now(), hold.deadline());
@@ -141,18 +128,19 @@ impl KeyActor {
         if hold.has_renewal_in_flight() {
             self.session.rotate_owner_ids();
         }
-        let Some((mut run, owner_id)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
+        let Some((run, named)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(hold.not_held());
         };
+        let mut freeing =
+            Box::new(Freeing { hold: hold.clone(), named, deadline, was, run, successor: None });
         if let Some(end) = hold.kept_after(now) {
-            return self.keep(hold, &owner_id, deadline, end).await.map(|()| None);
+            return self.keep(&freeing, end).await.map(|()| None);
         }
-        self.detect_silent_release(&mut run);
-        let successor = successor(&self.session, &self.queue.work(), hold, deadline, &run, now)
+        self.detect_silent_release(&mut freeing.run);
+        freeing.successor = successor(&self.session, &self.queue.work(), hold, deadline, &freeing.run, now)
             .filter(|_| was == HoldState::Held && recorded == 1)
             .map(|next| Box::new(Successor::of(&self.session, &*hold.kind, next)));
-        let freeing = Freeing { hold: hold.clone(), named: owner_id, deadline, was, run, successor };
-        self.hand_off_or_free(Box::new(freeing), false).await
+        self.hand_off_or_free(freeing, false).await
     }
 
     /// Hands the lock to its successor, if it has one. Otherwise frees the record. `repeated` says that an earlier request to do so went
@@ -173,16 +161,10 @@ impl KeyActor {
     /// Moves the record from the owner id `named` to nobody, so that it ends at `end`. Until then nobody holds the lock. No message is
     /// sent, because no waiter may have the lock yet. If the record cannot be moved, it ends with the lease of the hold, which is no
     /// earlier than `end`.
-    async fn keep(
-        &mut self,
-        hold: &Arc<Hold>,
-        named: &Arc<str>,
-        deadline: Moment,
-        end: Moment,
-    ) -> Result<()> {
+    async fn keep(&mut self, Freeing { hold, named, deadline, .. }: &Freeing, end: Moment) -> Result<()> {
         let nobody = owner::nobody();
         let Some(mut request) = hold.kind.hand_off(named, &nobody, Arg::Until(end)) else { return Ok(()) };
-        let answer = self.session.connection.call_within(&mut request, Limit::Until(deadline)).await;
+        let answer = self.session.connection.call_within(&mut request, Limit::Until(*deadline)).await;
         let answer = answer.map_err(|failure| {
             self.session.spared.add(named, end);
             self.release_error(failure)
@@ -211,27 +193,18 @@ impl KeyActor {
             request.repeat();
         }
         let limit = Limit::LaterOf(freeing.deadline, self.session.options.response_timeout);
-        let answer = match self.session.connection.call_within(&mut request, limit).await {
-            Ok(answer) => answer,
-            Err(failure) => return Err(self.release_error(failure)),
-        };
+        let answer = self.session.connection.call_within(&mut request, limit).await;
+        let answer = answer.map_err(|failure| self.release_error(failure))?;
         self.rotate_if_repeated(&request);
         self.busy_reply = None;
-        let freed = freed(&self.session, &self.queue, freeing, &answer, request.repeated)?;
-        let kind = &freeing.hold.kind;
-        if kind.permits().is_some() {
-            let others = self.foreign_subscriptions(Some(freed.receivers));
-            let run = Run { others: Some(others), ..Run::new(answer.sent, None) };
-            self.queue.work().passing = Some(Box::new(run));
-        }
-        if let Some(mut yield_window) =
-            freed.yield_window(&self.session, &self.queue, freeing, before.messages, own)
-        {
-            if let Some(turns) = yield_window.turns.as_mut().filter(|_| self.crowd.is_greedy()) {
+        let window =
+            freed(&self.session, &self.queue, freeing, &answer, request.repeated, before.messages, own)?;
+        if let Some(mut window) = window {
+            if let Some(turns) = window.turns.as_mut().filter(|_| self.crowd.is_greedy()) {
                 // Foreign clients yield to nobody.
                 turns.paid = turns.paid.min(turns.heard + own + 1);
             }
-            self.yield_window = Some(Box::new(yield_window));
+            self.yield_window = Some(Box::new(window));
         }
         Ok(())
     }
@@ -279,8 +252,8 @@ impl KeyActor {
     /// Removes an owner id from Redis's queue, unless a waiter uses it again. The script notifies the new head if the lock is free.
     /// An unanswered removal is retried, because other clients wait behind the entry until it lapses. The actor does other work
     /// meanwhile.
-    pub(crate) async fn dequeue(&mut self, dequeue: PendingDequeue) {
-        let PendingDequeue { kind, owner_id, until } = &dequeue;
+    pub(crate) async fn dequeue(&mut self, dequeue: Dequeue) {
+        let Dequeue { kind, owner_id, until } = &dequeue;
         if self.queue.work().waits_by(owner_id) {
             return;
         }
@@ -306,80 +279,75 @@ impl KeyActor {
     /// Rotates the owner ids and queues the release of two of them, after a hand-off without a reply: the record may name either.
     pub(crate) fn undo_both(&self, kind: &Arc<dyn LockKind>, owner_ids: [Arc<str>; 2], until: Moment) {
         self.session.rotate_owner_ids();
-        let undo = |owner_id| Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None });
-        let releases = owner_ids.map(undo);
+        let releases = owner_ids.map(|owner_id| Release::undo(kind, &owner_id, until));
         self.queue.work().releases.extend(releases);
     }
 }
 
-/// A record that was freed.
-pub(crate) struct Freed {
-    sent: Moment,
-    /// The number of subscriptions that the message reached.
-    receivers: u64,
-}
-
-/// Acts on the reply to a release.
+/// Acts on the reply to a release. Returns the yield window that follows (see [`yield_window`]).
 pub(crate) fn freed(
     session: &Session,
     queue: &KeyQueue,
-    Freeing { hold, was, .. }: &Freeing,
+    freeing: &Freeing,
     answer: &Answer,
     repeated: bool,
-) -> Result<Freed> {
-    let lost = |reason| {
-        let freed = Freed { sent: answer.sent, receivers: 0 };
-        vanished(session, queue, repeated, *was, reason).map(|()| freed)
-    };
-    match script::released(&answer.reply) {
+    heard: u64,
+    own: u64,
+) -> Result<Option<YieldWindow>> {
+    let hold = &freeing.hold;
+    // No message is sent for a record that was gone or taken before.
+    let lost = |reason| vanished(session, queue, repeated, freeing.was, reason).map(|()| 0);
+    let receivers = match script::released(&answer.reply) {
         Ok(Released::Freed(receivers)) => {
             if let Some(report) = session.connection.report_replicas(queue.record(), answer.data_epoch) {
                 session.spawn(report);
             }
             queue.work().note_freed();
-            Ok(Freed { sent: answer.sent, receivers })
+            receivers
         }
-        Ok(Released::Gone) => lost(hold.gone_in(answer.data_epoch)),
-        Ok(Released::Other) => lost(LossReason::Taken),
+        Ok(Released::Gone) => lost(hold.gone_in(answer.data_epoch))?,
+        Ok(Released::Other) => lost(LossReason::Taken)?,
         Ok(Released::Unnamed) | Err(script::Undecodable) => {
-            Err(session.connection.protocol_error(Phase::Release))
+            return Err(session.connection.protocol_error(Phase::Release));
         }
+    };
+    let others = foreign_subscriptions(session, Some(receivers), own);
+    if hold.kind.permits().is_some() {
+        let run = Run { others: others.or(Some(1)), ..Run::new(answer.sent, None) };
+        queue.work().passing = Some(Box::new(run));
     }
+    Ok(yield_window(session, queue, freeing, answer.sent, others, heard, own))
 }
 
-impl Freed {
-    /// The yield window after the release. `None` if no other client is known to want the lock, and either no task of this client waits
-    /// for it or the run was short. `heard` is the number of messages heard before the release, and `own` the number of this client's
-    /// subscriptions.
-    pub(crate) fn yield_window(
-        &self,
-        session: &Session,
-        queue: &KeyQueue,
-        Freeing { hold, run, .. }: &Freeing,
-        heard: u64,
-        own: u64,
-    ) -> Option<YieldWindow> {
-        let bounds = session.options.hand_off;
-        let traits = hold.kind.traits();
-        // Redis keeps the order of queued waiters. Permits that were not passed on have been free to others all the time.
-        if traits.queued || traits.access != Access::Exclusive && run.count == 0 {
-            return None;
-        }
-        if queue.work().has_pollers() || hold.kind.poll().is_some() && run.count > 0 {
-            // These clients publish no messages, so they get time instead of turns.
-            return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
-        }
-        // If the receivers are not counted, another one is assumed after a hand-off.
-        let others = match session.connection.counts_every_subscriber() {
-            true => self.receivers.saturating_sub(own),
-            false => u64::from(run.count > 0),
-        };
-        let short = || self.sent.since(run.since) < bounds.max_time_alone;
-        if others == 0 && (queue.work().waiters.is_empty() || short()) {
-            return None;
-        }
-        // The message of this release also reaches this client, and is no turn.
-        let turns = Some(Turns { time: bounds.pause, heard, paid: heard + own + others.max(1) });
-        Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
+/// The yield window after a release that was sent at `sent`. `None` if no other client is known to want the lock, and either no task of
+/// this client waits for it or the run was short. `others` is the number of other clients' subscriptions, if it is known. `heard` is the
+/// number of messages heard before the release, and `own` the number of this client's subscriptions.
+fn yield_window(
+    session: &Session,
+    queue: &KeyQueue,
+    Freeing { hold, run, .. }: &Freeing,
+    sent: Moment,
+    others: Option<u64>,
+    heard: u64,
+    own: u64,
+) -> Option<YieldWindow> {
+    let bounds = session.options.hand_off;
+    let traits = hold.kind.traits();
+    // Redis keeps the order of queued waiters. Permits that were not passed on have been free to others all the time.
+    if traits.queued || traits.access != Access::Exclusive && run.count == 0 {
+        return None;
     }
+    if queue.work().has_pollers() || hold.kind.poll().is_some() && run.count > 0 {
+        // These clients publish no messages, so they get time instead of turns.
+        return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
+    }
+    // If the number is not known, another client is assumed after a hand-off.
+    let others = others.unwrap_or(u64::from(run.count > 0));
+    let short = || sent.since(run.since) < bounds.max_time_alone;
+    if others == 0 && (queue.work().waiters.is_empty() || short()) {
+        return None;
+    }
+    // The message of this release also reaches this client, and is no turn.
+    let turns = Some(Turns { time: bounds.pause, heard, paid: heard + own + others.max(1) });
+    Some(YieldWindow { until: Moment::now() + bounds.pause, turns })
 }

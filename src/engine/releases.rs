@@ -5,9 +5,11 @@ use crate::error::Result;
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
 use crate::lease::term::LevelTerm;
+use crate::runtime::clock::Moment;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The releases of a key queue, in order. A program may drop many guards at once, and hold many locks. So a queue without releases has no
@@ -48,8 +50,30 @@ pub(crate) enum Release {
     /// Hands off or frees the record of a hold that has ended. The flag says that an earlier request to do so went unanswered.
     Free(Box<Freeing>, bool, Option<oneshot::Sender<Result<()>>>),
     Undo(Undo),
-    /// Removes the owner id from Redis's queue.
-    Dequeue(Arc<dyn LockKind>, Arc<str>),
+    Dequeue(Dequeue),
+}
+
+impl Release {
+    /// Clears an owner id that no later hold has.
+    pub(crate) fn undo(kind: &Arc<dyn LockKind>, owner_id: &Arc<str>, until: Moment) -> Self {
+        Self::Undo(Undo { kind: kind.clone(), owner_id: owner_id.clone(), until, sent_on: None })
+    }
+
+    pub(crate) fn dequeue(kind: &Arc<dyn LockKind>, owner_id: &Arc<str>) -> Self {
+        let until = Moment::now() + LEAVE_RETRY_FOR;
+        Self::Dequeue(Dequeue { kind: kind.clone(), owner_id: owner_id.clone(), until })
+    }
+}
+
+/// How long a removal is retried: the longest `fair_wait_timeout` that a client may set.
+const LEAVE_RETRY_FOR: Duration = Duration::from_secs(24 * 3600);
+
+/// Removes an owner id from Redis's queue.
+pub(crate) struct Dequeue {
+    pub kind: Arc<dyn LockKind>,
+    pub owner_id: Arc<str>,
+    /// The removal is retried until then.
+    pub until: Moment,
 }
 
 /// A level that is being released.

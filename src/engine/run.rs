@@ -1,6 +1,5 @@
 //! Whose turn it is: the run of a lock among the waiters of this client, and the turns of other clients after it.
 
-use crate::config::options::HandOff;
 use crate::runtime::clock::Moment;
 use std::time::Duration;
 
@@ -20,32 +19,6 @@ impl Run {
     pub(crate) fn new(since: Moment, messages_at_probe: Option<u64>) -> Self {
         Self { since, count: 0, others: None, messages_at_probe }
     }
-
-    /// Whether another hand-off may follow. `waiting` is the number of this client's waiters. `pollers` says whether other clients may
-    /// want the lock without a subscription.
-    pub(crate) fn may_go_on(&self, bounds: &HandOff, waiting: u64, pollers: Pollers, now: Moment) -> bool {
-        let others = self.others.unwrap_or(0);
-        let noticed = others > 0 || pollers == Pollers::Noticed;
-        let in_row = u64::from(bounds.max_in_row).min(waiting.div_ceil(others.max(1)));
-        let longest = match noticed || pollers == Pollers::Possible {
-            true => bounds.max_time.min(bounds.max_time_alone),
-            false => bounds.max_time_alone,
-        };
-        bounds.max_in_row > 0
-            && now.since(self.since) < longest
-            && (!noticed || u64::from(self.count) < in_row)
-    }
-}
-
-/// Clients that may want a lock without a subscription to its channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pollers {
-    /// They are few, because waiters of this kind of lock subscribe.
-    Rare,
-    /// Waiters of this kind of lock poll.
-    Possible,
-    /// This client has noticed some.
-    Noticed,
 }
 
 /// A yield window: after a release whose message reached other clients, this client lets them acquire first.

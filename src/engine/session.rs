@@ -15,7 +15,6 @@ use crate::engine::queue_id::QueueId;
 use crate::engine::readers::Readers;
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::spared::Spared;
-use crate::engine::unfinished::Undo;
 use crate::engine::work::Work;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
@@ -138,9 +137,10 @@ impl Session {
         self.runtime.spawn(task);
     }
 
-    pub(crate) fn check_open(&self) -> Result<()> {
+    /// Fails in a forked child process, and once the client is closed.
+    pub(crate) fn check_open(&self, phase: Phase) -> Result<()> {
         self.check_process()?;
-        if self.is_closed() { Err(self.closed_error(Phase::Acquire)) } else { Ok(()) }
+        if self.is_closed() { Err(Error::Closed { phase }) } else { Ok(()) }
     }
 
     /// Adds work to a key queue, or to the queue that has replaced it in the table. `serve` sees to it that an actor does the work.
@@ -281,10 +281,6 @@ impl Session {
         self.closed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn closed_error(&self, phase: Phase) -> Error {
-        Error::Closed { phase }
-    }
-
     /// Ends the waits in Redis's queues with an error, and queues the removal of their entries there. Returns whether there were any.
     pub(crate) fn remove_queued_waiters(&self) -> bool {
         let mut left = false;
@@ -372,9 +368,7 @@ impl LossHandler for Session {
             match hold.kept_after(Moment::now()) {
                 Some(end) => self.spared.add(&hold.owner_id, end),
                 None => {
-                    let (kind, owner_id) = (hold.kind.clone(), hold.owner_id.clone());
-                    let until = Moment::now() + self.options.lease;
-                    let undo = Release::Undo(Undo { kind, owner_id, until, sent_on: None });
+                    let undo = Release::undo(&hold.kind, &hold.owner_id, Moment::now() + self.options.lease);
                     self.release_later(self.queue_with(id.clone()), |work| work.releases.push_back(undo));
                 }
             }

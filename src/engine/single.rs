@@ -9,8 +9,7 @@ impl Session {
     /// Fails where no query can be sent: outside a tokio runtime, in a forked child process, and once the client is closed.
     pub(crate) fn check_readable(&self) -> Result<()> {
         entered()?;
-        self.check_process()?;
-        if self.is_closed() { Err(self.closed_error(Phase::Inspect)) } else { Ok(()) }
+        self.check_open(Phase::Inspect)
     }
 
     /// Sends a request that is harmless to repeat.

@@ -5,7 +5,7 @@ use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
 use crate::engine::crowd::Crowd;
 use crate::engine::current::{Current, LISTEN_AFTER};
-use crate::engine::key_actor::{KeyActor, PendingDequeue};
+use crate::engine::key_actor::KeyActor;
 use crate::engine::releases::Release;
 use crate::engine::unfinished::DirectRequest;
 use crate::engine::waiters::{Outcome, Waiter};
@@ -33,8 +33,6 @@ pub(crate) enum Step {
 /// A step that sends requests.
 pub(crate) enum Action {
     Release(Release),
-    /// Retry a removal from Redis's queue.
-    RetryDequeue(PendingDequeue),
     /// Add levels to the current hold for these tickets.
     Reenter(Vec<(u64, Lease)>),
     Attempt(Box<Attempt>),
@@ -96,10 +94,8 @@ impl KeyActor {
                 self.busy(&kind, before, ttl, None);
                 return Step::Again;
             }
-            Some(Finding::Freed(yield_window)) if work.current.is_none() => {
-                self.yield_window = Some(Box::new(yield_window));
-            }
-            Some(Finding::Freed(_)) | None => {}
+            Some(Finding::Freed(yield_window)) => self.yield_window = Some(Box::new(yield_window)),
+            None => {}
         }
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
@@ -157,8 +153,9 @@ impl KeyActor {
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
-        if let Some(dequeue) = self.due_dequeue(view.now) {
-            return Step::Do(Action::RetryDequeue(dequeue));
+        let may_retry = view.now >= self.dequeue_at && self.session.connection.is_up(self.queue.record());
+        if may_retry && let Some(dequeue) = self.dequeues.pop_front() {
+            return Step::Do(Action::Release(Release::Dequeue(dequeue)));
         }
         if let Some(step) = immediate(&mut work, view.now) {
             return step;
@@ -186,19 +183,16 @@ impl KeyActor {
             return Step::Wait(until);
         }
         match view.own_hold(work) {
+            Some(_) if self.own_subscriptions() > 0 && self.checked != Some(view.signal.epoch) => {
+                Step::Do(Action::Check)
+            }
+            // Its hand-off, its release and its removal by force wake the actor.
             Some(current) => {
                 let end = current.hold.deadline();
-                let until = listen_from.filter(|_| !listens).map_or(end, |from| end.min(from));
-                self.behind_own_hold(until, view.signal.epoch)
+                Step::Wait(listen_from.filter(|_| !listens).map_or(end, |from| end.min(from)))
             }
             None => self.behind_others(first, work, view),
         }
-    }
-
-    /// A removal from Redis's queue that may be retried now.
-    fn due_dequeue(&mut self, now: Moment) -> Option<PendingDequeue> {
-        let due = now >= self.dequeue_at && self.session.connection.is_up(self.queue.record());
-        if due { self.dequeues.pop_front() } else { None }
     }
 
     /// The step of a queue without waiters.
@@ -234,20 +228,12 @@ impl KeyActor {
         }
     }
 
-    /// The step of waiters behind a hold of this client. Its hand-off, its release and its removal by force wake the actor.
-    fn behind_own_hold(&self, until: Moment, epoch: u64) -> Step {
-        if self.own_subscriptions() > 0 && self.checked != Some(epoch) {
-            return Step::Do(Action::Check);
-        }
-        Step::Wait(until)
-    }
-
     /// The step of waiters for a lock that this client does not hold.
     fn behind_others(&mut self, first: &Waiter, work: &Work, view: &View) -> Step {
         let busy_reply = self.busy_reply.as_ref().filter(|busy_reply| {
             busy_reply.before.epoch == view.signal.epoch
                 && view.now < busy_reply.attempt_at
-                && busy_reply.counts_for(first.ticket)
+                && busy_reply.only.is_none_or(|only| only == first.ticket)
         });
         let draws = Crowd::draws(&*first.kind);
         let Some(busy_reply) = busy_reply else {
@@ -269,12 +255,7 @@ impl KeyActor {
     /// Ends the actor. Removes the queue if it has no hold either.
     fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
         self.subscription = None;
-        self.busy_reply = None;
         work.has_actor = false;
-        // A finding concerns waiters.
-        if work.finding.is_some() {
-            work.finding = None;
-        }
         self.session.tidy(&self.queue, work);
         self.done = true;
         Step::Finish

@@ -84,8 +84,6 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    pub(crate) const NONE: Self = Self { all: VecDeque::new(), apart: 0 };
-
     pub(crate) fn insert(&mut self, waiter: Waiter) {
         if self.all.is_empty() {
             // Most waiters are alone.
@@ -102,14 +100,6 @@ impl Waiters {
         let waiter = self.all.remove(at)?;
         self.apart -= usize::from(waiter.is_apart());
         Some(waiter)
-    }
-
-    /// Removes and returns the waiters that `matches` selects.
-    pub(crate) fn remove_all(&mut self, matches: impl Fn(&Waiter) -> bool) -> Vec<Waiter> {
-        let (removed, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.all).into_iter().partition(matches);
-        self.apart = kept.iter().filter(|waiter| waiter.is_apart()).count();
-        self.all = kept.into();
-        removed
     }
 
     pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut Waiter> {
@@ -134,12 +124,7 @@ impl Waiters {
         }
     }
 
-    /// The waiter that a holder of this client may hand the lock to, if the bounds of the hand-off allow it.
-    pub(crate) fn next_local(&self) -> Option<&Waiter> {
-        self.local().next()
-    }
-
-    /// The waiters that holders of this client may pass permits to, in this order.
+    /// The waiters that holders of this client may hand the lock or pass permits to, in this order.
     pub(crate) fn local(&self) -> impl Iterator<Item = &Waiter> {
         self.all.iter().filter(|waiter| !waiter.once && !waiter.reply.is_closed())
     }

@@ -1,12 +1,12 @@
 //! The work of one key queue: its waiters, its releases and its holds. Plain data: nothing here sends a request.
 
-use crate::config::options::Lease;
+use crate::config::options::{HandOff, Lease};
 use crate::engine::busy::LastBusy;
 use crate::engine::callers::Callers;
 use crate::engine::current::{Current, Rest};
 use crate::engine::releases::{Release, ReleasedLevel, Releases};
-use crate::engine::run::{Pollers, Run, YieldWindow};
-use crate::engine::unfinished::{DirectRequest, Unanswered, Undo, Unfinished};
+use crate::engine::run::{Run, YieldWindow};
+use crate::engine::unfinished::{DirectRequest, Unfinished};
 use crate::engine::waiters::{NOT_ENTERED, Outcome, Waiter, Waiters};
 use crate::kinds::kind::LockKind;
 use crate::lease::hold::Hold;
@@ -14,8 +14,8 @@ use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -62,26 +62,11 @@ pub(crate) struct Company {
     pub rest: Option<Rest>,
 }
 
-impl Company {
-    const NONE: &Self = &Self {
-        callers: Callers::NONE,
-        direct: None,
-        waiters: Waiters::NONE,
-        shared_holds: Vec::new(),
-        passing: None,
-        in_flight: None,
-        finding: None,
-        busy: None,
-        yield_until: None,
-        pollers_until: None,
-        rest: None,
-    };
-}
-
 impl Deref for Work {
     type Target = Company;
     fn deref(&self) -> &Company {
-        self.company.as_deref().unwrap_or(Company::NONE)
+        static NONE: LazyLock<Company> = LazyLock::new(Company::default);
+        self.company.as_deref().unwrap_or_else(|| &NONE)
     }
 }
 
@@ -138,11 +123,6 @@ impl Work {
         outcome
     }
 
-    /// Whether the queue is idle and no call claims it.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.callers.is_empty() && self.is_idle()
-    }
-
     /// Whether nobody holds the lock, waits for it, or releases it.
     pub(crate) fn is_idle(&self) -> bool {
         !self.has_actor
@@ -166,13 +146,17 @@ impl Work {
         self.pollers_until.is_some_and(|until| !until.passed())
     }
 
-    /// The clients that may want a lock of this kind without a subscription.
-    pub(crate) fn pollers(&self, kind: &dyn LockKind) -> Pollers {
-        match kind.poll() {
-            _ if self.has_pollers() => Pollers::Noticed,
-            Some(_) => Pollers::Possible,
-            None => Pollers::Rare,
-        }
+    /// Whether another hand-off of a lock of this kind may follow in `run`.
+    pub(crate) fn may_go_on(&self, run: &Run, kind: &dyn LockKind, bounds: &HandOff, now: Moment) -> bool {
+        let others = run.others.unwrap_or(0);
+        let noticed = others > 0 || self.has_pollers();
+        let in_row = u64::from(bounds.max_in_row).min((self.waiters.len() as u64).div_ceil(others.max(1)));
+        // Waiters of a kind that polls have no subscription, so clients that wait may not have been noticed.
+        let longest = match noticed || kind.poll().is_some() {
+            true => bounds.max_time.min(bounds.max_time_alone),
+            false => bounds.max_time_alone,
+        };
+        bounds.max_in_row > 0 && now.since(run.since) < longest && (!noticed || u64::from(run.count) < in_row)
     }
 
     /// Notes that the actor waits, so a waiter does, too.
@@ -212,7 +196,7 @@ impl Work {
     /// Queues the undo of the acquire that was just sent, before all other releases. A numbered undo has an effect only while its
     /// acquire is the last request of the client that took effect, so no release may come in between.
     pub(crate) fn queue_undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
-        self.releases.push_front(Release::Undo(Undo { kind: kind.clone(), owner_id, until, sent_on: None }));
+        self.releases.push_front(Release::undo(kind, &owner_id, until));
     }
 
     /// Takes the next release.
@@ -267,6 +251,7 @@ impl Work {
 
     /// Makes `current` the current hold.
     pub(crate) fn set_current(&mut self, current: Current) {
+        self.busy = LastBusy::at(current.since, Some(current.hold.owner.clone()));
         // A later call of the same owner sets this, too.
         self.may_reenter = current.hold.owner.makes_several_calls();
         self.current = Some(current);
@@ -286,9 +271,8 @@ impl Work {
     pub(crate) fn drop_hold(&mut self) {
         let Some(mut current) = self.current.take() else { return };
         if let Some(lagging) = current.set_lagging(None) {
-            let hold = current.hold;
-            let (kind, owner_id, until) = (hold.kind.clone(), lagging.owner_id, lagging.until + hold.lease());
-            self.releases.push_back(Release::Undo(Undo { kind, owner_id, until, sent_on: None }));
+            let until = lagging.until + current.hold.lease();
+            self.releases.push_back(Release::undo(&current.hold.kind, &lagging.owner_id, until));
         }
     }
 
@@ -307,13 +291,17 @@ impl Work {
         joins && self.releases.is_empty() && !newest.once && !newest.is_new()
     }
 
-    /// Removes the waiter with this ticket, if it still waits.
-    pub(crate) fn take(&mut self, ticket: u64) -> Option<Waiter> {
+    /// Removes the waiter with this ticket, if it still waits. Also removes its entry in Redis's queue, unless another waiter of its owner
+    /// shares it.
+    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
         let mut waiter = self.waiters.remove(ticket)?;
-        if let Some(Unanswered { owner_id, until, .. }) =
-            waiter.unanswered.take().map(|unanswered| *unanswered)
+        if let Some(unanswered) = waiter.unanswered.take() {
+            self.queue_undo(&waiter.kind, unanswered.owner_id, unanswered.until);
+        }
+        if let Some(owner_id) = &waiter.owner_id
+            && !self.waits_by(owner_id)
         {
-            self.queue_undo(&waiter.kind, owner_id, until);
+            self.releases.push_back(Release::dequeue(&waiter.kind, owner_id));
         }
         Some(waiter)
     }
@@ -324,20 +312,13 @@ impl Work {
         (waiters.unwrap_or_default(), std::mem::take(&mut self.releases))
     }
 
-    /// Ends the request of an actor.
-    pub(crate) fn end_request(&mut self) {
-        if self.in_flight.is_some() {
-            self.in_flight = None;
-        }
-    }
-
     /// Frees what an idle queue does not need. Returns whether the queue is unused.
     pub(crate) fn tidy(&mut self) -> bool {
         if self.has_actor || self.has_work() {
             return false;
         }
         self.end_company();
-        self.is_unused()
+        self.callers.is_empty() && self.is_idle()
     }
 
     /// Frees the memory that waiters needed, once there are none. What is known of other clients and of shared holds stays.
@@ -360,38 +341,16 @@ impl Work {
 
     /// Removes and returns all waiters that are in Redis's queue, and queues the removal of their entries there.
     pub(crate) fn remove_queued(&mut self) -> Vec<Waiter> {
-        if self.waiters.is_empty() {
-            return Vec::new();
-        }
-        let queued = self.waiters.remove_all(|waiter| waiter.owner_id.is_some());
-        for waiter in &queued {
-            let dequeue = |owner_id: &Arc<str>| Release::Dequeue(waiter.kind.clone(), owner_id.clone());
-            self.releases.extend(waiter.owner_id.as_ref().map(dequeue));
-        }
-        queued
-    }
-
-    /// Removes the waiter with this ticket, if it still waits, and its entry in Redis's queue.
-    pub(crate) fn leave(&mut self, ticket: u64) -> Option<Waiter> {
-        let waiter = self.take(ticket)?;
-        self.vacate(&waiter);
-        Some(waiter)
-    }
-
-    /// Queues the removal of a removed waiter's entry in Redis's queue, unless another waiter of its owner shares it.
-    pub(crate) fn vacate(&mut self, waiter: &Waiter) {
-        if let Some(owner_id) = &waiter.owner_id
-            && !self.waits_by(owner_id)
-        {
-            self.releases.push_back(Release::Dequeue(waiter.kind.clone(), owner_id.clone()));
-        }
+        let queued = self.waiters.iter().filter(|waiter| waiter.owner_id.is_some());
+        let tickets: Vec<_> = queued.map(|waiter| waiter.ticket).collect();
+        tickets.into_iter().filter_map(|ticket| self.leave(ticket)).collect()
     }
 
     /// Makes the waiters with this owner id queue again under another one. Returns whether there are any.
     pub(crate) fn wait_anew(&mut self, owner_id: &Arc<str>) -> bool {
         let old = self.lose_entry(owner_id);
         let waited = old.is_some();
-        self.releases.extend(old.map(|kind| Release::Dequeue(kind, owner_id.clone())));
+        self.releases.extend(old.map(|kind| Release::dequeue(&kind, owner_id)));
         waited
     }
 
@@ -447,10 +406,6 @@ impl Work {
             Some(Unfinished::Release(freeing)) => Release::Free(Box::new(freeing), true, None),
             Some(Unfinished::Overtaken(_)) | None => return,
         });
-    }
-
-    pub(crate) fn is_sent_by(&self, ticket: u64) -> bool {
-        self.direct.as_ref().is_some_and(|direct| direct.ticket == ticket)
     }
 }
 

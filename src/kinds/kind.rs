@@ -106,7 +106,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
 }
 
 /// The permits of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum HeldPermits {
     /// The record names no holder, so the permits pass without a request.
     Unnamed(u32),

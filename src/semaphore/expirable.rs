@@ -86,10 +86,7 @@ impl ExpirableSemaphore {
     /// # Cancel safety
     /// As for [`Semaphore::acquire`](crate::Semaphore::acquire).
     pub async fn acquire_many(&self, permits: u32) -> Result<ExpirablePermit> {
-        match self.take(permits, Wait::Forever).await? {
-            Some(permit) => Ok(permit),
-            None => Err(self.session.closed_error(Phase::Acquire)),
-        }
+        self.take(permits, Wait::Forever).await?.ok_or(Error::Closed { phase: Phase::Acquire })
     }
 
     /// Acquires one permit if it is free, with a single attempt.
