@@ -124,9 +124,11 @@ impl Link {
     }
 }
 
-/// Room for the command's name, a digest, and the number of keys; and for most keys and arguments.
+/// Words besides keys and arguments: the command, a digest, the number of keys, and the word of sharded messages.
 const WORDS: usize = 4;
+/// Room for these words.
 const BYTES: usize = 64;
+/// Room for a key or an argument. Most are shorter.
 const BYTES_A_WORD: usize = 48;
 
 fn encode(request: &Request, by_source: bool, sharded: bool) -> Cmd {

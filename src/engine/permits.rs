@@ -208,7 +208,7 @@ impl KeyActor {
     /// No permit has become free, so the busy reply to the waiter `ticket`, which now has permits by `hold`, counts for the next one, too.
     fn leave_busy_reply(&mut self, ticket: u64, hold: &Hold) {
         let work = self.queue.work();
-        // The next one wants as many, or more.
+        // The reply counts only for a waiter that wants as many permits with ids, or more.
         let next = work.waiters.first().filter(|next| next.kind.permits() >= hold.kind.permits());
         if let (Some(BusyReply { only, .. }), Some(next)) = (&mut self.busy_reply, next)
             && *only == Some(ticket)

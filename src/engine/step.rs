@@ -3,6 +3,7 @@
 use crate::config::options::Lease;
 use crate::connection::pubsub::Subscription;
 use crate::engine::attempt::Attempt;
+use crate::engine::busy::LastBusy;
 use crate::engine::crowd::Crowd;
 use crate::engine::current::{Current, LISTEN_AFTER};
 use crate::engine::key_actor::KeyActor;
@@ -90,6 +91,8 @@ impl KeyActor {
         }
         match work.finding.take().map(|finding| *finding) {
             Some(Finding::Busy { kind, before, ttl }) => {
+                // The reply is older, but no waiter that came since has asked again.
+                work.busy = LastBusy::at(Moment::now(), None);
                 drop(work);
                 self.busy(&kind, before, ttl, None);
                 return Step::Again;
@@ -186,7 +189,7 @@ impl KeyActor {
             Some(_) if self.own_subscriptions() > 0 && self.checked != Some(view.signal.epoch) => {
                 Step::Do(Action::Check)
             }
-            // Its hand-off, its release and its removal by force wake the actor.
+            // The hand-off, the release and the forced removal of the hold wake the actor.
             Some(current) => {
                 let end = current.hold.deadline();
                 Step::Wait(listen_from.filter(|_| !listens).map_or(end, |from| end.min(from)))

@@ -13,6 +13,7 @@ use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -146,12 +147,12 @@ impl Work {
         self.pollers_until.is_some_and(|until| !until.passed())
     }
 
-    /// Whether another hand-off of a lock of this kind may follow in `run`.
+    /// Whether another hand-off of a lock, or pass of permits, may follow in `run`.
     pub(crate) fn may_go_on(&self, run: &Run, kind: &dyn LockKind, bounds: &HandOff, now: Moment) -> bool {
         let others = run.others.unwrap_or(0);
         let noticed = others > 0 || self.has_pollers();
         let in_row = u64::from(bounds.max_in_row).min((self.waiters.len() as u64).div_ceil(others.max(1)));
-        // Waiters of a kind that polls have no subscription, so clients that wait may not have been noticed.
+        // Clients that wait for a kind that polls may have no subscription, so they may not have been noticed.
         let longest = match noticed || kind.poll().is_some() {
             true => bounds.max_time.min(bounds.max_time_alone),
             false => bounds.max_time_alone,
@@ -343,7 +344,12 @@ impl Work {
     pub(crate) fn remove_queued(&mut self) -> Vec<Waiter> {
         let queued = self.waiters.iter().filter(|waiter| waiter.owner_id.is_some());
         let tickets: Vec<_> = queued.map(|waiter| waiter.ticket).collect();
-        tickets.into_iter().filter_map(|ticket| self.leave(ticket)).collect()
+        let waiters: Vec<_> = tickets.into_iter().filter_map(|ticket| self.waiters.remove(ticket)).collect();
+        // The waiters of an owner share an entry.
+        let entries: HashMap<_, _> =
+            waiters.iter().filter_map(|waiter| Some((waiter.owner_id.as_ref()?, &waiter.kind))).collect();
+        self.releases.extend(entries.into_iter().map(|(owner_id, kind)| Release::dequeue(kind, owner_id)));
+        waiters
     }
 
     /// Makes the waiters with this owner id queue again under another one. Returns whether there are any.

@@ -105,7 +105,7 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     }
 }
 
-/// The permits of a hold.
+/// The permits of a hold. In the order, permits with ids come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 pub(crate) enum HeldPermits {
     /// The record names no holder, so the permits pass without a request.

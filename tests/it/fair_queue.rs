@@ -378,6 +378,24 @@ async fn a_waiter_cancelled_without_a_connection_is_removed_later() {
     guard.unlock().await.unwrap();
 }
 
+/// An explicit owner waits for a fair lock, and meanwhile gets the plain lock of that name, whose record has the same form. Its waiter for
+/// the fair lock gets a further level, and its entry must not stay in front of others.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_got_the_lock_in_another_way_leaves_the_queue() {
+    let mut queue = Queue::start();
+    let client = Client::connect(queue.server.url()).await.unwrap();
+    let guard = client.lock(NAME).lock().await.unwrap();
+    let owner = Owner::unique();
+    let plain = spawn_waiter(&client.lock(NAME).with_owner(&owner));
+    eventually(|| client.stats().waiting == 1).await;
+    let fair = spawn_waiter(&client.fair_lock(NAME).with_owner(&owner));
+    eventually(|| queue.owners().len() == 1).await;
+    guard.unlock().await.unwrap();
+    let guards = (plain.await.unwrap(), fair.await.unwrap());
+    eventually(|| queue.owners().is_empty()).await;
+    drop(guards);
+}
+
 /// The release that clears an owner id may be delivered late. It would then free a later hold with the same owner id.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, ExpirablePermit, HoldState, Semaphore};
+use redisson_lock::{Client, Error, ExpirablePermit, HoldState, Phase, Semaphore};
 use tokio::task::JoinHandle;
 
 use crate::support::proxy::{Direction, Words};
@@ -305,7 +305,8 @@ async fn a_closed_client_gives_up_refused_releases() {
     eventually(|| clients() == before).await;
     raw.set_disk_failing(false);
     assert_eq!(raw.value(), Some(0));
-    assert!(matches!(semaphore.acquire().await, Err(Error::Closed { .. })));
+    assert!(matches!(semaphore.acquire().await, Err(Error::Closed { phase: Phase::Acquire, .. })));
+    assert!(matches!(semaphore.release(1).await, Err(Error::Closed { phase: Phase::Release, .. })));
 }
 
 /// A request without permission is refused for good, and changes nothing.

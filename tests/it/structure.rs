@@ -141,6 +141,8 @@ fn an_engine_file_names_only_files_below_it_in_the_table() {
     let files = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
     let listed: Vec<_> = files.map(|file| path_of(&format!("engine/{file}"))).collect();
     let sources = sources();
+    let exist = listed.iter().all(|listed| sources.iter().any(|(_, file, _)| path_of(file) == *listed));
+    assert!(exist, "the table has a file that does not exist: {listed:?}");
     let mut wrong = Vec::new();
     for (_, file, text) in sources.iter().filter(|(module, ..)| module == "engine") {
         let Some(at) = listed.iter().position(|listed| *listed == path_of(file)) else {
