@@ -12,23 +12,23 @@
 --               -3     other owners hold the lock
 --
 -- An error with one key does not stop the renewal of the others.
-local call = redis.pcall
+local try = redis.pcall
 local reply = {}
 local function refused(answer)
     return string.find(answer.err, 'WRONGTYPE', 1, true) and -1 or -2
 end
 for i, key in ipairs(KEYS) do
-    local held = call('hexists', key, ARGV[2 * i - 1])
+    local held = try('hexists', key, ARGV[2 * i - 1])
     if type(held) ~= 'number' then
         reply[i] = refused(held)
     elseif held == 0 then
-        reply[i] = call('exists', key) == 1 and -3 or 0
+        reply[i] = try('exists', key) == 1 and -3 or 0
     else
         reply[i] = 1
         if ARGV[2 * i] ~= '0' then
-            local ttl = call('pttl', key)
+            local ttl = try('pttl', key)
             if type(ttl) == 'number' and ttl < tonumber(ARGV[2 * i]) then
-                local set = call('pexpire', key, ARGV[2 * i])
+                local set = try('pexpire', key, ARGV[2 * i])
                 if type(set) ~= 'number' then
                     reply[i] = refused(set)
                 end

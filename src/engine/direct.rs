@@ -389,7 +389,7 @@ impl<'a> DirectRelease<'a> {
         let freed = freed(session, queue, &freeing, &answer, false, before.messages, 0);
         let mut work = queue.work();
         let outcome =
-            freed.map(|window| work.finding = window.map(|window| Box::new(Finding::Freed(window))));
+            freed.map(|(_, window)| work.finding = window.map(|window| Box::new(Finding::Freed(window))));
         self.direct.end(work);
         Ok(outcome)
     }

@@ -197,8 +197,14 @@ impl KeyActor {
         let answer = answer.map_err(|failure| self.release_error(failure))?;
         self.rotate_if_repeated(&request);
         self.busy_reply = None;
-        let window =
+        let (receivers, window) =
             freed(&self.session, &self.queue, freeing, &answer, request.repeated, before.messages, own)?;
+        if freeing.hold.kind.permits().is_some() {
+            // This client may have subscribed while the request was in flight.
+            let others = foreign_subscriptions(&self.session, Some(receivers), self.own_subscriptions());
+            let run = Run { others: others.or(Some(1)), ..Run::new(answer.sent, None) };
+            self.queue.work().passing = Some(Box::new(run));
+        }
         if let Some(mut window) = window {
             if let Some(turns) = window.turns.as_mut().filter(|_| self.crowd.is_greedy()) {
                 // Foreign clients yield to nobody.
@@ -284,7 +290,8 @@ impl KeyActor {
     }
 }
 
-/// Acts on the reply to a release. Returns the yield window that follows (see [`yield_window`]).
+/// Acts on the reply to a release. Returns the number of subscriptions that the message reached, and the yield window that follows (see
+/// [`yield_window`]).
 pub(crate) fn freed(
     session: &Session,
     queue: &KeyQueue,
@@ -293,7 +300,7 @@ pub(crate) fn freed(
     repeated: bool,
     heard: u64,
     own: u64,
-) -> Result<Option<YieldWindow>> {
+) -> Result<(u64, Option<YieldWindow>)> {
     let hold = &freeing.hold;
     // No message is sent for a record that was gone or taken before.
     let lost = |reason| vanished(session, queue, repeated, freeing.was, reason).map(|()| 0);
@@ -311,23 +318,18 @@ pub(crate) fn freed(
             return Err(session.connection.protocol_error(Phase::Release));
         }
     };
-    let others = foreign_subscriptions(session, Some(receivers), own);
-    if hold.kind.permits().is_some() {
-        let run = Run { others: others.or(Some(1)), ..Run::new(answer.sent, None) };
-        queue.work().passing = Some(Box::new(run));
-    }
-    Ok(yield_window(session, queue, freeing, answer.sent, others, heard, own))
+    Ok((receivers, yield_window(session, queue, freeing, answer.sent, receivers, heard, own)))
 }
 
-/// The yield window after a release that was sent at `sent`. `None` if no other client is known to want the lock, and either no task of
-/// this client waits for it or the run was short. `others` is the number of other clients' subscriptions, if it is known. `heard` is the
-/// number of messages heard before the release, and `own` the number of this client's subscriptions.
+/// The yield window after a release that was sent at `sent` and whose message reached `receivers` subscriptions, `own` of them this
+/// client's. `None` if no other client is known to want the lock, and either no task of this client waits for it or the run was short.
+/// `heard` is the number of messages heard before the release.
 fn yield_window(
     session: &Session,
     queue: &KeyQueue,
     Freeing { hold, run, .. }: &Freeing,
     sent: Moment,
-    others: Option<u64>,
+    receivers: u64,
     heard: u64,
     own: u64,
 ) -> Option<YieldWindow> {
@@ -342,7 +344,7 @@ fn yield_window(
         return Some(YieldWindow { until: Moment::now() + bounds.pause_for_pollers, turns: None });
     }
     // If the number is not known, another client is assumed after a hand-off.
-    let others = others.unwrap_or(u64::from(run.count > 0));
+    let others = foreign_subscriptions(session, Some(receivers), own).unwrap_or(u64::from(run.count > 0));
     let short = || sent.since(run.since) < bounds.max_time_alone;
     if others == 0 && (queue.work().waiters.is_empty() || short()) {
         return None;

@@ -91,7 +91,7 @@ impl KeyActor {
         }
         match work.finding.take().map(|finding| *finding) {
             Some(Finding::Busy { kind, before, ttl }) => {
-                // The reply is older, but no waiter that came since has asked again.
+                // The lock also counts as busy for the waiters that have come since the reply.
                 work.busy = LastBusy::at(Moment::now(), None);
                 drop(work);
                 self.busy(&kind, before, ttl, None);

@@ -13,7 +13,7 @@ use crate::lease::hold::Hold;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -346,7 +346,7 @@ impl Work {
         let tickets: Vec<_> = queued.map(|waiter| waiter.ticket).collect();
         let waiters: Vec<_> = tickets.into_iter().filter_map(|ticket| self.waiters.remove(ticket)).collect();
         // The waiters of an owner share an entry.
-        let entries: HashMap<_, _> =
+        let entries: BTreeMap<_, _> =
             waiters.iter().filter_map(|waiter| Some((waiter.owner_id.as_ref()?, &waiter.kind))).collect();
         self.releases.extend(entries.into_iter().map(|(owner_id, kind)| Release::dequeue(kind, owner_id)));
         waiters
