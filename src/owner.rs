@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::runtime::sync::Handle;
 use std::cell::Cell;
 use std::fmt::{self, Write as _};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -183,6 +183,24 @@ struct OwnerId {
 /// The number of owner ids that a client keeps.
 const RECENT: usize = 256;
 
+/// Finds the place of an owner. Tasks that were spawned one after the other have consecutive numbers, so they share no place.
+#[derive(Default)]
+struct Place(u64);
+
+impl Hasher for Place {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = self.0.wrapping_add(number);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 % RECENT as u64
+    }
+}
+
 impl OwnerIds {
     pub(crate) fn new() -> Self {
         Self(std::iter::repeat_with(Mutex::default).take(RECENT).collect())
@@ -195,10 +213,9 @@ impl OwnerIds {
             // It acquires once.
             return make();
         }
-        let mut hash = DefaultHasher::new();
-        owner.hash(&mut hash);
-        let at = hash.finish() as usize % RECENT;
-        let mut recent = self.0[at].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = Place::default();
+        owner.hash(&mut place);
+        let mut recent = self.0[place.finish() as usize].lock().unwrap_or_else(PoisonError::into_inner);
         match &*recent {
             Some(known) if known.owner == *owner && known.generation == generation => known.text.clone(),
             _ => {
@@ -323,8 +340,11 @@ mod tests {
                 assert_eq!(ids.get(&owner, "u", generation), owner.owner_id("u", generation));
             }
         }
-        let again = || ids.get(&LocalOwner::Thread(1), "u", 1);
-        assert!(Arc::ptr_eq(&again(), &again()));
+        let recent = || (RECENT as u64..).take(RECENT).map(LocalOwner::Thread);
+        let all = || recent().map(|owner| ids.get(&owner, "u", 1)).collect::<Vec<_>>();
+        for (first, again) in all().iter().zip(all()) {
+            assert!(Arc::ptr_eq(first, &again), "owners with consecutive numbers share a place");
+        }
     }
 
     #[test]
