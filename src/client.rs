@@ -14,7 +14,7 @@ use crate::config::options::BackOff;
 use crate::engine::session::Session;
 use crate::error::Result;
 use crate::kinds::kind::OwnedKind;
-use crate::kinds::{Fair, Fenced, Group, Read, Reentrant, Spin, Value, Write};
+use crate::kinds::{Fair, Fenced, Group, NonReentrant, Read, Reentrant, Spin, Value, Write};
 use crate::latch::CountDownLatch;
 use crate::lock::{Lock, ReadWriteLock};
 use crate::owner::entered;
@@ -165,7 +165,7 @@ impl Client {
     ///
     /// Mirrors `RedissonClient.getNonReentrantLock`.
     pub fn non_reentrant_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.make(name, |keys| Ok(Reentrant::non_reentrant(keys)))
+        self.make(name, |keys| Ok(NonReentrant::new(keys)))
     }
 
     /// Returns the non-reentrant fair lock `name`: a [`fair_lock`](Self::fair_lock) that its owner cannot acquire twice.

@@ -300,7 +300,7 @@ impl KeyActor {
         let length =
             waiters.iter().map(|&(_, lease)| self.session.lease_duration(lease)).max().unwrap_or_default();
         let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
-        self.with_current(&hold, |current| current.changing = false);
+        self.with_current(&hold, |current| current.set_changing(false));
         let failed = match changed {
             Ok(()) => {
                 let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
@@ -337,7 +337,7 @@ impl KeyActor {
             let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
             if request.repeated {
                 self.session.rotate_owner_ids();
-                self.with_current(hold, |current| current.count_unsure = true);
+                self.with_current(hold, |current| current.doubt_count());
             }
             let answer = match answer {
                 Ok(answer) => answer,
@@ -358,7 +358,7 @@ impl KeyActor {
                 // client's count is right, and the change starts again from the count found.
                 Ok(Recounted::Mismatch(Some(found)))
                     if found != from
-                        && self.with_current(hold, |current| current.count_unsure).unwrap_or_default() =>
+                        && self.with_current(hold, |current| current.is_unsure()).unwrap_or_default() =>
                 {
                     from = found;
                     if let Some(again) = hold.kind.recount(&hold.owner_id, from, goal, millis(lease)) {

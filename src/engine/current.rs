@@ -15,15 +15,16 @@ pub(crate) struct Current {
     pub recorded: u32,
     /// The granted levels. They differ from `recorded` only after a refused partial release, or while the count is changing.
     pub levels: u32,
-    /// A change of the count is in flight.
-    pub changing: bool,
-    /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
-    pub count_unsure: bool,
     rare: Option<Box<Rare>>,
 }
 
 /// The parts that few current holds have.
+#[derive(Default)]
 struct Rare {
+    /// A change of the count is in flight.
+    changing: bool,
+    /// A change of the count went unanswered. A late send of it may still arrive and spoil the count.
+    count_unsure: bool,
     /// `None` for a run that begins with this hold.
     run: Option<Run>,
     /// The state of the record, while the hold is ahead of it.
@@ -46,14 +47,33 @@ pub(crate) struct LaggingRecord {
 impl Current {
     /// The hold of a request that was sent at `since`.
     pub(crate) fn new(hold: Arc<Hold>, since: Moment, run: Run) -> Self {
-        let rare = (run != Run::new(since, None)).then(|| Box::new(Rare { run: Some(run), lagging: None }));
-        Self { hold, since, recorded: 1, levels: 0, changing: false, count_unsure: false, rare }
+        let rare =
+            (run != Run::new(since, None)).then(|| Box::new(Rare { run: Some(run), ..Rare::default() }));
+        Self { hold, since, recorded: 1, levels: 0, rare }
     }
 
     /// Whether this is `hold`, and the record has its only level.
     pub(crate) fn has_one_level(&self, hold: &Arc<Hold>) -> bool {
-        let one = (self.recorded, self.levels) == (1, 1) && !self.changing && !self.count_unsure;
+        let one = (self.recorded, self.levels) == (1, 1) && !self.is_changing() && !self.is_unsure();
         one && Arc::ptr_eq(&self.hold, hold)
+    }
+
+    /// Whether a change of the count is in flight.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.changing)
+    }
+
+    pub(crate) fn set_changing(&mut self, changing: bool) {
+        self.rare_mut().changing = changing;
+    }
+
+    /// Whether a late send of a change of the count may still arrive.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.count_unsure)
+    }
+
+    pub(crate) fn doubt_count(&mut self) {
+        self.rare_mut().count_unsure = true;
     }
 
     pub(crate) fn run(&self) -> Run {
@@ -84,7 +104,7 @@ impl Current {
     }
 
     fn rare_mut(&mut self) -> &mut Rare {
-        self.rare.get_or_insert_with(|| Box::new(Rare { run: None, lagging: None }))
+        self.rare.get_or_insert_default()
     }
 }
 

@@ -88,7 +88,7 @@ impl KeyActor {
     pub(crate) fn change_current(&self) -> Option<(Arc<Hold>, u32)> {
         let mut work = self.queue.work();
         let current = work.current.as_mut().filter(|current| current.lagging().is_none())?;
-        current.changing = true;
+        current.set_changing(true);
         Some((current.hold.clone(), current.recorded))
     }
 

@@ -15,7 +15,7 @@ pub(crate) use fair::Fair;
 pub(crate) use fenced::Fenced;
 pub(crate) use group::Group;
 pub(crate) use read_write::{Read, Write};
-pub(crate) use reentrant::Reentrant;
+pub(crate) use reentrant::{NonReentrant, Reentrant};
 pub(crate) use semaphore::{ExpirablePermits, Latch, Permits};
 pub(crate) use spin::Spin;
 pub(crate) use value::Value;

@@ -4,17 +4,22 @@ use crate::kinds::kind::{AcquireArgs, KindTraits, LockKind, OwnedKind};
 use crate::protocol::keys::{self, LockKeys};
 use crate::protocol::script::{self, Arg, Request};
 use crate::runtime::mutex::Mutex;
-use std::sync::{Arc, OnceLock};
+use once_cell::race::OnceBox;
+use std::sync::Arc;
 
 static NON_REENTRANT: KindTraits =
     KindTraits { name: "non-reentrant lock", reentrant: false, ..KindTraits::REENTRANT };
 
 /// The reentrant lock.
-pub(crate) struct Reentrant {
-    traits: &'static KindTraits,
+pub(crate) type Reentrant = Plain<true>;
+/// The non-reentrant lock, which has the same record.
+pub(crate) type NonReentrant = Plain<false>;
+
+/// A lock with the plain record.
+pub(crate) struct Plain<const REENTRANT: bool> {
     record: Arc<str>,
     /// `None` until a call needs it, because a program may hold many locks.
-    used: OnceLock<Box<Used>>,
+    used: OnceBox<Used>,
 }
 
 /// The part of a lock that an uncontended acquire does not need. The requests of a key are sent one after the other, so its mutex is uncontended.
@@ -42,25 +47,20 @@ struct Requests {
     release: Request,
 }
 
-impl Reentrant {
+impl<const REENTRANT: bool> Plain<REENTRANT> {
     pub(crate) fn new(keys: LockKeys) -> Self {
-        Self { traits: &KindTraits::REENTRANT, record: keys.into_record(), used: OnceLock::new() }
-    }
-
-    /// The non-reentrant lock, which has the same record.
-    pub(crate) fn non_reentrant(keys: LockKeys) -> Self {
-        Self { traits: &NON_REENTRANT, ..Self::new(keys) }
+        Self { record: keys.into_record(), used: OnceBox::new() }
     }
 
     fn used(&self) -> &Used {
         let new = || Used { channel: keys::lock_channel(&self.record), last: Mutex::default() };
-        self.used.get_or_init(|| Box::new(new()))
+        self.used.get_or_init(|| new().into())
     }
 }
 
-impl LockKind for Reentrant {
+impl<const REENTRANT: bool> LockKind for Plain<REENTRANT> {
     fn traits(&self) -> &'static KindTraits {
-        self.traits
+        if REENTRANT { &KindTraits::REENTRANT } else { &NON_REENTRANT }
     }
 
     fn record(&self) -> &Arc<str> {
@@ -73,7 +73,7 @@ impl LockKind for Reentrant {
 
     fn acquire(&self, args: &AcquireArgs<'_>) -> Request {
         let &AcquireArgs { owner_id: owner, lease_ms, .. } = args;
-        let Some(Used { channel, last }) = self.used.get().map(|used| &**used) else {
+        let Some(Used { channel, last }) = self.used.get() else {
             return script::acquire(self.record(), owner, lease_ms);
         };
         let mut last = last.lock();
@@ -119,7 +119,7 @@ impl LockKind for Reentrant {
     }
 }
 
-impl OwnedKind for Reentrant {
+impl<const REENTRANT: bool> OwnedKind for Plain<REENTRANT> {
     fn force_unlock(&self) -> Request {
         script::force_unlock(self.record(), &self.used().channel)
     }

@@ -4,7 +4,8 @@
 //! an earlier reply may be out of date.
 
 use crate::runtime::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use once_cell::race::OnceBox;
+use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -55,12 +56,12 @@ impl Signal {
 
 /// A signal that is created on first use, because a lock that is only held needs none. Until then its counters are 0.
 #[derive(Debug, Default)]
-pub(crate) struct LazySignal(OnceLock<Arc<Signal>>);
+pub(crate) struct LazySignal(OnceBox<Arc<Signal>>);
 
 impl LazySignal {
     /// The signal. The actor calls this before it looks at its work, so later nudges reach it.
     pub(crate) fn get(&self) -> &Arc<Signal> {
-        self.0.get_or_init(Arc::default)
+        self.0.get_or_init(Box::default)
     }
 
     pub(crate) fn reading(&self) -> Reading {

@@ -80,7 +80,8 @@ fn note(actor: &KeyActor, kind: &str, waits: bool) -> Note {
 /// The current hold of a key queue.
 fn hold(work: &Work, messages: u64) -> Option<String> {
     work.current.as_ref().map(|current| {
-        let Current { hold, since, recorded, levels, changing, count_unsure, .. } = current;
+        let Current { hold, since, recorded, levels, .. } = current;
+        let (changing, count_unsure) = (current.is_changing(), current.is_unsure());
         let run = current.run();
         let missed = run.messages_at_probe.map(|before| messages - before);
         let run = (run.since, run.count, run.others, missed);
