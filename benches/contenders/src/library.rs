@@ -1,5 +1,6 @@
 //! The libraries, each used as its README shows.
 
+use crate::least;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Script};
@@ -14,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
+use tokio::task::JoinSet;
 use tokio_stream::StreamExt;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -75,6 +77,8 @@ pub struct Raw {
     released: broadcast::Sender<()>,
     /// Acquires and releases without Lua: the upper bound for a library that does so.
     native: bool,
+    /// Listens for releases, until the last clone is dropped.
+    _listening: Arc<JoinSet<()>>,
 }
 
 /// The lock of one worker.
@@ -138,10 +142,7 @@ impl Library {
         match self {
             // Its owner is the worker's task.
             Self::Ours(client) => Handle::Ours(client.lock(key)),
-            Self::Raw(raw) => {
-                let owner = format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}");
-                Handle::Raw { raw: raw.clone(), key: key.to_owned(), owner }
-            }
+            Self::Raw(raw) => raw.handle(worker, key),
             Self::Rlock(lock) => Handle::Rlock { lock: lock.clone(), key: key.to_owned() },
             Self::Rslock(manager) => Handle::Rslock { manager: manager.clone(), key: key.to_owned() },
             Self::Tokio(mutex) => Handle::Tokio(mutex.clone()),
@@ -181,22 +182,30 @@ impl Raw {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut connection =
             client.get_multiplexed_async_connection_with_config(&config).await.expect("a server");
-        let load = async |connection: &mut MultiplexedConnection, source: &str| -> Arc<str> {
-            Script::new(source).prepare_invoke().load_async(connection).await.expect("a script").into()
-        };
-        let acquire = load(&mut connection, RAW_ACQUIRE).await;
-        let release = load(&mut connection, RAW_RELEASE).await;
+        let [acquire, release] = loaded(&mut connection, [RAW_ACQUIRE, RAW_RELEASE]).await;
         let released = broadcast::Sender::new(1024);
         let mut listening = client.get_async_pubsub().await.expect("a server");
         listening.subscribe(RAW_CHANNEL).await.expect("a subscription");
         let sender = released.clone();
-        tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let mut messages = listening.into_on_message();
             while messages.next().await.is_some() {
                 let _ = sender.send(());
             }
         });
-        Self { connection, acquire, release, released, native }
+        Self { connection, acquire, release, released, native, _listening: Arc::new(task) }
+    }
+
+    /// The same connection, with the least scripts of a kind.
+    pub async fn of_kind(&self, kind: &str) -> Self {
+        let [acquire, release] = loaded(&mut self.connection.clone(), least::scripts(kind)).await;
+        Self { acquire, release, ..self.clone() }
+    }
+
+    pub fn handle(&self, worker: usize, key: &str) -> Handle {
+        let owner = format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}");
+        Handle::Raw { raw: self.clone(), key: key.to_owned(), owner }
     }
 
     async fn take(&self, key: &str, owner: &str) -> Option<i64> {
@@ -246,6 +255,15 @@ impl Raw {
         bytes.extend(crc::Crc::<u64>::new(&crc::CRC_64_REDIS).checksum(&bytes).to_le_bytes());
         bytes
     }
+}
+
+/// The hashes of scripts that the server then has.
+async fn loaded(connection: &mut MultiplexedConnection, scripts: [&str; 2]) -> [Arc<str>; 2] {
+    let mut hashes = [const { String::new() }; 2];
+    for (hash, script) in hashes.iter_mut().zip(scripts) {
+        *hash = Script::new(script).prepare_invoke().load_async(connection).await.expect("a script");
+    }
+    hashes.map(Into::into)
 }
 
 impl Handle {

@@ -7,6 +7,7 @@
 //! figures as `name=value`.
 
 mod allocator;
+mod least;
 mod library;
 mod measure;
 mod scenarios;

@@ -33,14 +33,17 @@ pub async fn contended(library: &Library, workers: usize, seconds: f64) {
 }
 
 /// Workers of one client acquire and release locks of one kind in a loop: each its own, or all the same one. A shared semaphore
-/// has four permits.
+/// has four permits. redis-rs takes the least scripts, which serve only keys of their own.
 pub async fn kind(library: &Library, kind: &str, own: bool, workers: usize, seconds: f64) {
-    let Library::Ours(client) = library else { unreachable!("only ours and Redisson have kinds") };
     let mut handles = Vec::new();
     for worker in 0..workers {
         let (key, permits) =
             if own { (format!("bench:{kind}:{worker}"), 1) } else { (format!("bench:{kind}"), 4) };
-        handles.push(Handle::of_kind(client, kind, &key, permits).await);
+        handles.push(match library {
+            Library::Ours(client) => Handle::of_kind(client, kind, &key, permits).await,
+            Library::Raw(raw) => raw.of_kind(kind).await.handle(worker, &key),
+            _ => unreachable!("it has no kinds"),
+        });
     }
     rounds(handles, Duration::ZERO, seconds).await;
 }
