@@ -3,7 +3,7 @@
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
 -- KEYS[3]  mark (integer: number of this client's last request that took effect)
--- ARGV[1]  number of this request, 0 for the ids of another client's permits
+-- ARGV[1]  number of this request, if it is unknown whether the acquire of the permits took effect, else '0'
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  channel
 -- ARGV[4]  permit ids, 16 bytes each
@@ -11,8 +11,8 @@
 -- Reply    n         released; the message reached n subscribers
 --          {'GONE'}  one of the permits was no longer held
 --
--- This script may run twice. Afterwards, no request of the client with a lower number takes effect. Times are the
--- server's.
+-- This script may run twice. After it, no request of the client with a lower number than ARGV[1] takes effect. Times are
+-- the server's.
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is not a number of permits')
@@ -28,9 +28,10 @@ for at = 1, #ARGV[4], 16 do
         found[#found + 1] = id
     end
 end
--- PEXPIRE comes first: a server out of memory accepts it, and after it the other writes of the script.
-redis.call('pexpire', KEYS[3], ARGV[2])
-if tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
+-- This ZREM removes nothing. It comes first: a server out of memory accepts it, and after it the other writes of the script;
+-- and a server that takes no writes refuses it before the message is sent.
+redis.call('zrem', KEYS[2], '')
+if ARGV[1] ~= '0' and tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
     redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
 end
 local receivers = 0

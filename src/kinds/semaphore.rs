@@ -100,6 +100,10 @@ impl LockKind for ExpirablePermits {
         script::give_ids(&self.keys, ids)
     }
 
+    fn undo(&self, ids: &Arc<str>, _: &[Arc<str>]) -> Request {
+        script::undo_ids(&self.keys, ids)
+    }
+
     fn permits(&self) -> Option<HeldPermits> {
         Some(HeldPermits::WithIds(self.permits))
     }

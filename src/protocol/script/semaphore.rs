@@ -117,19 +117,23 @@ pub(crate) type PermitId = [u8; 16];
 
 /// Returns the permits `ids`, which this client took.
 pub(crate) fn give_ids(keys: &CounterKeys, ids: &Arc<str>) -> Request {
-    let args = give_args(keys, next_number(), Arg::Text(ids.clone()));
-    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Free)
-        .outlasting_disk_errors()
+    give(keys, Arg::Literal("0"), Arg::Text(ids.clone()), Repeat::Free).outlasting_disk_errors()
 }
 
-/// Returns a permit that any client took. The request has no number, because it is not sent in the order of this client's other requests.
+/// Returns the permits `ids`, if this client took them. If their acquire arrives later, it has no effect.
+pub(crate) fn undo_ids(keys: &CounterKeys, ids: &Arc<str>) -> Request {
+    let number = Arg::Number(next_number());
+    give(keys, number, Arg::Text(ids.clone()), Repeat::Free).outlasting_disk_errors()
+}
+
+/// Returns a permit that any client took.
 pub(crate) fn give_id(keys: &CounterKeys, id: PermitId) -> Request {
-    let args = give_args(keys, 0, Arg::Bytes(id));
-    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, Repeat::Never)
+    give(keys, Arg::Literal("0"), Arg::Bytes(id), Repeat::Never)
 }
 
-fn give_args(keys: &CounterKeys, number: u64, ids: Arg) -> Vec<Arg> {
-    vec![Arg::Number(number), MARK_KEPT, Arg::Text(keys.channel.clone()), ids]
+fn give(keys: &CounterKeys, number: Arg, ids: Arg, repeat: Repeat) -> Request {
+    let args = vec![number, MARK_KEPT, Arg::Text(keys.channel.clone()), ids];
+    Request::with_keys(&PERMIT_RELEASE, with_timeouts(keys, true), args, repeat)
 }
 
 /// Reads the numbers of permits. Permits whose lease has ended become free first.

@@ -63,6 +63,7 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
         drain_permits(&permits),
         take_ids(&permits, &o, 1),
         give_ids(&permits, &o),
+        undo_ids(&permits, &o),
         give_id(&permits, [0; 16]),
         give_permits_if_exists(&permits, 1),
         permit_counts(&permits),
