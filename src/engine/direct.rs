@@ -22,7 +22,7 @@ use crate::engine::grants::{acquired, grant};
 use crate::engine::hand_off::{handed_off, successor};
 use crate::engine::key_queue::KeyQueue;
 use crate::engine::queue_id::QueueId;
-use crate::engine::release::freed;
+use crate::engine::release::{begin_passing, freed};
 use crate::engine::releases::Release;
 use crate::engine::run::Run;
 use crate::engine::session::Session;
@@ -113,8 +113,7 @@ impl<'a> DirectAcquire<'a> {
     /// Begins an acquire, if nobody else is at the key.
     pub(crate) fn begin(args: &'a CallArgs<'a>) -> Option<Self> {
         let &CallArgs { claim: Claim { session, queue, owner, .. }, kind, terms, once, .. } = args;
-        let traits = kind.traits();
-        if traits.queued || traits.access != Access::Exclusive {
+        if kind.traits().queued || !kind.has_direct_path() {
             return None;
         }
         // The owner may have a counterpart hold, which the request has to name.
@@ -214,7 +213,9 @@ impl<'a> DirectAcquire<'a> {
                 Attempted::Done(Outcome::Busy)
             }
             false => {
-                work.finding = Some(Box::new(Finding::Busy { kind: self.args.kind.clone(), before, ttl }));
+                let kind = self.args.kind.clone();
+                let only = kind.permits().map(|_| self.direct.ticket);
+                work.finding = Some(Box::new(Finding::Busy { kind, before, ttl, only }));
                 self.enqueue(work, None)
             }
         };
@@ -232,9 +233,11 @@ impl<'a> DirectAcquire<'a> {
         let (data_epoch, sent, lease) = (answer.data_epoch, answer.sent, self.lease);
         let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
         let hold = acquired(session, begun, number);
-        let mut current = Current::new(hold.clone(), sent, Run::new(sent, None));
-        current.levels = 1;
-        work.set_current(current);
+        if hold.kind.traits().access == Access::Exclusive {
+            let mut current = Current::new(hold.clone(), sent, Run::new(sent, None));
+            current.levels = 1;
+            work.set_current(current);
+        }
         self.direct.end(work);
         if session.is_closed() {
             // Nobody renews it, and `close` could not put it in doubt.
@@ -279,8 +282,8 @@ impl<'a> DirectRelease<'a> {
     ) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
-        let exclusive = hold.kind.traits().access == Access::Exclusive;
-        if !exclusive || hold.state_at(now) != HoldState::Held || hold.kept_after(now).is_some() {
+        let held = hold.state_at(now) == HoldState::Held && hold.kept_after(now).is_none();
+        if !hold.kind.has_direct_path() || !held {
             return None;
         }
         let route = session.connection.route(queue.record())?;
@@ -288,7 +291,7 @@ impl<'a> DirectRelease<'a> {
         let deadline = hold.deadline();
         let overtaken_at = now + RELEASED_WITHIN;
         let mut work = queue.work();
-        let run = work.run_of_sole_level(hold)?;
+        let run = work.run_of_sole_level(hold, now)?;
         let rest = work.rest.filter(|_| !work.has_step());
         let next = rest.and_then(|_| successor(session, &work, hold, deadline, &run, now));
         // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.
@@ -305,11 +308,12 @@ impl<'a> DirectRelease<'a> {
             let request = successor.request(hold, &hold.owner_id)?;
             Some((Some(Box::new(successor)), request))
         });
+        let named = hold.kind.release_id(&hold.owner_id);
         let (successor, request) = handing.unwrap_or_else(|| match &others {
-            Some(others) => (None, hold.kind.release(&hold.owner_id, others)),
-            None => (None, hold.kind.release_unnamed(&hold.owner_id)),
+            Some(others) => (None, hold.kind.release(&named, others)),
+            None => (None, hold.kind.release_unnamed(&named)),
         });
-        let (run, named) = work.end_hold(now)?;
+        work.end_hold(now);
         let ticket = next_ticket();
         let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, successor };
         let unfinished = Some(Unfinished::Release(freeing));
@@ -388,8 +392,10 @@ impl<'a> DirectRelease<'a> {
         }
         let freed = freed(session, queue, &freeing, &answer, false, before.messages, 0);
         let mut work = queue.work();
-        let outcome =
-            freed.map(|(_, window)| work.finding = window.map(|window| Box::new(Finding::Freed(window))));
+        let outcome = freed.map(|(receivers, window)| {
+            begin_passing(session, &mut work, &freeing, &answer, receivers, 0);
+            work.finding = window.map(|window| Box::new(Finding::Freed(window)));
+        });
         self.direct.end(work);
         Ok(outcome)
     }

@@ -12,6 +12,7 @@ use crate::engine::releases::{Dequeue, Release, ReleasedLevel};
 use crate::engine::run::{Run, Turns, YieldWindow};
 use crate::engine::session::Session;
 use crate::engine::unfinished::{Freeing, Successor, Undo};
+use crate::engine::work::Work;
 use crate::error::{LossReason, Phase, Result};
 use crate::kinds::kind::{Access, LockKind};
 use crate::lease::hold::Hold;
@@ -115,7 +116,8 @@ impl KeyActor {
         if !was.is_live() {
             return Err(hold.not_held());
         }
-        let (hold, named, run) = (hold.clone(), hold.owner_id.clone(), Run::new(now, None));
+        let named = hold.kind.release_id(&hold.owner_id);
+        let (hold, run) = (hold.clone(), Run::new(now, None));
         Ok(Freeing { hold, named, deadline, was, run, successor: None })
     }
 
@@ -186,7 +188,7 @@ impl KeyActor {
     /// do so went unanswered.
     pub(crate) async fn free(&mut self, freeing: &Freeing, repeated: bool) -> Result<()> {
         let before = self.queue.signal.reading();
-        let own = self.own_subscriptions();
+        let own_before = self.own_subscriptions();
         self.note_in_flight(&freeing.named);
         let mut request = freeing.hold.kind.release(&freeing.named, &self.other_holds());
         if repeated {
@@ -197,18 +199,22 @@ impl KeyActor {
         let answer = answer.map_err(|failure| self.release_error(failure))?;
         self.rotate_if_repeated(&request);
         self.busy_reply = None;
-        let (receivers, window) =
-            freed(&self.session, &self.queue, freeing, &answer, request.repeated, before.messages, own)?;
-        if freeing.hold.kind.permits().is_some() {
-            // This client may have subscribed while the request was in flight.
-            let others = foreign_subscriptions(&self.session, Some(receivers), self.own_subscriptions());
-            let run = Run { others: others.or(Some(1)), ..Run::new(answer.sent, None) };
-            self.queue.work().passing = Some(Box::new(run));
-        }
+        let (receivers, window) = freed(
+            &self.session,
+            &self.queue,
+            freeing,
+            &answer,
+            request.repeated,
+            before.messages,
+            own_before,
+        )?;
+        // This client may have subscribed while the request was in flight.
+        let own = self.own_subscriptions();
+        begin_passing(&self.session, &mut self.queue.work(), freeing, &answer, receivers, own);
         if let Some(mut window) = window {
             if let Some(turns) = window.turns.as_mut().filter(|_| self.crowd.is_greedy()) {
                 // Foreign clients yield to nobody.
-                turns.paid = turns.paid.min(turns.heard + own + 1);
+                turns.paid = turns.paid.min(turns.heard + own_before + 1);
             }
             self.yield_window = Some(Box::new(window));
         }
@@ -319,6 +325,22 @@ pub(crate) fn freed(
         }
     };
     Ok((receivers, yield_window(session, queue, freeing, answer.sent, receivers, heard, own)))
+}
+
+/// Begins a run of permits that pass, after a release of permits whose message reached `receivers` subscriptions, `own` of them this client's.
+pub(crate) fn begin_passing(
+    session: &Session,
+    work: &mut Work,
+    freeing: &Freeing,
+    answer: &Answer,
+    receivers: u64,
+    own: u64,
+) {
+    if freeing.hold.kind.permits().is_some() {
+        let others = foreign_subscriptions(session, Some(receivers), own);
+        let run = Run { others: others.or(Some(1)), ..Run::new(answer.sent, None) };
+        work.passing = Some(Box::new(run));
+    }
 }
 
 /// The yield window after a release that was sent at `sent` and whose message reached `receivers` subscriptions, `own` of them this

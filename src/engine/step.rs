@@ -90,11 +90,11 @@ impl KeyActor {
             self.session.rotate_owner_ids();
         }
         match work.finding.take().map(|finding| *finding) {
-            Some(Finding::Busy { kind, before, ttl }) => {
+            Some(Finding::Busy { kind, before, ttl, only }) => {
                 // The lock also counts as busy for the waiters that have come since the reply.
                 work.busy = LastBusy::at(Moment::now(), None);
                 drop(work);
-                self.busy(&kind, before, ttl, None);
+                self.busy(&kind, before, ttl, only);
                 return Step::Again;
             }
             Some(Finding::Freed(yield_window)) => self.yield_window = Some(Box::new(yield_window)),

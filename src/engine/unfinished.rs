@@ -89,7 +89,7 @@ pub(crate) struct Unanswered {
 /// A record that has to be handed off or freed: its hold has ended.
 pub(crate) struct Freeing {
     pub hold: Arc<Hold>,
-    /// The owner id in the record.
+    /// The owner id in the record, or another id of the release ([`LockKind::release_id`]).
     pub named: Arc<str>,
     /// The deadline and the state that the hold had.
     pub deadline: Moment,

@@ -80,7 +80,8 @@ impl DerefMut for Work {
 /// The result of a caller's request that the actor has to act on.
 pub(crate) enum Finding {
     /// The lock was busy, for at most `ttl`. `before` is the signal's reading before the request.
-    Busy { kind: Arc<dyn LockKind>, before: Reading, ttl: Option<Duration> },
+    /// If it was busy for one waiter only, `only` is its ticket.
+    Busy { kind: Arc<dyn LockKind>, before: Reading, ttl: Option<Duration>, only: Option<u64> },
     /// The lock was freed, and other clients may want it.
     Freed(YieldWindow),
 }
@@ -241,8 +242,12 @@ impl Work {
         (*levels as usize > returned).then(|| hold.clone())
     }
 
-    /// The run of `hold`. `None` unless it is the current hold, the record has its only level, and the key has no other work than waiters.
-    pub(crate) fn run_of_sole_level(&self, hold: &Arc<Hold>) -> Option<Run> {
+    /// The run of `hold`. `None` unless it has one level that the record confirms, and the key has no other work than waiters of a lock.
+    pub(crate) fn run_of_sole_level(&self, hold: &Arc<Hold>, now: Moment) -> Option<Run> {
+        if hold.kind.permits().is_some() {
+            let run = || self.passing.as_deref().map_or(Run::new(now, None), |run| *run);
+            return (self.is_idle() && !self.removed).then(run);
+        }
         let current = self.current.as_ref().filter(|current| current.has_one_level(hold))?;
         let run = current.run();
         let is_busy = self.direct.is_some() || self.is_releasing() || self.finding.is_some();

@@ -54,12 +54,16 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn recount(&self, _owner: &Arc<str>, _from: u64, _to: u64, _lease_ms: u64) -> Option<Request> {
         None
     }
-    /// Releases the last level of an owner. `others` are the owner ids of further holds of this client on the record: the shared holds
+    /// Releases the last level of an owner, by its [`release_id`](Self::release_id). `others` are the owner ids of further holds of this client on the record: the shared holds
     /// of the owner, or those of other readers.
-    fn release(&self, owner_id: &Arc<str>, others: &[Arc<str>]) -> Request;
+    fn release(&self, id: &Arc<str>, others: &[Arc<str>]) -> Request;
+    /// The id of a release: the owner id that it names, or a number. It is made when the request is, and a repeat has the same.
+    fn release_id(&self, owner_id: &Arc<str>) -> Arc<str> {
+        owner_id.clone()
+    }
     /// Releases the last level without naming the other holds. The reply may be [`Released::Unnamed`](crate::protocol::script::Released::Unnamed).
-    fn release_unnamed(&self, owner_id: &Arc<str>) -> Request {
-        self.release(owner_id, &[])
+    fn release_unnamed(&self, id: &Arc<str>) -> Request {
+        self.release(id, &[])
     }
     /// Hands the lock off from one owner to another. Only for kinds with [`KindTraits::hands_off`]. If the kind is queued and the other owner
     /// is not the first in the queue, the lock is released.
@@ -209,6 +213,12 @@ impl fmt::Debug for dyn LockKind {
 }
 
 impl dyn LockKind {
+    /// Whether a caller may send a request itself (`direct.rs`). Of the kinds with shared holds, only permits need nothing that only the key
+    /// actor knows.
+    pub(crate) fn has_direct_path(&self) -> bool {
+        self.traits().access == Access::Exclusive || self.permits().is_some()
+    }
+
     /// Whether a hold of this kind may be handed to a waiter of `other` in the same key queue.
     pub(crate) fn hands_off_to(&self, other: &dyn LockKind) -> bool {
         self.traits().hands_off_to(other.traits())

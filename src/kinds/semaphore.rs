@@ -35,7 +35,7 @@ impl LockKind for Permits {
     }
 
     fn owner_id(&self, _: Arc<str>) -> Arc<str> {
-        script::next_number().to_string().into()
+        next_number()
     }
 
     fn channel(&self, _: &Arc<str>) -> Option<Arc<str>> {
@@ -46,8 +46,12 @@ impl LockKind for Permits {
         script::take_permits(&self.keys, args.owner_id, self.permits)
     }
 
-    fn release(&self, _: &Arc<str>, _: &[Arc<str>]) -> Request {
-        script::give_permits(&self.keys, self.permits, None)
+    fn release_id(&self, _: &Arc<str>) -> Arc<str> {
+        next_number()
+    }
+
+    fn release(&self, number: &Arc<str>, _: &[Arc<str>]) -> Request {
+        script::give_permits(&self.keys, self.permits, number, None)
     }
 
     fn permits(&self) -> Option<HeldPermits> {
@@ -55,7 +59,7 @@ impl LockKind for Permits {
     }
 
     fn undo(&self, number: &Arc<str>, _: &[Arc<str>]) -> Request {
-        script::give_permits(&self.keys, self.permits, Some(number))
+        script::give_permits(&self.keys, self.permits, &next_number(), Some(number))
     }
 
     fn holder_probe(&self) -> Request {
@@ -65,6 +69,11 @@ impl LockKind for Permits {
     fn probed(&self, reply: &Reply) -> Result<Probed, Undecodable> {
         too_few(reply, self.permits)
     }
+}
+
+/// The number of a request.
+fn next_number() -> Arc<str> {
+    script::next_number().to_string().into()
 }
 
 /// A number of permits with ids. The owner id of a hold is the concatenated ids.

@@ -1,6 +1,7 @@
 //! Semaphores under faults: lost replies, late requests, and a server that is out of memory or killed. No permit is
 //! taken twice, and none is lost.
 
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use redisson_lock::{Client, Error, ExpirablePermit, HoldState, Phase, Semaphore};
@@ -94,6 +95,51 @@ async fn an_abandoned_attempt_takes_nothing_when_it_arrives_late() {
     bench.link.pass(Direction::ToServer);
     bench.link.answered(bench.link.count(changes), changes).await;
     assert_eq!(bench.raw.value(), Some(1));
+}
+
+/// A release is sent by its caller, which may never be polled again. An actor repeats it, and the permits are added once.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_release_adds_its_permits_once() {
+    let server = Server::start();
+    let (client, raw) = (Client::connect(server.url()).await.unwrap(), RawRedis::of(&server));
+    let semaphore = client.semaphore(NAME);
+    assert!(semaphore.try_set_permits(2).await.unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    for _ in 0..3 {
+        let permits = semaphore.acquire_many(2).await.unwrap();
+        server.stop_signal();
+        let mut unpolled = Box::pin(permits.release());
+        assert!(unpolled.as_mut().poll(&mut context).is_pending());
+        server.cont();
+        semaphore.acquire_many(2).await.unwrap().release().await.unwrap();
+        unpolled.await.unwrap();
+        assert_eq!(raw.value(), Some(2));
+    }
+}
+
+/// An acquire is sent by its caller, too. If others of its client wait for it to be polled again, it is undone.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_acquire_gives_its_permits_back() {
+    let server = Server::start();
+    let timeout = Duration::from_millis(500);
+    let client = Client::builder().response_timeout(timeout).connect(server.url()).await.unwrap();
+    let (semaphore, raw) = (client.semaphore(NAME), RawRedis::of(&server));
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    // Load the scripts, so that a request is one send.
+    semaphore.acquire().await.unwrap().release().await.unwrap();
+    let mut acquiring = Box::pin(semaphore.acquire());
+    server.stop_signal();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    server.cont();
+    eventually(|| raw.value() == Some(0)).await;
+    let other = client.semaphore(NAME).try_acquire_for(timeout * 10).await.unwrap();
+    let permit = other.expect("the first acquire is undone");
+    // Polled after all, it waits behind the other.
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    permit.release().await.unwrap();
+    acquiring.await.unwrap().release().await.unwrap();
+    assert_eq!(raw.value(), Some(1));
 }
 
 /// Whether a request may take or release permits with ids.

@@ -27,10 +27,16 @@ pub(crate) fn take_permits(keys: &CounterKeys, number: &Arc<str>, permits: u32) 
 }
 
 /// Returns permits. `taken_by` is the number of the request that took them, if that request may have failed.
-pub(crate) fn give_permits(keys: &CounterKeys, permits: u32, taken_by: Option<&Arc<str>>) -> Request {
+pub(crate) fn give_permits(
+    keys: &CounterKeys,
+    permits: u32,
+    number: &Arc<str>,
+    taken_by: Option<&Arc<str>>,
+) -> Request {
+    let number = Arg::Text(number.clone());
     let taken_by = taken_by.map_or(Arg::Literal("0"), |number| Arg::Text(number.clone()));
     let channel = Arg::Text(keys.channel.clone());
-    let args = vec![Arg::Number(next_number()), Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
+    let args = vec![number, Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
     marked(keys, &SEMAPHORE_RELEASE, args).outlasting_disk_errors()
 }
 

@@ -57,7 +57,7 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
         release_read(&rw, &o, Some(&[])),
         force_unlock_read_write(&rw, Side::Read),
         take_permits(&permits, &o, 1),
-        give_permits(&permits, 1, Some(&o)),
+        give_permits(&permits, 1, &o, Some(&o)),
         set_permits(&permits, 1, 0),
         add_permits(&permits, 1, true),
         drain_permits(&permits),
