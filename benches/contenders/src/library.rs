@@ -199,7 +199,8 @@ impl Raw {
 
     /// The same connection, with the least scripts of a kind.
     pub async fn of_kind(&self, kind: &str) -> Self {
-        let [acquire, release] = loaded(&mut self.connection.clone(), least::scripts(kind)).await;
+        let [acquire, release] =
+            loaded(&mut self.connection.clone(), least::scripts(kind).each_ref().map(String::as_str)).await;
         Self { acquire, release, ..self.clone() }
     }
 
