@@ -11,8 +11,8 @@
 -- Reply    n         released; the message reached n subscribers
 --          {'GONE'}  one of the permits was no longer held
 --
--- This script may run twice. After it, no request of the client with a lower number than ARGV[1] takes effect. Times are
--- the server's.
+-- This script may run twice. After it, no request of the client with a lower number takes effect, if ARGV[1] is not '0'.
+-- Times are the server's.
 local free = redis.call('get', KEYS[1])
 if free and not string.find(free, '^-?%d+$') then
     return redis.error_reply('WRONGTYPE the value is not a number of permits')
@@ -28,8 +28,8 @@ for at = 1, #ARGV[4], 16 do
         found[#found + 1] = id
     end
 end
--- This ZREM removes nothing. It comes first: a server out of memory accepts it, and after it the other writes of the script;
--- and a server that takes no writes refuses it before the message is sent.
+-- This ZREM removes nothing, and comes first. A server out of memory accepts it, and after it the other writes of the script. A
+-- server that accepts no writes refuses it before the message is sent.
 redis.call('zrem', KEYS[2], '')
 if ARGV[1] ~= '0' and tonumber(redis.call('get', KEYS[3]) or 0) < tonumber(ARGV[1]) then
     redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])

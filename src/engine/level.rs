@@ -126,7 +126,7 @@ impl Level {
         self.session.check_open(Phase::Release)?;
         let until = self.session.question_ends();
         if self.hold.kind.permits().is_some() {
-            // They do not keep their key queue in the table, so another one may have replaced it.
+            // Held permits do not keep their key queue in the table, so another one may have replaced it.
             self.queue = self.session.queue_with(self.queue.id.clone());
         }
         if let Some(mut direct) = DirectRelease::begin(&self.session, &self.queue, &self.hold, until) {

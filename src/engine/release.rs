@@ -327,7 +327,8 @@ pub(crate) fn freed(
     Ok((receivers, yield_window(session, queue, freeing, answer.sent, receivers, heard, own)))
 }
 
-/// Begins a run of permits that pass, after a release of permits whose message reached `receivers` subscriptions, `own` of them this client's.
+/// Begins a run of permits that pass, after a release of permits. Its message reached `receivers` subscriptions, `own` of them this
+/// client's.
 pub(crate) fn begin_passing(
     session: &Session,
     work: &mut Work,

@@ -54,8 +54,8 @@ pub(crate) trait LockKind: Send + Sync + 'static {
     fn recount(&self, _owner: &Arc<str>, _from: u64, _to: u64, _lease_ms: u64) -> Option<Request> {
         None
     }
-    /// Releases the last level of an owner, by its [`release_id`](Self::release_id). `others` are the owner ids of further holds of this client on the record: the shared holds
-    /// of the owner, or those of other readers.
+    /// Releases the last level of an owner, by its [`release_id`](Self::release_id). `others` are the owner ids of further holds of this
+    /// client on the record: the shared holds of the owner, or those of other readers.
     fn release(&self, id: &Arc<str>, others: &[Arc<str>]) -> Request;
     /// The id of a release: the owner id that it names, or a number. It is made when the request is, and a repeat has the same.
     fn release_id(&self, owner_id: &Arc<str>) -> Arc<str> {

@@ -199,8 +199,7 @@ impl Raw {
 
     /// The same connection, with the least scripts of a kind.
     pub async fn of_kind(&self, kind: &str) -> Self {
-        let [acquire, release] =
-            loaded(&mut self.connection.clone(), least::scripts(kind).each_ref().map(String::as_str)).await;
+        let [acquire, release] = loaded(&mut self.connection.clone(), least::scripts(kind)).await;
         Self { acquire, release, ..self.clone() }
     }
 
@@ -259,10 +258,10 @@ impl Raw {
 }
 
 /// The hashes of scripts that the server then has.
-async fn loaded(connection: &mut MultiplexedConnection, scripts: [&str; 2]) -> [Arc<str>; 2] {
+async fn loaded(connection: &mut MultiplexedConnection, scripts: [impl AsRef<str>; 2]) -> [Arc<str>; 2] {
     let mut hashes = [const { String::new() }; 2];
     for (hash, script) in hashes.iter_mut().zip(scripts) {
-        *hash = Script::new(script).prepare_invoke().load_async(connection).await.expect("a script");
+        *hash = Script::new(script.as_ref()).prepare_invoke().load_async(connection).await.expect("a script");
     }
     hashes.map(Into::into)
 }
