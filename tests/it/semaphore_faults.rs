@@ -142,6 +142,28 @@ async fn an_unpolled_acquire_gives_its_permits_back() {
     assert_eq!(raw.value(), Some(1));
 }
 
+/// An actor sends the acquires of waiters. If the reply to one is lost and its waiter leaves, the actor undoes it before a release that was
+/// made in between.
+#[tokio::test]
+async fn an_acquire_of_a_waiter_is_undone_before_later_releases() {
+    let (bench, semaphore) = faulty(700, FaultyClient::losing(false).await).await;
+    let held = semaphore.acquire_many(300).await.unwrap();
+    let other = Client::connect(bench.server.url()).await.unwrap().semaphore(NAME);
+    let held_elsewhere = other.acquire_many(400).await.unwrap();
+    let of_waiter = |words: &Words| words.iter().any(|word| word == b"400");
+    let waiting = tokio::spawn(async move { semaphore.acquire_many(400).await });
+    // Its caller attempts, and then an actor that is subscribed does.
+    bench.link.answered(2, of_waiter).await;
+    bench.link.lose_reply_to(of_waiter);
+    held_elsewhere.release().await.unwrap();
+    bench.link.lost_reply().await;
+    assert_eq!(bench.raw.value(), Some(0));
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    confirmed_or_not(&held.release().await, false);
+    eventually(|| bench.raw.value() == Some(700)).await;
+}
+
 /// Whether a request may take or release permits with ids.
 fn names_permits(words: &Words) -> bool {
     words.iter().any(|word| word == TIMEOUTS.as_bytes())

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, broadcast};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_stream::StreamExt;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -38,7 +39,20 @@ if redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0 then
     return 1
 end
 return 0";
-const RAW_CHANNEL: &str = "raw-unlocked";
+/// Redisson's channel for the key of the scenarios with one key, so that Java clients hear of releases.
+const RAW_CHANNEL: &str = "redisson_lock__channel:{bench}";
+/// Renews the locks of KEYS for ARGV[1] ms, each if the owner in ARGV holds it. Returns how many owners do.
+const RAW_RENEW: &str = "
+local held = 0
+for i, key in ipairs(KEYS) do
+    if redis.call('hexists', key, ARGV[i + 1]) == 1 then
+        redis.call('pexpire', key, ARGV[1])
+        held = held + 1
+    end
+end
+return held";
+/// As many as ours renews at once.
+const RENEWED_AT_ONCE: usize = 50;
 
 /// Buckets for the durations of calls and holds, in seconds.
 const BUCKETS: [f64; 8] = [0.0001, 0.001, 0.01, 0.1, 0.5, 1.0, 10.0, 60.0];
@@ -74,6 +88,7 @@ pub struct Raw {
     connection: MultiplexedConnection,
     acquire: Arc<str>,
     release: Arc<str>,
+    renew: Arc<str>,
     released: broadcast::Sender<()>,
     /// Acquires and releases without Lua: the upper bound for a library that does so.
     native: bool,
@@ -182,7 +197,7 @@ impl Raw {
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut connection =
             client.get_multiplexed_async_connection_with_config(&config).await.expect("a server");
-        let [acquire, release] = loaded(&mut connection, [RAW_ACQUIRE, RAW_RELEASE]).await;
+        let [acquire, release, renew] = loaded(&mut connection, [RAW_ACQUIRE, RAW_RELEASE, RAW_RENEW]).await;
         let released = broadcast::Sender::new(1024);
         let mut listening = client.get_async_pubsub().await.expect("a server");
         listening.subscribe(RAW_CHANNEL).await.expect("a subscription");
@@ -194,7 +209,7 @@ impl Raw {
                 let _ = sender.send(());
             }
         });
-        Self { connection, acquire, release, released, native, _listening: Arc::new(task) }
+        Self { connection, acquire, release, renew, released, native, _listening: Arc::new(task) }
     }
 
     /// The same connection, with the least scripts of a kind.
@@ -204,16 +219,37 @@ impl Raw {
     }
 
     pub fn handle(&self, worker: usize, key: &str) -> Handle {
-        let owner = format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}");
-        Handle::Raw { raw: self.clone(), key: key.to_owned(), owner }
+        Handle::Raw { raw: self.clone(), key: key.to_owned(), owner: owner(worker) }
     }
 
-    async fn take(&self, key: &str, owner: &str) -> Option<i64> {
+    /// Renews these locks, each with its owner, at each third of the lease for ever: in batches at even intervals.
+    pub async fn renew(&self, held: &[(String, String)]) {
+        let pause = LEASE / 3 / held.len().div_ceil(RENEWED_AT_ONCE) as u32;
+        let mut ticks = tokio::time::interval(pause);
+        for batch in held.chunks(RENEWED_AT_ONCE).cycle() {
+            ticks.tick().await;
+            let (keys, owners): (Vec<&str>, Vec<&str>) =
+                batch.iter().map(|(key, owner)| (&**key, &**owner)).unzip();
+            let renewed: usize = redis::cmd("EVALSHA")
+                .arg(&*self.renew)
+                .arg(batch.len())
+                .arg(keys)
+                .arg(LEASE.as_millis() as u64)
+                .arg(owners)
+                .query_async(&mut self.connection.clone())
+                .await
+                .expect("an answer");
+            assert_eq!(renewed, batch.len(), "lost a lock");
+        }
+    }
+
+    /// Takes the lock, or returns for how many ms it is still held.
+    pub async fn take(&self, key: &str, owner: &str) -> Option<i64> {
         if self.native {
             let mut restore = redis::cmd("RESTORE");
             restore.arg(key).arg(LEASE.as_millis() as u64).arg(self.payload(owner));
             let taken: Result<(), _> = restore.query_async(&mut self.connection.clone()).await;
-            return taken.err().map(|_| 0);
+            return taken.err().map(|_| LEASE.as_millis() as i64);
         }
         redis::cmd("EVALSHA")
             .arg(&*self.acquire)
@@ -226,7 +262,17 @@ impl Raw {
             .expect("an answer")
     }
 
-    async fn leave(&self, key: &str, owner: &str) {
+    /// Waits for a message, or the end of the lease, until it takes the lock.
+    pub async fn lock(&self, key: &str, owner: &str) {
+        if self.take(key, owner).await.is_some() {
+            let mut released = self.released.subscribe();
+            while let Some(left) = self.take(key, owner).await {
+                let _ = timeout(Duration::from_millis(left.unsigned_abs()), released.recv()).await;
+            }
+        }
+    }
+
+    pub async fn leave(&self, key: &str, owner: &str) {
         if self.native {
             let mut transaction = redis::pipe();
             transaction.atomic().hdel(key, owner).publish(RAW_CHANNEL, "0");
@@ -257,9 +303,17 @@ impl Raw {
     }
 }
 
+/// The owner id of a worker of redis-rs.
+pub fn owner(worker: usize) -> String {
+    format!("e0c7c3a1-4a9d-4a7b-9a57-0a7cf2a3f001:{worker}")
+}
+
 /// The hashes of scripts that the server then has.
-async fn loaded(connection: &mut MultiplexedConnection, scripts: [impl AsRef<str>; 2]) -> [Arc<str>; 2] {
-    let mut hashes = [const { String::new() }; 2];
+async fn loaded<const N: usize>(
+    connection: &mut MultiplexedConnection,
+    scripts: [impl AsRef<str>; N],
+) -> [Arc<str>; N] {
+    let mut hashes = [const { String::new() }; N];
     for (hash, script) in hashes.iter_mut().zip(scripts) {
         *hash = Script::new(script.as_ref()).prepare_invoke().load_async(connection).await.expect("a script");
     }
@@ -273,12 +327,7 @@ impl Handle {
             Self::Semaphore(semaphore) => Guard::Semaphore(semaphore.acquire().await.expect("a permit")),
             Self::Expirable(semaphore) => Guard::Expirable(semaphore.acquire().await.expect("a permit")),
             Self::Raw { raw, key, owner } => {
-                if raw.take(key, owner).await.is_some() {
-                    let mut released = raw.released.subscribe();
-                    while raw.take(key, owner).await.is_some() {
-                        let _ = released.recv().await;
-                    }
-                }
+                raw.lock(key, owner).await;
                 Guard::Raw(self)
             }
             Self::Rlock { lock, key } => Guard::Rlock(lock.acquire_mutex(key).await.expect("the lock")),

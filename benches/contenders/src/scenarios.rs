@@ -1,7 +1,7 @@
 //! The contender's side of the scenarios.
 
 use crate::allocator;
-use crate::library::{Handle, Library};
+use crate::library::{Handle, Library, owner};
 use crate::measure::{cpu, memory, monotonic_ns};
 use redisson_lock::{LockGuard, blocking};
 use std::fmt::Write as _;
@@ -180,6 +180,28 @@ pub async fn idle(seconds: f64) {
     println!("end seconds={} cpu={} memory={}", took.as_secs_f64(), spent.as_secs_f64(), memory());
 }
 
+/// Takes `count` locks, `workers` at a time. `keep` gets each of them.
+async fn at_once<T: Send + 'static, F: Future<Output = T> + Send>(
+    count: usize,
+    workers: usize,
+    take: impl Fn(usize) -> F + Clone + Send + 'static,
+    mut keep: impl FnMut(T),
+) {
+    let (sender, mut taken) = mpsc::channel(workers);
+    for worker in 0..workers {
+        let (take, sender) = (take.clone(), sender.clone());
+        tokio::spawn(async move {
+            for n in (worker..count).step_by(workers) {
+                sender.send(take(n).await).await.expect("a receiver");
+            }
+        });
+    }
+    drop(sender);
+    while let Some(lock) = taken.recv().await {
+        keep(lock);
+    }
+}
+
 /// The number of tasks that start waiting every 10 ms.
 const PACE: usize = 100;
 
@@ -187,31 +209,43 @@ const PACE: usize = 100;
 #[derive(Default)]
 pub struct Held {
     guards: Vec<LockGuard>,
-    waiters: Vec<JoinHandle<()>>,
+    /// They wait, or renew locks of redis-rs.
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Held {
-    /// Acquires `count` more locks, `workers` at a time. A worker frees what it needed besides its guards, so the figure is that of the
-    /// locks.
+    /// Acquires `count` more locks, `workers` at a time, and has them renewed. A worker frees what it needed besides its guards, so the
+    /// figure is that of the locks.
     pub async fn hold(&mut self, library: &Library, count: usize, workers: usize) {
-        let Library::Ours(client) = library else { unreachable!("only ours and Redisson hold many") };
         println!("begin");
         let before = memory();
-        let (sender, mut acquired) = mpsc::channel(workers);
         let first = self.guards.len();
-        self.guards.reserve_exact(count);
-        for worker in 0..workers {
-            let (client, sender) = (client.clone(), sender.clone());
-            tokio::spawn(async move {
-                for n in (first + worker..first + count).step_by(workers) {
-                    let guard = client.lock(format!("held:{n}")).lock().await.expect("the lock");
-                    sender.send(guard).await.expect("a receiver");
-                }
-            });
-        }
-        drop(sender);
-        while let Some(guard) = acquired.recv().await {
-            self.guards.push(guard);
+        let name = move |n: usize| format!("held:{}", first + n);
+        match library {
+            Library::Ours(client) => {
+                self.guards.reserve_exact(count);
+                let client = client.clone();
+                let take = move |n| {
+                    let lock = client.lock(name(n));
+                    async move { lock.lock().await.expect("the lock") }
+                };
+                at_once(count, workers, take, |guard| self.guards.push(guard)).await;
+            }
+            Library::Raw(raw) => {
+                let mut held = Vec::with_capacity(count);
+                let taker = raw.clone();
+                let take = move |n| {
+                    let (raw, key, owner) = (taker.clone(), name(n), owner(n));
+                    async move {
+                        assert_eq!(raw.take(&key, &owner).await, None, "held");
+                        (key, owner)
+                    }
+                };
+                at_once(count, workers, take, |lock| held.push(lock)).await;
+                let raw = raw.clone();
+                self.tasks.push(tokio::spawn(async move { raw.renew(&held).await }));
+            }
+            _ => unreachable!("it renews nothing"),
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));
     }
@@ -219,18 +253,31 @@ impl Held {
     /// Starts tasks that each wait for a lock that another process holds. They start gradually, so that the measurement
     /// shows the cost of waiting, not of many first requests at once.
     pub async fn wait(&mut self, library: &Library, count: usize) {
-        let Library::Ours(client) = library else { unreachable!("only ours has many waiters") };
         println!("begin");
         let before = memory();
         for n in 0..count {
             if n % PACE == 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            let lock = client.lock(format!("held:{n}"));
-            self.waiters.push(tokio::spawn(async move {
-                let guard = lock.lock().await.expect("the lock");
-                guard.unlock().await.expect("a confirmed release");
-            }));
+            let key = format!("held:{n}");
+            self.tasks.push(match library {
+                // A handle has room for every library.
+                Library::Ours(client) => {
+                    let lock = client.lock(key);
+                    tokio::spawn(async move {
+                        let guard = lock.lock().await.expect("the lock");
+                        guard.unlock().await.expect("a confirmed release");
+                    })
+                }
+                Library::Raw(raw) => {
+                    let (raw, owner) = (raw.clone(), owner(n));
+                    tokio::spawn(async move {
+                        raw.lock(&key, &owner).await;
+                        raw.leave(&key, &owner).await;
+                    })
+                }
+                _ => unreachable!("it has no many waiters"),
+            });
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));
     }
@@ -260,8 +307,8 @@ impl Held {
     }
 
     pub async fn drop(&mut self) {
-        for waiter in self.waiters.drain(..) {
-            waiter.abort();
+        for task in self.tasks.drain(..) {
+            task.abort();
         }
         for guard in self.guards.drain(..) {
             guard.unlock().await.expect("a release");

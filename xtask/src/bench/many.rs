@@ -26,7 +26,12 @@ pub fn held(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
         ],
     );
     for &count in effort.held {
-        let libraries: &[&'static str] = if count <= 100_000 { &["ours", "Redisson"] } else { &["ours"] };
+        // redis-rs renews as many locks in one script, and does nothing else: the floor for a client.
+        let libraries: &[&'static str] = match count {
+            ..100_000 => &["ours", "Redisson"],
+            100_000 => &["ours", "Redisson", "raw"],
+            _ => &["ours", "raw"],
+        };
         let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
         for round in 0..effort.long_rounds {
             for library in rotated(libraries, round) {
@@ -176,22 +181,31 @@ pub fn waiting(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> 
         "scripts per waiter to begin",
     ];
     let mut table = Table::new("bytes per waiter", &head);
-    let mut all = Samples::default();
-    for _ in 0..effort.long_rounds {
-        all.0.push(wait(testbed, COUNT, effort.idle.min(12.0))?);
+    // A task of redis-rs that waits for a message on a channel that all of them share, or for the end of the lease.
+    const LIBRARIES: [&str; 2] = ["ours", "raw"];
+    let mut measured: BTreeMap<&str, Samples> = BTreeMap::new();
+    for round in 0..effort.long_rounds {
+        for library in rotated(&LIBRARIES, round) {
+            let sample = wait(testbed, library, COUNT, effort.idle.min(12.0))?;
+            measured.entry(library).or_default().0.push(sample);
+        }
     }
-    let of = |name: &'static str| all.figures(move |sample| sample.get(name));
+    for library in LIBRARIES {
+        let of = |name: &'static str| measured[library].figures(move |sample| sample.get(name));
+        let bytes = of("bytes");
+        table.bar("", library, bytes.median());
+        table.row(&[
+            library.to_owned(),
+            COUNT.to_string(),
+            format!("{:.0}", bytes.median()),
+            format!("{:.0} %", bytes.spread() * 100.0),
+            format!("{:.2} %", of("idle").median()),
+            format!("{:.0}", of("channels").median()),
+            format!("{:.2}", of("asked").median()),
+        ]);
+    }
+    let of = |name: &'static str| measured["ours"].figures(move |sample| sample.get(name));
     let (bytes, idle, channels) = (of("bytes"), of("idle"), of("channels"));
-    table.bar("", "ours", bytes.median());
-    table.row(&[
-        "ours".to_owned(),
-        COUNT.to_string(),
-        format!("{:.0}", bytes.median()),
-        format!("{:.0} %", bytes.spread() * 100.0),
-        format!("{:.2} %", idle.median()),
-        format!("{:.0}", channels.median()),
-        format!("{:.2}", of("asked").median()),
-    ]);
     table.target(Target::most("bytes per waiter".into(), 1500.0, bytes));
     table.target(Target::most("idle client CPU, %".into(), 2.0, idle));
     let a_key = Figures(channels.0.iter().map(|channels| channels / COUNT as f64).collect());
@@ -200,10 +214,11 @@ pub fn waiting(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> 
 }
 
 /// Starts `count` tasks in a new process, each of which waits for a lock that another process holds.
-fn wait(testbed: &mut Testbed, count: usize, seconds: f64) -> Result<Sample, String> {
+fn wait(testbed: &mut Testbed, library: &str, count: usize, seconds: f64) -> Result<Sample, String> {
+    let waiting = format!("{library}/waiting");
     testbed.measure("ours/held", &format!("hold {count} 64"))?;
     let before = testbed.spent()?;
-    let taken = testbed.measure("ours/waiting", &format!("wait {count}"))?;
+    let taken = testbed.measure(&waiting, &format!("wait {count}"))?;
     // Until all tasks wait: the last subscription is confirmed, and no more scripts run.
     let mut calls = f64::NAN;
     let until = Instant::now() + Duration::from_secs(30);
@@ -215,7 +230,7 @@ fn wait(testbed: &mut Testbed, count: usize, seconds: f64) -> Result<Sample, Str
         }
         calls = now;
     }
-    let mut sample = testbed.measure("ours/waiting", &format!("idle {seconds}"))?;
+    let mut sample = testbed.measure(&waiting, &format!("idle {seconds}"))?;
     let channels = testbed.call(&["PUBSUB", "CHANNELS", "redisson_lock__channel*"])?.len();
     let asked = (calls - before.get("server.evalsha").copied().unwrap_or_default()) / count as f64;
     sample.set("channels", channels as f64);
@@ -223,7 +238,7 @@ fn wait(testbed: &mut Testbed, count: usize, seconds: f64) -> Result<Sample, Str
     sample.set("idle", sample.get("cpu") / sample.get("seconds") * 100.0);
     // The memory once all tasks wait, not right after they were spawned.
     sample.set("bytes", (sample.get("memory") - taken.get("before")) / count as f64);
-    testbed.stop("ours/waiting");
+    testbed.stop(&waiting);
     testbed.stop("ours/held");
     testbed.call(&["FLUSHALL"])?;
     Ok(sample)
