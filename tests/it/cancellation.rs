@@ -7,11 +7,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
-use redisson_lock::{Error, HoldState, LossReason};
+use redisson_lock::{Client, Error, HoldState, LossReason};
 use tokio::sync::Notify;
 
+use crate::support::Server;
 use crate::support::any_lock::{AnyLock, Held};
 use crate::support::drop_point::{
     CutAt, DropBench, DropPoint, Tally, drop_at, for_each_cut, has_fixed_order, not_a_heartbeat, shut_gate,
@@ -352,6 +354,19 @@ async fn unlock() {
         ("unlock", "of one level", 7),
         ("unlock", "lost", 13),
     ]);
+}
+
+/// The caller leaves before the actor of the key has run, which has the same thread.
+#[tokio::test]
+async fn an_unlock_of_one_level_whose_caller_leaves_at_once() {
+    let server = Server::start();
+    let lock = Client::connect(server.url()).await.unwrap().lock("n");
+    let (outer, inner) = (lock.lock().await.unwrap(), lock.lock().await.unwrap());
+    let mut unlocking = Box::pin(inner.unlock());
+    assert!(unlocking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(unlocking);
+    outer.unlock().await.unwrap();
+    assert!(!lock.is_locked().await.unwrap(), "one level was left");
 }
 
 /// Each of the functions below returns true if the call was dropped before it ended.
