@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
--- KEYS[3]  mark (integer: number of this client's last request that took effect)
+-- KEYS[3]  mark (integer: number of this client's last numbered request that took effect)
 -- ARGV[1]  number of this request
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  lease in ms, 0 forever
@@ -14,7 +14,7 @@
 --          {'STALE', -1}  a request with a higher number has taken effect
 --          {'STALE', 0}   this request has taken effect before, and a lease has ended
 --
--- The requests of a client are numbered. No request takes effect twice, or after a request with a higher number. A
+-- The acquires of a client are numbered. None takes effect twice, or after a request with a higher number. A
 -- repeat restarts the leases. Times are the server's.
 local done, number = tonumber(redis.call('get', KEYS[3]) or 0), tonumber(ARGV[1])
 if done > number then

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (integer: free permits)
 -- KEYS[2]  timeouts (sorted set: id of a taken permit -> end of its lease in ms since the epoch)
--- KEYS[3]  mark (integer: number of this client's last request that took effect)
+-- KEYS[3]  mark (integer: number of this client's last numbered request that took effect)
 -- ARGV[1]  number of this request, if it is unknown whether the acquire of the permits took effect, else '0'
 -- ARGV[2]  ms for which the mark is kept
 -- ARGV[3]  channel

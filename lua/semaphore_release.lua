@@ -26,11 +26,14 @@ redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
 if ARGV[5] ~= '0' and done ~= tonumber(ARGV[5]) then
     return 0
 end
+-- A refused request has no effect, so it restores the mark. The user may not publish, or the sum is out of range.
+local function refused(answer)
+    redis.call('set', KEYS[2], done, 'px', ARGV[3])
+    return answer
+end
 local receivers = redis.pcall(ARGV[6] or 'publish', ARGV[4], string.format('%.0f', (free or 0) + ARGV[2]))
 if type(receivers) == 'table' then
-    -- The user may not publish: restore the mark, so that the request has no effect.
-    redis.call('set', KEYS[2], done, 'px', ARGV[3])
-    return receivers
+    return refused(receivers)
 end
-redis.call('incrby', KEYS[1], ARGV[2])
-return receivers
+local sum = redis.pcall('incrby', KEYS[1], ARGV[2])
+return type(sum) == 'table' and refused(sum) or receivers

@@ -16,7 +16,7 @@ use crate::engine::key_queue::KeyQueue;
 use crate::engine::releases::{Release, ReleasedLevel};
 use crate::engine::run::Run;
 use crate::engine::session::Session;
-use crate::engine::unfinished::{Freeing, Successor};
+use crate::engine::unfinished::{DirectRequest, Freeing, Successor};
 use crate::engine::waiters::Waiter;
 use crate::error::{Error, Phase, Result};
 use crate::kinds::kind::{HeldPermits, LockKind};
@@ -36,15 +36,16 @@ fn new_run(now: Moment) -> Box<Run> {
     Box::new(Run { others: Some(1), ..Run::new(now, None) })
 }
 
-/// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, or the
-/// waiter has just left.
+/// Passes the permits of `hold` to the next waiter. Returns false if the caller has to release them: passing is not allowed, the waiter has
+/// just left, or an earlier caller waits for the reply to its own request.
 pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>) -> bool {
     // The holds of a semaphore do not keep its key queue in the table, so the waiters may be in another one.
     let Some(queue) = session.existing_queue(&queue.id) else { return false };
     let now = Moment::now();
     let mut work = queue.work();
     let run = **work.passing.get_or_insert_with(|| new_run(now));
-    if !work.may_go_on(&run, &*hold.kind, &session.options.hand_off, now) {
+    let has_earlier = work.direct.as_ref().is_some_and(DirectRequest::is_timely_acquire);
+    if has_earlier || !work.may_go_on(&run, &*hold.kind, &session.options.hand_off, now) {
         return false;
     }
     let next = work.waiters.local().next().filter(|next| next.kind.permits() == hold.kind.permits());

@@ -53,6 +53,11 @@ impl DirectRequest {
         matches!(self.unfinished, Some(Unfinished::Release(_)))
     }
 
+    /// Whether it is an acquire whose caller comes before all waiters.
+    pub(crate) fn is_timely_acquire(&self) -> bool {
+        matches!(self.unfinished, Some(Unfinished::Acquire(DirectAttempt { overtaken: false, .. })))
+    }
+
     pub(crate) fn is_overtaken_acquire(&self) -> bool {
         matches!(self.unfinished, Some(Unfinished::Acquire(DirectAttempt { overtaken: true, .. })))
     }

@@ -195,8 +195,8 @@ impl Work {
         !self.waiters.is_empty() || !self.releases.is_empty() || self.finding.is_some()
     }
 
-    /// Queues the undo of the acquire that was just sent, before all other releases. A numbered undo has an effect only while its
-    /// acquire is the last request of the client that took effect, so no release may come in between.
+    /// Queues the undo of an acquire before all other releases. A numbered undo has an effect only while its acquire is the last request of
+    /// the client that took effect, so no release may come in between.
     pub(crate) fn queue_undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
         self.releases.push_front(Release::undo(kind, &owner_id, until));
     }

@@ -134,7 +134,7 @@ pub(crate) struct CounterKeys {
     pub channel: Arc<str>,
     /// The sorted set of permit ids and the ends of their leases.
     pub timeouts: Arc<str>,
-    /// The number of this client's last request that took effect, by which scripts recognise a repeat.
+    /// The number of this client's last numbered request that took effect, by which scripts recognise a repeat.
     pub last_request: Arc<str>,
 }
 

@@ -142,6 +142,50 @@ async fn an_unpolled_acquire_gives_its_permits_back() {
     assert_eq!(raw.value(), Some(1));
 }
 
+/// The caller of an acquire sends it itself. If the connection ends before the reply, the acquire is undone before a release that waits for
+/// it.
+#[tokio::test]
+async fn an_acquire_of_a_caller_is_undone_before_later_releases() {
+    let (bench, semaphore) = faulty(2, FaultyClient::losing(true).await).await;
+    let mut context = Context::from_waker(Waker::noop());
+    let held = semaphore.acquire().await.unwrap();
+    bench.lose_reply(true);
+    let mut acquiring = Box::pin(semaphore.acquire());
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    let mut releasing = Box::pin(held.release());
+    assert!(releasing.as_mut().poll(&mut context).is_pending());
+    bench.link.lost_reply().await;
+    let (permit, released) = tokio::join!(acquiring, releasing);
+    released.unwrap();
+    permit.unwrap().release().await.unwrap();
+    assert_eq!(bench.raw.value(), Some(2));
+}
+
+/// A permit does not pass to a waiter while an earlier caller still waits for its reply.
+#[tokio::test]
+async fn a_waiter_does_not_overtake_an_acquire_of_a_caller() {
+    let server = Server::start();
+    let semaphore = Client::connect(server.url()).await.unwrap().semaphore(NAME);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    let mut context = Context::from_waker(Waker::noop());
+    let held = semaphore.acquire().await.unwrap();
+    server.stop_signal();
+    let mut first = Box::pin(semaphore.acquire());
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    let mut second = Box::pin(semaphore.acquire());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    let mut releasing = Box::pin(held.release());
+    let passed = releasing.as_mut().poll(&mut context).is_ready();
+    server.cont();
+    assert!(!passed, "the permit has passed to the second one");
+    let (released, permit) = tokio::join!(releasing, first);
+    released.unwrap();
+    let permit = permit.unwrap();
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    permit.release().await.unwrap();
+    second.await.unwrap().release().await.unwrap();
+}
+
 /// An actor sends the acquires of waiters. If the reply to one is lost and its waiter leaves, the actor undoes it before a release that was
 /// made in between.
 #[tokio::test]
@@ -378,6 +422,21 @@ async fn a_closed_client_gives_up_refused_releases() {
 }
 
 /// A request without permission is refused for good, and changes nothing.
+/// The script writes the number of the release before it finds that it cannot add. A repeat must not count as done.
+#[tokio::test]
+async fn a_value_that_redis_cannot_add_to_is_an_error_and_changes_nothing() {
+    let server = Server::start();
+    let (client, raw) = (Client::connect(server.url()).await.unwrap(), RawRedis::of(&server));
+    for value in ["007", "9223372036854775807"] {
+        raw.run::<()>(&["SET", NAME, value]);
+        for _ in 0..2 {
+            let error = client.semaphore(NAME).release(1).await.unwrap_err();
+            assert!(matches!(error, Error::Refused { phase: Phase::Release, .. }), "{value}: {error:?}");
+        }
+        assert_eq!(raw.run::<String>(&["GET", NAME]), value);
+    }
+}
+
 #[tokio::test]
 async fn a_forbidden_channel_is_an_error_and_changes_nothing() {
     let server = Server::start();

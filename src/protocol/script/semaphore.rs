@@ -1,5 +1,5 @@
-//! Requests of semaphores and latches. Their records do not name the holders of permits, so the requests of a client that
-//! may be repeated are numbered: no request takes effect twice, or after a later one.
+//! Requests of semaphores and latches. Their records name no holders, so the requests of a client that may be repeated are numbered: no
+//! request takes effect twice, or after a later one. Exception: permits with ids are returned by their ids, without a number.
 
 use super::{
     Arg, LATCH_COUNT_DOWN, LATCH_DELETE, LATCH_LOOK, LATCH_SET, PERMIT_ACQUIRE, PERMIT_HAND_OFF, PERMIT_LOOK,
@@ -13,8 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How long the mark of a client is kept after its last request, in ms. No dead connection delivers a request later than that.
 const MARK_KEPT: Arg = Arg::Literal("3600000");
 
-/// The number of the next request that changes a record. Call this when the request is sent: from then on, requests with
-/// smaller numbers have no effect.
+/// The number of the next request that changes a record. Once that request has taken effect, requests with smaller numbers have none.
 pub(crate) fn next_number() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
