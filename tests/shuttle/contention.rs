@@ -108,6 +108,33 @@ fn tasks_that_join_a_queue_together() {
     });
 }
 
+/// A wait may end at the moment at which the holder hands the lock over. Then the waiter has the lock, or the next task gets it.
+#[test]
+fn waits_that_end_during_a_hand_off() {
+    run("waits_that_end_during_a_hand_off", 700, Pace::Hurried(40), Duration::from_secs(2), || async {
+        let session = session(Duration::from_secs(30)).await;
+        let lock = |owner: &str| {
+            let owner = Owner::new(owner).expect("an owner");
+            Lock::new(session.clone(), LockKeys::new("lock".into()).map(Reentrant::new)).with_owner(&owner)
+        };
+        let guard = lock("holder").lock().await.expect("the lock is free");
+        let held = below(LONGEST_HOLD);
+        // The next timer after that of the holder. In a hurried run it fires during the hand-off.
+        let (waits, wait) = (lock("waits"), Duration::from_nanos(held + 1));
+        let waiter = task::spawn(async move {
+            // Without a reply the wait ends with an error.
+            if let Ok(Some(guard)) = waits.try_lock_for(wait).await {
+                guard.unlock().await.expect("the lock is released");
+            }
+        });
+        time::sleep(Duration::from_nanos(held)).await;
+        guard.unlock().await.expect("the lock is released");
+        waiter.await.expect("no panic");
+        let next = lock("next").try_lock().await.expect("a reply");
+        next.expect("a wait that had ended got the lock").unlock().await.expect("the lock is released");
+    });
+}
+
 async fn troubled(pipelined: bool) {
     let table = Arc::new(Table { lossless: false, pipelined, inside: Mutex::default() });
     let sessions = [session(SHORT).await, session(SHORT).await];
