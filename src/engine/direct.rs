@@ -185,11 +185,6 @@ impl<'a> DirectAcquire<'a> {
         }
         let answer = match answer {
             Ok(answer) => answer,
-            Err(SendError::Unanswered) if self.args.kind.permits().is_some() => {
-                // A numbered acquire cannot be repeated or undone once a later release has taken effect.
-                work.take_over();
-                return self.enqueue(work, None);
-            }
             Err(SendError::Unanswered) => {
                 session.rotate_owner_ids();
                 request.repeat();

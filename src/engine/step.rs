@@ -100,6 +100,9 @@ impl KeyActor {
             Some(Finding::Freed(yield_window)) => self.yield_window = Some(Box::new(yield_window)),
             None => {}
         }
+        if let Some(step) = numbered_repeat(&work) {
+            return step;
+        }
         if let Some(release) = work.next_release() {
             return Step::Do(Action::Release(release));
         }
@@ -263,6 +266,13 @@ impl KeyActor {
         self.done = true;
         Step::Finish
     }
+}
+
+/// The repeat of an acquire of permits that went unanswered. It precedes all releases, because their higher numbers would make it void.
+fn numbered_repeat(work: &Work) -> Option<Step> {
+    let first = work.waiters.front()?;
+    let is_numbered = first.unanswered.is_some() && first.kind.permits().is_some();
+    is_numbered.then(|| Step::Do(Action::Attempt(Attempt::of(first, work))))
 }
 
 /// A step that does not depend on the turns of the waiters.

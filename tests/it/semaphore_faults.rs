@@ -142,10 +142,10 @@ async fn an_unpolled_acquire_gives_its_permits_back() {
     assert_eq!(raw.value(), Some(1));
 }
 
-/// The caller of an acquire sends it itself. If the connection ends before the reply, the acquire is undone before a release that waits for
-/// it.
+/// The caller of an acquire sends it itself. If the connection ends before the reply, the acquire is repeated before a release that waits
+/// for it.
 #[tokio::test]
-async fn an_acquire_of_a_caller_is_undone_before_later_releases() {
+async fn an_acquire_of_a_caller_is_repeated_before_later_releases() {
     let (bench, semaphore) = faulty(2, FaultyClient::losing(true).await).await;
     let mut context = Context::from_waker(Waker::noop());
     let held = semaphore.acquire().await.unwrap();
