@@ -69,7 +69,7 @@ impl KeyActor {
     pub(crate) async fn attempt(&mut self, attempt: Box<Attempt>) {
         let before = self.queue.signal.reading();
         let length = self.session.lease_duration(attempt.lease);
-        let (mut request, owner_id) = self.prepare(&attempt, length);
+        let Some((mut request, owner_id)) = self.prepare(&attempt, length) else { return };
         self.note_in_flight(&owner_id);
         if attempt.once || self.busy_reply.is_some() {
             // The lock is probably busy, and only the script reports for how long.
@@ -110,18 +110,17 @@ impl KeyActor {
         }
     }
 
-    /// The request of an attempt, and its owner id: the unanswered request of the waiter itself, or a new one.
-    fn prepare(&self, attempt: &Attempt, length: Duration) -> (Request, Arc<str>) {
+    /// The request of an attempt, and its owner id: the unanswered request of the waiter itself, or a new one. `None` if the waiter has left:
+    /// the undo of its own request may be queued, and a new one must not precede that.
+    fn prepare(&self, attempt: &Attempt, length: Duration) -> Option<(Request, Arc<str>)> {
         let counterpart = self.counterpart(&*attempt.kind, &attempt.owner);
         let (owner_id, waiting) = self.identify(attempt);
-        // The request that the waiter sent itself, if that went unanswered.
-        let unanswered =
-            self.queue.work().waiters.get_mut(attempt.ticket).and_then(|waiter| waiter.unanswered.take());
+        let unanswered = self.queue.work().waiters.get_mut(attempt.ticket)?.unanswered.take();
         if let Some(unanswered) = unanswered {
-            return (unanswered.request, unanswered.owner_id);
+            return Some((unanswered.request, unanswered.owner_id));
         }
         let args = AcquireArgs { owner_id: &owner_id, lease_ms: millis(length), waiting, counterpart };
-        (attempt.kind.acquire(&args), owner_id)
+        Some((attempt.kind.acquire(&args), owner_id))
     }
 
     /// Queues the undo of an attempt.

@@ -170,9 +170,6 @@ impl KeyActor {
         let asked = |current: &&Current| current.lagging().is_none();
         let hold = self.queue.work().current.as_ref().filter(asked).map(|current| current.hold.clone());
         let Some(hold) = hold else { return };
-        if !hold.kind.traits().has_holder_probe {
-            return;
-        }
         let Some(kind) = hold.kind.owned() else { return };
         let mut request = kind.holder_probe();
         let answer = self.session.connection.call(&mut request).await;

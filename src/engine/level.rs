@@ -100,6 +100,7 @@ impl Level {
         if let Some(term) = self.term {
             self.hold.begin_level(term);
             self.session.watchdog.watch(&self.hold);
+            self.session.watchdog.doubt_late(&self.hold, &self.session.connection);
         }
         Some(way)
     }

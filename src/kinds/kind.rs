@@ -263,7 +263,7 @@ pub(crate) struct KindTraits {
     pub pipelined: bool,
     /// Redis keeps the order of the waiters, so each waiter is queued there.
     pub queued: bool,
-    /// A holder probe shows whether to attempt an acquire, and costs less than the attempt.
+    /// The holder of a busy lock is probed from time to time: a probe shows whether to attempt an acquire, and costs less than the attempt.
     pub has_holder_probe: bool,
     pub access: Access,
     /// Each hold has a token, which the replies of an acquire and a hand-off contain.

@@ -154,6 +154,13 @@ impl Watchdog {
         self.plan([hold], |hold, standing| self.next(hold, standing));
     }
 
+    /// Doubts `hold`, which has just been watched, if its server has changed since the grant.
+    pub(crate) fn doubt_late(&self, hold: &Arc<Hold>, connection: &Connection) {
+        if connection.data_epoch(hold.record()) != Some(hold.data_epoch()) {
+            self.doubt([hold.clone()], connection);
+        }
+    }
+
     /// Stops watching `hold`, which is over.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.lock().holds.take(hold);
@@ -227,7 +234,10 @@ impl Watchdog {
             select! {
                 () = self.0.earlier.notified() => {}
                 () = time::sleep(next.remaining()) => {}
-                () = link.changed() => self.doubt(&sender.connection),
+                () = link.changed() => {
+                    let all: Vec<_> = self.lock().holds.all().cloned().collect();
+                    self.doubt(all, &sender.connection);
+                }
                 Some((batch, answer)) = answers.recv() => self.answered(batch, answer, &sender),
             }
             let now = Moment::now();
@@ -239,12 +249,11 @@ impl Watchdog {
         }
     }
 
-    /// Doubts the holds whose server changed, after a connection went down or came up, or a slot moved. Other holds are not
+    /// Doubts those of `holds` whose server changed, after a connection went down or came up, or a slot moved. Other holds are not
     /// affected.
-    fn doubt(&self, connection: &Connection) {
-        let all: Vec<_> = self.lock().holds.all().cloned().collect();
+    fn doubt(&self, holds: impl IntoIterator<Item = Arc<Hold>>, connection: &Connection) {
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
-        for hold in all {
+        for hold in holds {
             let data_epoch = connection.data_epoch(hold.record());
             if data_epoch != Some(hold.data_epoch()) {
                 // The hold is in doubt until the next confirmation. Its deadline stays.

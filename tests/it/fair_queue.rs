@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use redisson_lock::{Client, HandOff, Lock, LockGuard, Owner};
+use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, Owner};
 use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
@@ -62,6 +62,22 @@ impl Queue {
         script.arg(MINE).arg(30_000).arg(300_000).arg(waiting).arg("0");
         script.query(&mut self.cli).unwrap_or_else(|error| panic!("waiting {waiting}: {error}"))
     }
+}
+
+/// A forced unlock notifies only the first waiter in the queue, here one of the client that held the lock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_unlock_wakes_a_waiter_of_the_holders_own_client() {
+    let mut queue = Queue::start();
+    let client = Client::connect(queue.server.url()).await.unwrap();
+    let other = Client::connect(queue.server.url()).await.unwrap();
+    let lock = client.fair_lock(NAME).with_lease(Duration::from_secs(3600));
+    let guard = lock.lock().await.unwrap();
+    let waiting = tokio::spawn(async move { lock.lock().await });
+    queue.wait_for_waiters(1).await;
+    assert!(other.fair_lock(NAME).force_unlock().await.unwrap());
+    let next = in_time("the waiter", waiting).await.unwrap().unwrap();
+    assert!(matches!(guard.state(), HoldState::Lost(_)), "{:?}", guard.state());
+    next.unlock().await.unwrap();
 }
 
 /// The queue decides who is first, and not the client that releases.

@@ -397,6 +397,33 @@ async fn an_unpolled_grant_ends_with_its_lease() {
     forgotten.await.unwrap().unlock().await.unwrap();
 }
 
+/// The server restarts empty after its reply and before the caller sees that. The watchdog did not know the hold when the connection
+/// changed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unpolled_grant_of_a_server_that_restarted_is_not_certain() {
+    let mut server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = client.lock("n").with_lease(Duration::from_secs(60));
+    // Load the scripts, so that a request is one send.
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    let mut acquiring = Box::pin(lock.lock());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    // No reply may arrive during the poll.
+    server.stop_signal();
+    assert!(acquiring.as_mut().poll(&mut context).is_pending());
+    server.cont();
+    // Its reply follows that to the acquire.
+    assert!(!client.lock("other").is_locked().await.unwrap());
+    assert!(exists(&server, "n"));
+    server.restart();
+    eventually(|| client.stats().reconnects == 1).await;
+    let taken = Client::connect(server.url()).await.unwrap().lock("n").lock().await.unwrap();
+    let guard = acquiring.await.unwrap();
+    assert_ne!(guard.state(), HoldState::Held, "another client holds the lock, too");
+    assert!(matches!(guard.lost().await, HoldState::Lost(_)));
+    taken.unlock().await.unwrap();
+}
+
 /// The same where the grant was delivered: another task of the client runs the key actor, and waits behind the grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delivered_but_unpolled_grant_ends_with_its_lease() {
