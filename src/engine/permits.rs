@@ -211,10 +211,12 @@ impl KeyActor {
         let work = self.queue.work();
         // The reply counts only for a waiter that wants as many permits with ids, or more.
         let next = work.waiters.first().filter(|next| next.kind.permits() >= hold.kind.permits());
-        if let (Some(BusyReply { only, .. }), Some(next)) = (&mut self.busy_reply, next)
+        if let (Some(BusyReply { only, attempt_at, .. }), Some(next)) = (&mut self.busy_reply, next)
             && *only == Some(ticket)
         {
             *only = Some(next.ticket);
+            // The holder may leave its permits to the end of their lease.
+            *attempt_at = (*attempt_at).min(hold.deadline());
         }
     }
 

@@ -275,6 +275,25 @@ async fn the_permit_of_a_dead_process_is_recovered() {
     assert_eq!(bench.raw.value(), Some(1));
 }
 
+/// The reply that the permits are taken tells the lease of the first holder. The one that they passed to has a shorter lease, and does not
+/// release them.
+#[tokio::test]
+async fn a_permit_that_passed_and_was_forgotten_is_free_when_its_own_lease_ends() {
+    let bench = Bench::of(1).await;
+    let client = Client::connect(bench.server.url()).await.unwrap();
+    let ours = client.expirable_semaphore(NAME);
+    let held = ours.with_lease(Duration::from_secs(3600)).acquire().await.unwrap();
+    let short = ours.with_lease(LEASE);
+    let second = tokio::spawn(async move { short.acquire().await.unwrap() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    let third = tokio::spawn(async move { ours.try_acquire_for(LEASE * 9).await.unwrap() });
+    eventually(|| client.stats().waiting == 2).await;
+    held.release().await.unwrap();
+    second.await.unwrap().forget();
+    let permit = third.await.unwrap().expect("the lease of the second holder has ended");
+    permit.release().await.unwrap();
+}
+
 /// Each task gets ids of its own, because another program may know those of the previous holder.
 #[tokio::test]
 async fn permits_pass_to_tasks_of_the_same_client_with_new_ids() {
