@@ -1,6 +1,6 @@
 //! The key actor: the one loop that serves a key queue, for every kind of lock.
 //!
-//! [`serve`] runs until the queue has no work left. A step releases or hands off (`release.rs`), attempts or re-enters
+//! [`serve`] runs until the queue has no work left. A step releases (`release.rs`) or hands off (`hand_off.rs`), attempts or re-enters
 //! (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held between two steps. What the actor knows of
 //! the lock in Redis (`BusyReply`) belongs to the queue and not to its first waiter, so the next waiter inherits it.
 //!

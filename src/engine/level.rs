@@ -113,7 +113,7 @@ impl Level {
     }
 
     /// Releases the level, and waits for the outcome for at most the response timeout. Sends the request directly if nobody else is at the
-    /// key.
+    /// key, or to hand the lock to the next waiter while the actor rests.
     ///
     /// If the future is dropped, the release continues in the background.
     pub(crate) async fn release(&mut self) -> Result<()> {

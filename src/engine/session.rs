@@ -1,8 +1,8 @@
 //! The session of a client, which all its handles share: id, connections, watchdog and key queues.
 //!
-//! Acquires, re-entries, releases and hand-offs of one key are sent one at a time. A caller that is alone at the key sends its own
-//! (`direct.rs`). Otherwise callers only add work to the key queue, and the key actor (`actor.rs`) sends it. If a caller is dropped,
-//! the actor completes or undoes its request. So the client knows the hold count in the record.
+//! Acquires, re-entries, releases and hand-offs of one key are sent one at a time. A caller that is alone at the key, or hands the lock to a
+//! waiter, sends its own request (`direct.rs`). Otherwise callers only add work to the key queue, and the key actor (`actor.rs`) sends it.
+//! If a caller is dropped, the actor completes or undoes its request. So the client knows the hold count in the record.
 //!
 //! Invariant: the session's tasks own a drop guard. When their runtime ends, the session closes, and every wait ends with an error,
 //! including waits on other runtimes.

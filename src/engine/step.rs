@@ -192,7 +192,7 @@ impl KeyActor {
             Some(_) if self.own_subscriptions() > 0 && self.checked != Some(view.signal.epoch) => {
                 Step::Do(Action::Check)
             }
-            // The hand-off, the release and the forced removal of the hold wake the actor.
+            // A release and the message of a forced unlock wake the actor. A hand-off by a caller may leave it at rest.
             Some(current) => {
                 let end = current.hold.deadline();
                 Step::Wait(listen_from.filter(|_| !listens).map_or(end, |from| end.min(from)))

@@ -177,7 +177,7 @@ impl Work {
         }
     }
 
-    /// Whether the actor may stay at rest after a caller has handed the lock off. `epoch` is that of the signal.
+    /// Whether the actor may stay at rest after the request of a caller, such as a hand-off. `epoch` is that of the signal.
     pub(crate) fn lets_rest(&self, epoch: u64) -> bool {
         let (Some(rest), Some(current)) = (self.rest, &self.current) else { return false };
         // Other clients count a subscription as a waiter.
@@ -196,7 +196,7 @@ impl Work {
     }
 
     /// Queues the undo of an acquire before all other releases. A numbered undo has an effect only while its acquire is the last request of
-    /// the client that took effect, so no release may come in between.
+    /// the client that took effect, so no other request may come in between.
     pub(crate) fn queue_undo(&mut self, kind: &Arc<dyn LockKind>, owner_id: Arc<str>, until: Moment) {
         self.releases.push_front(Release::undo(kind, &owner_id, until));
     }
@@ -282,8 +282,8 @@ impl Work {
         }
     }
 
-    /// Whether the waiter that was just added at the end merely joins other waiters behind a hold of this client, so that the actor
-    /// need not wake up. A waiter that has to enter Redis's queue needs the actor.
+    /// Whether the waiter that was just added at the end merely joins other waiters behind a hold of this client, or the request of a
+    /// caller in flight, so that the actor need not wake up. A waiter that has to enter Redis's queue needs the actor.
     pub(crate) fn only_joins(&self) -> bool {
         let Some(newest) = self.waiters.back() else { return false };
         let joins = match &self.current {

@@ -104,13 +104,10 @@ async fn an_unpolled_release_adds_its_permits_once() {
     let (client, raw) = (Client::connect(server.url()).await.unwrap(), RawRedis::of(&server));
     let semaphore = client.semaphore(NAME);
     assert!(semaphore.try_set_permits(2).await.unwrap());
-    let mut context = Context::from_waker(Waker::noop());
     for _ in 0..3 {
         let permits = semaphore.acquire_many(2).await.unwrap();
-        server.stop_signal();
         let mut unpolled = Box::pin(permits.release());
-        assert!(unpolled.as_mut().poll(&mut context).is_pending());
-        server.cont();
+        server.poll_without_reply(unpolled.as_mut());
         semaphore.acquire_many(2).await.unwrap().release().await.unwrap();
         unpolled.await.unwrap();
         assert_eq!(raw.value(), Some(2));
@@ -128,10 +125,8 @@ async fn an_unpolled_acquire_gives_its_permits_back() {
     // Load the scripts, so that a request is one send.
     semaphore.acquire().await.unwrap().release().await.unwrap();
     let mut acquiring = Box::pin(semaphore.acquire());
-    server.stop_signal();
     let mut context = Context::from_waker(Waker::noop());
-    assert!(acquiring.as_mut().poll(&mut context).is_pending());
-    server.cont();
+    server.poll_without_reply(acquiring.as_mut());
     eventually(|| raw.value() == Some(0)).await;
     let other = client.semaphore(NAME).try_acquire_for(timeout * 10).await.unwrap();
     let permit = other.expect("the first acquire is undone");
@@ -421,7 +416,6 @@ async fn a_closed_client_gives_up_refused_releases() {
     assert!(matches!(semaphore.release(1).await, Err(Error::Closed { phase: Phase::Release, .. })));
 }
 
-/// A request without permission is refused for good, and changes nothing.
 /// The script writes the number of the release before it finds that it cannot add. A repeat must not count as done.
 #[tokio::test]
 async fn a_value_that_redis_cannot_add_to_is_an_error_and_changes_nothing() {
@@ -437,6 +431,7 @@ async fn a_value_that_redis_cannot_add_to_is_an_error_and_changes_nothing() {
     }
 }
 
+/// A request without permission is refused for good, and changes nothing.
 #[tokio::test]
 async fn a_forbidden_channel_is_an_error_and_changes_nothing() {
     let server = Server::start();

@@ -276,7 +276,7 @@ impl Held {
                         raw.leave(&key, &owner).await;
                     })
                 }
-                _ => unreachable!("it has no many waiters"),
+                _ => unreachable!("it does not wait for so many locks"),
             });
         }
         println!("end memory={} before={before}", memory().saturating_sub(before));

@@ -9,8 +9,10 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -189,6 +191,13 @@ impl Server {
         if self.running.take().is_some() {
             self.reserved = Some(reserve(self.port));
         }
+    }
+
+    /// Polls `future` once. Its request is sent, and no reply arrives during the poll.
+    pub fn poll_without_reply(&self, future: Pin<&mut impl Future>) {
+        self.stop_signal();
+        assert!(future.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.cont();
     }
 
     pub fn lives(&self) -> bool {

@@ -108,38 +108,6 @@ fn parse_header(text: &str) -> Result<(String, BTreeSet<Check>), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paths;
-
-    /// The text of the Rust files below a folder.
-    fn source(folder: &Path) -> String {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let text = |path: PathBuf| match path.extension() {
-            _ if path.is_dir() => source(&path),
-            Some(extension) if extension == "rs" => fs::read_to_string(path).unwrap(),
-            _ => String::new(),
-        };
-        entries.map(text).collect()
-    }
-
-    #[test]
-    fn every_patch_names_tests_that_exist() {
-        let project = paths::root();
-        let [suite, schedules, command_line] =
-            ["tests/it", "tests/shuttle", "cli/tests"].map(|folder| source(&project.join(folder)));
-        for mutant in all(&project.join("tests/mutants")).unwrap() {
-            for Check { harness, name, .. } in mutant.checks {
-                let test = name.rsplit("::").next().unwrap();
-                let exists = match harness {
-                    Harness::Suite => suite.contains(&format!("fn {test}(")),
-                    Harness::CommandLine => command_line.contains(&format!("fn {test}(")),
-                    // A macro makes functions of some of the names.
-                    Harness::Schedules => schedules.contains(test),
-                    Harness::Campaign(_) => true,
-                };
-                assert!(exists, "{} names {name}, but there is no such test", mutant.name);
-            }
-        }
-    }
 
     #[test]
     fn a_header_describes_the_bug_and_names_each_check() {
