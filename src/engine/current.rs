@@ -38,10 +38,17 @@ pub(crate) struct LaggingRecord {
     pub owner_id: Arc<str>,
     /// The end of the record's lease, as last confirmed.
     pub until: Moment,
-    /// A move is in flight, so the record may already name another owner.
-    pub moving: bool,
+    /// The target of the move in flight. The record may already name it.
+    pub moving_to: Option<Arc<str>>,
     /// When to retry a move that was refused.
     pub retry_at: Option<Moment>,
+}
+
+impl LaggingRecord {
+    /// Whether a move in flight takes the record from this owner id or to it.
+    pub(crate) fn is_in_flight(&self, owner_id: &Arc<str>) -> bool {
+        self.moving_to.as_ref().is_some_and(|to| [to, &self.owner_id].contains(&owner_id))
+    }
 }
 
 impl Current {

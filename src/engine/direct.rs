@@ -300,9 +300,7 @@ impl<'a> DirectRelease<'a> {
             return None;
         }
         let ending = hold.release_if_held(now)?;
-        if hold.has_renewal_in_flight() {
-            session.rotate_owner_ids();
-        }
+        session.retire_id_of(hold);
         let handing = next.and_then(|next| {
             let successor = Successor::of(session, &*hold.kind, next);
             let request = successor.request(hold, &hold.owner_id)?;

@@ -10,7 +10,8 @@
 //!    ([`LaggingRecord::until`]).
 //! 2. A hold ends before the next one begins, both under the queue's mutex, and one waiter gets the level.
 //! 3. One move is in flight at a time, from the owner in the record to the owner that holds when the move is sent. A repeat is marked as
-//!    one (`lock_hand_off`). The next move starts from the owner that this one confirmed. Holds in between are never in the record.
+//!    one (`lock_hand_off`). The next move starts from the owner that this one confirmed. Holds in between are never in the record. No hold
+//!    begins with an owner id of the move in flight: a dead connection may deliver that move late, and it would act on such a hold.
 //! 4. Only a hold with a count of 1 is passed on. A hold that is ahead of the record is not re-entered, handed over or checked before
 //!    the record has followed.
 //! 5. The watchdog neither renews a hold that is ahead of the record, nor ends it by what the record says.
@@ -43,7 +44,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// Passes the lock from `hold` to the next waiter at once. Returns false, and changes nothing, where that is not allowed.
 pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold: &Arc<Hold>) -> bool {
     // `state` may find that the deadline has passed and report that to the queue, so the queue must not be locked here.
-    if hold.state() != HoldState::Held || hold.has_renewal_in_flight() {
+    if hold.state() != HoldState::Held {
         return false;
     }
     let now = Moment::now();
@@ -64,15 +65,20 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let (Some(waiter), Some(mut current)) = (work.leave(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
-    let owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
     let lagging = current.set_lagging(None).unwrap_or_else(|| {
         let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
-        LaggingRecord { owner_id, until, moving: false, retry_at: None }
+        LaggingRecord { owner_id, until, moving_to: None, retry_at: None }
     });
+    session.retire_id_of(hold);
+    let mut owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
+    if lagging.is_in_flight(&owner_id) {
+        session.rotate_owner_ids();
+        owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
+    }
     let length = session.lease_duration(waiter.lease);
     let deadline = lagging.until.min(now + length);
     // The record may name the next owner already, from an earlier hold. It will still do so if no move is in flight.
-    let ahead = lagging.moving || lagging.owner_id != owner_id;
+    let ahead = lagging.moving_to.is_some() || lagging.owner_id != owner_id;
     let owner = waiter.owner.clone();
     let next = Hold::passed_on(hold, owner, owner_id, now, length, deadline, ahead);
     current.run_mut().count += 1;
@@ -95,7 +101,7 @@ impl KeyActor {
         let ahead = self.queue.work().current.as_mut().and_then(|current| {
             let hold = current.hold.clone();
             let lagging = current.lagging_mut()?;
-            lagging.moving = true;
+            lagging.moving_to = Some(hold.owner_id.clone());
             Some((hold, lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
@@ -117,7 +123,7 @@ impl KeyActor {
                 let retry_at = Some(Moment::now() + RETRY_AFTER);
                 let mut work = self.queue.work();
                 if let Some(lagging) = work.current.as_mut().and_then(Current::lagging_mut) {
-                    (lagging.moving, lagging.retry_at) = (false, retry_at);
+                    (lagging.moving_to, lagging.retry_at) = (None, retry_at);
                 }
                 drop(work);
                 return self.report_refusal(&self.session.connection.error(failure, Phase::Acquire));
@@ -131,7 +137,7 @@ impl KeyActor {
                 let Some(current) = &mut work.current else { return };
                 current.run_mut().others = others;
                 let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease());
-                let lagging = LaggingRecord { owner_id, until, moving: false, retry_at: None };
+                let lagging = LaggingRecord { owner_id, until, moving_to: None, retry_at: None };
                 let behind = current.hold.owner_id != hold.owner_id;
                 current.set_lagging(behind.then_some(lagging));
                 if !behind {

@@ -113,6 +113,7 @@ impl KeyActor {
         let (now, deadline) = (Moment::now(), hold.deadline());
         let was = hold.release();
         self.session.watchdog.forget(hold);
+        self.session.retire_id_of(hold);
         if !was.is_live() {
             return Err(hold.not_held());
         }
@@ -127,9 +128,7 @@ impl KeyActor {
         // The watchdog does not renew the hold from here on.
         let was = hold.release();
         self.session.watchdog.forget(hold);
-        if hold.has_renewal_in_flight() {
-            self.session.rotate_owner_ids();
-        }
+        self.session.retire_id_of(hold);
         let Some((run, named)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
             return Err(hold.not_held());
         };

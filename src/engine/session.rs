@@ -277,6 +277,13 @@ impl Session {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Makes sure that no later hold has the owner id of `hold`, which has ended, if a renewal in flight may still reach a record with it.
+    pub(crate) fn retire_id_of(&self, hold: &Hold) {
+        if hold.has_renewal_in_flight() {
+            self.rotate_owner_ids();
+        }
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

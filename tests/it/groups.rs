@@ -9,6 +9,7 @@ use redisson_lock::{Client, Codec, Error, HoldState, Kryo5, Lock, LossReason, Ow
 use tokio::task::JoinSet;
 
 use crate::support::kind::{channels, each, keys};
+use crate::support::proxy::Words;
 use crate::support::raw::{NAME, changes};
 use crate::support::{
     FaultyClient, Java, Server, WOKEN, WakeUps, clock::monotonic_ns, eventually, since, versions,
@@ -337,6 +338,33 @@ async fn an_owner_acquires_further_values_after_its_id_was_rotated() {
     assert!(x.with_owner(&Owner::unique()).try_lock().await.unwrap().is_none());
     second.unlock().await.unwrap();
     assert_nothing_left(&server).await;
+}
+
+/// The renewal of a hold that has ended arrives late. The owner has another id by then.
+#[tokio::test]
+async fn a_late_renewal_does_not_extend_the_next_hold_of_the_owner() {
+    for of in [
+        |client: &Client| group(client, &["x"]),
+        |client: &Client| client.read_write_lock("g").read().clone(),
+    ] {
+        let bench = FaultyClient::of(
+            Client::builder()
+                .watchdog_timeout(Duration::from_secs(3))
+                .response_timeout(FaultyClient::PATIENCE),
+        )
+        .await;
+        let (lock, is_script) = (of(&bench.client), |words: &Words| words[0] == b"EVALSHA");
+        let guard = lock.lock().await.unwrap();
+        let deadline = guard.deadline();
+        bench.link.hold_and_cut(is_script, async {}).await;
+        eventually(|| guard.deadline() > deadline).await;
+        guard.unlock().await.unwrap();
+        let guard = lock.with_lease(Duration::from_secs(2)).lock().await.unwrap();
+        bench.link.deliver(is_script).await;
+        let left = lock.remaining_lease().await.unwrap();
+        assert!(left <= Some(Duration::from_secs(2)), "{left:?}");
+        guard.unlock().await.unwrap();
+    }
 }
 
 /// A hold is lost while its owner has another one, so the record lives on.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
+use redisson_lock::{Client, ClientBuilder, HandOff, HoldState, Lock, LockGuard, LossReason, Owner};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::support::proxy::{Direction, Proxy};
-use crate::support::{Java, Server, Stopwatch, eventually, subscribers, versions};
+use crate::support::proxy::{Direction, Proxy, ProxyLink};
+use crate::support::raw::changes;
+use crate::support::{FaultyClient, Java, Server, Stopwatch, eventually, subscribers, versions};
 
 struct Bench {
     server: Server,
@@ -19,9 +20,13 @@ struct Bench {
 
 impl Bench {
     /// No series of hand-offs ends because it has lasted long. A release would then wait for a reply.
-    async fn start() -> Self {
+    fn long() -> HandOff {
         const LONG: Duration = Duration::from_secs(20);
-        Self::with(HandOff::new().max_time(LONG).max_time_alone(LONG)).await
+        HandOff::new().max_time(LONG).max_time_alone(LONG)
+    }
+
+    async fn start() -> Self {
+        Self::with(Self::long()).await
     }
 
     async fn with(hand_off: HandOff) -> Self {
@@ -36,6 +41,13 @@ impl Bench {
         guard.unlock().await.unwrap();
         next.await.unwrap().unlock().await.unwrap();
         bench
+    }
+
+    /// The third value carries the commands. No request times out.
+    async fn behind_proxy(builder: ClientBuilder) -> (Self, Proxy, ProxyLink) {
+        let builder = builder.hand_off(Self::long().pipelined(true)).response_timeout(FaultyClient::PATIENCE);
+        let FaultyClient { server, proxy, link, client, .. } = FaultyClient::of(builder).await;
+        (Self { server, client }, proxy, link)
     }
 
     fn owners<const N: usize>(&self) -> [Lock; N] {
@@ -158,6 +170,74 @@ async fn an_owner_that_holds_again_within_a_round_trip_gets_the_record() {
         guard.unlock().await.unwrap();
         assert!(bench.record().is_empty());
     }
+}
+
+/// Hands the lock from `from` to `to`. The move is held on the link, on its way to the server.
+async fn with_a_move_in_flight(bench: &Bench, link: &ProxyLink, from: &Lock, to: &Lock) -> LockGuard {
+    let guard = from.lock().await.unwrap();
+    let next = bench.wait(to).await;
+    link.hold(Direction::ToServer);
+    let asked = link.count(changes);
+    guard.unlock().await.unwrap();
+    link.asked(asked + 1, changes).await;
+    next.await.unwrap()
+}
+
+/// A move goes unanswered and is repeated, and its first send arrives much later. No hold has begun with the owner id that it starts from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_move_does_not_touch_a_later_hold() {
+    let (bench, _proxy, link) = Bench::behind_proxy(Client::builder()).await;
+    let [a, b] = bench.owners();
+    let second = with_a_move_in_flight(&bench, &link, &a, &b).await;
+    let third = bench.wait(&a).await;
+    second.unlock().await.unwrap();
+    let third = third.await.unwrap();
+    link.cut_client();
+    bench.record_names(&third, 1).await;
+    link.deliver(changes).await;
+    assert_eq!(bench.record(), HashMap::from([(third.owner().to_owned(), 1)]));
+    third.unlock().await.unwrap();
+    assert!(bench.record().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_hold_begins_with_the_target_of_a_move_in_flight() {
+    let (bench, _proxy, link) = Bench::behind_proxy(Client::builder()).await;
+    let [a, b, c] = bench.owners();
+    let mut guard = with_a_move_in_flight(&bench, &link, &a, &b).await;
+    let target = guard.owner().to_owned();
+    for next in [&c, &b] {
+        let next = bench.wait(next).await;
+        guard.unlock().await.unwrap();
+        guard = next.await.unwrap();
+    }
+    assert_ne!(guard.owner(), target);
+    link.pass(Direction::ToServer);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_renewal_does_not_extend_a_hold_behind_a_hand_off() {
+    let (bench, _proxy, link) =
+        Bench::behind_proxy(Client::builder().watchdog_timeout(Duration::from_secs(3))).await;
+    let [a, b] = bench.owners();
+    let guard = a.lock().await.unwrap();
+    let deadline = guard.deadline();
+    link.hold_and_cut(changes, async {}).await;
+    eventually(|| guard.deadline() > deadline).await;
+    let next = bench.wait(&b).await;
+    guard.unlock().await.unwrap();
+    let between = next.await.unwrap();
+    // A re-entry waits until the record has followed, so no move is in flight any more.
+    b.lock().await.unwrap().unlock().await.unwrap();
+    let next = bench.wait(&a.with_lease(Duration::from_secs(2))).await;
+    between.unlock().await.unwrap();
+    let guard = next.await.unwrap();
+    bench.record_names(&guard, 1).await;
+    link.deliver(changes).await;
+    let left: u64 = redis::cmd("PTTL").arg("n").query(&mut bench.server.cli()).unwrap();
+    assert!(left <= 2000, "{left} ms");
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
