@@ -91,7 +91,7 @@ impl Level {
         self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::renewed(now + max)),
-            Lease::Fixed(lease) => Some(LevelTerm::fixed(self.hold.deadline().min(now + lease))),
+            Lease::Fixed(lease) => Some(LevelTerm::fixed(self.hold.granted_until().min(now + lease))),
             Lease::Endless => None,
         };
         if let Lease::AtLeast(min) = lease {

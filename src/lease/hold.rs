@@ -162,6 +162,12 @@ impl Hold {
         self.lock().deadline
     }
 
+    /// Until when the last request granted the hold. [`Moment::FAR`] for a hold whose request has not been confirmed.
+    pub(crate) fn granted_until(&self) -> Moment {
+        let status = self.lock();
+        if status.settled { status.deadline } else { Moment::FAR }
+    }
+
     /// The data epoch of the last confirmation. It changes when the record moves to another server.
     pub(crate) fn data_epoch(&self) -> u64 {
         self.lock().data_epoch

@@ -60,6 +60,11 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// What is left of the last level at `now`. Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
+    pub(crate) fn level_left(&self, now: Moment) -> Duration {
+        self.end.since(now) + Duration::from_millis(1)
+    }
+
     /// The length of the running lease, and how much of it is left at `now`.
     pub(super) fn term(&self, now: Moment) -> (Duration, Duration) {
         (self.deadline.since(self.confirmed), self.deadline.since(now))

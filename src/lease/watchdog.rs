@@ -74,8 +74,7 @@ enum Term {
 impl Term {
     fn of(hold: &Hold, standing: &Standing, now: Moment) -> Self {
         match standing.renewed {
-            // Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
-            true => Self::Lease(standing.end.since(now) + Duration::from_millis(1)),
+            true => Self::Lease(standing.level_left(now)),
             false if hold.kind.traits().renews_fixed_leases => Self::Rest(standing.deadline.since(now)),
             false => Self::Check,
         }

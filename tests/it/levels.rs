@@ -127,6 +127,23 @@ async fn the_record_ends_at_the_limit_of_its_hold() {
     guard.unlock().await.unwrap();
 }
 
+/// The release of an inner level asks for no more than the rest, either.
+#[tokio::test]
+async fn a_partial_release_does_not_lengthen_the_record_beyond_the_limit() {
+    let (server, lease, used) = (Server::start(), Duration::from_secs(60), Duration::from_millis(500));
+    let raw = RawRedis::of(&server);
+    let lock = connect(&server, lease).await.lock(NAME);
+    let max = lease + used / 5;
+    let outer = lock.with_max_hold(max).lock().await.unwrap();
+    let latest = Instant::now() + max;
+    let inner = lock.lock().await.unwrap();
+    tokio::time::sleep(used).await;
+    inner.unlock().await.unwrap();
+    let earliest = Instant::now() + Duration::from_millis(raw.run(&["PTTL", NAME]));
+    assert!(earliest < latest + used / 5, "the record outlasts the limit by {:?}", earliest - latest);
+    outer.unlock().await.unwrap();
+}
+
 /// Without a limit there is no warning, and a limit does not concern a hold that is released before.
 #[tokio::test]
 async fn the_warning_ends_with_the_hold() {

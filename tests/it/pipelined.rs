@@ -240,6 +240,27 @@ async fn a_late_renewal_does_not_extend_a_hold_behind_a_hand_off() {
     guard.unlock().await.unwrap();
 }
 
+/// The hold begins with the rest of the previous lease. Its own fixed lease counts from the move.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_inner_level_does_not_shorten_a_hold_that_was_passed_on() {
+    const LEASE: Duration = Duration::from_secs(20);
+    let bench = Bench::start().await;
+    let [a, b] = bench.owners().map(|lock| lock.with_lease(LEASE));
+    let first = a.lock().await.unwrap();
+    let next = bench.wait(&b).await;
+    bench.server.stop_signal();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let lease_ends = first.deadline() + Duration::from_millis(10);
+    first.unlock().await.unwrap();
+    let outer = next.await.unwrap();
+    assert!(outer.deadline() <= lease_ends);
+    bench.server.cont();
+    eventually(|| outer.deadline() > lease_ends).await;
+    b.lock().await.unwrap().unlock().await.unwrap();
+    assert!(outer.deadline() > lease_ends, "{:?} too early", lease_ends - outer.deadline());
+    outer.unlock().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_re_entry_waits_until_the_record_has_followed() {
     let bench = Bench::start().await;
