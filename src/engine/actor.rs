@@ -89,7 +89,7 @@ pub(crate) fn for_idle(
     queue: &Arc<KeyQueue>,
 ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
     let mut work = queue.work();
-    if work.has_actor || work.removed || work.releases.is_empty() {
+    if work.has_actor || work.removed || !work.needs_cleanup() {
         return None;
     }
     work.has_actor = true;

@@ -282,8 +282,7 @@ impl<'a> DirectRelease<'a> {
     ) -> Option<Self> {
         let now = Moment::now();
         // `state` may report to the queue, so the queue must not be locked.
-        let held = hold.state_at(now) == HoldState::Held && hold.kept_after(now).is_none();
-        if !hold.kind.has_direct_path() || !held {
+        if !hold.kind.has_direct_path() || hold.state_at(now) != HoldState::Held {
             return None;
         }
         let route = session.connection.route(queue.record())?;
@@ -291,7 +290,7 @@ impl<'a> DirectRelease<'a> {
         let deadline = hold.deadline();
         let overtaken_at = now + RELEASED_WITHIN;
         let mut work = queue.work();
-        let run = work.run_of_sole_level(hold, now)?;
+        let run = work.run_of_sole_level(hold, now).filter(|_| hold.kept_after(now).is_none())?;
         let rest = work.rest.filter(|_| !work.has_step());
         let next = rest.and_then(|_| successor(session, &work, hold, deadline, &run, now));
         // A lock that was handed on may have to be kept for the previous holder, see `release.rs`.

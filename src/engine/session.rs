@@ -172,18 +172,20 @@ impl Session {
     /// Adds releases that nobody waits for. If the queue has no actor, one of a bounded number of tasks serves it (`background.rs`).
     /// A forked child adds none, because the tasks are the parent's.
     pub(crate) fn release_later(self: &Arc<Self>, queue: Arc<KeyQueue>, add: impl FnOnce(&mut Work)) {
-        let serve = |queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>| {
-            if work.has_actor {
-                drop(work);
-                queue.signal.nudge();
-            } else if !work.releases.is_empty() {
-                drop(work);
-                // Without its receiver the session is closed.
-                let _ = self.unserved.send((self.clone(), queue.clone()));
-            }
-        };
         if self.check_process().is_ok() {
-            self.add_work(queue, add, serve);
+            self.add_work(queue, add, |queue, work| self.serve_later(queue, work));
+        }
+    }
+
+    /// Sees to it that an actor sends the releases of a key queue, and removes its hold once that is over.
+    fn serve_later(self: &Arc<Self>, queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>) {
+        if work.has_actor {
+            drop(work);
+            queue.signal.nudge();
+        } else if work.needs_cleanup() {
+            drop(work);
+            // Without its receiver the session is closed.
+            let _ = self.unserved.send((self.clone(), queue.clone()));
         }
     }
 
@@ -373,7 +375,12 @@ impl LossHandler for Session {
         if !hold.state().is_live() {
             self.watchdog.note_loss(hold);
             match hold.kept_after(Moment::now()) {
-                Some(end) => self.spared.add(&hold.owner_id, end),
+                Some(end) => {
+                    self.spared.add(&hold.owner_id, end);
+                    if let Some(queue) = self.existing_queue(&id) {
+                        self.serve_later(&queue, queue.work());
+                    }
+                }
                 None => {
                     let undo = Release::undo(&hold.kind, &hold.owner_id, Moment::now() + self.options.lease);
                     self.release_later(self.queue_with(id.clone()), |work| work.releases.push_back(undo));

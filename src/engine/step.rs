@@ -107,7 +107,7 @@ impl KeyActor {
             return Step::Do(Action::Release(release));
         }
         // `is_over` reports an end only once it was noticed. The hold's loss handler wakes the actor when that happens.
-        if work.current.as_ref().is_some_and(|current| current.hold.is_over()) {
+        if work.has_ended_hold() {
             work.drop_hold();
         }
         if self.session.is_closed() {

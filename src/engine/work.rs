@@ -272,6 +272,16 @@ impl Work {
         Some((run, lagging.map_or_else(|| hold.owner_id.clone(), |lagging| lagging.owner_id)))
     }
 
+    /// Whether the current hold was seen to be over.
+    pub(crate) fn has_ended_hold(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.hold.is_over())
+    }
+
+    /// Whether an actor has something to do although nobody waits.
+    pub(crate) fn needs_cleanup(&self) -> bool {
+        !self.releases.is_empty() || self.has_ended_hold()
+    }
+
     /// Removes the current hold, which has ended. Its loss handler releases its owner id. If the record names another one, this method
     /// queues the release of that id.
     pub(crate) fn drop_hold(&mut self) {

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use redisson_lock::{Client, Error, HoldState, Lock, LossReason, MultiLock};
 
-use crate::support::kind::{Kind, each};
+use crate::support::kind::{Kind, each, is_idle};
 use crate::support::proxy::ProxyLink;
 use crate::support::raw::NAME;
-use crate::support::{BUSY_WAIT, FaultyClient, Java, RawRedis, Server, Stopwatch, versions};
+use crate::support::{BUSY_WAIT, FaultyClient, Java, RawRedis, Server, Stopwatch, eventually, versions};
 
 const MIN: Duration = Duration::from_secs(60);
 
@@ -203,4 +203,15 @@ async fn bad_minimum_times_are_refused() {
     }
     assert!(matches!(MultiLock::new([mutex.with_min_hold(MIN)]), Err(Error::Misuse { .. })));
     assert!(RawRedis::of(&server).keys().is_empty());
+}
+
+#[tokio::test]
+async fn a_lost_hold_leaves_the_client_idle() {
+    let server = Server::start();
+    let builder = Client::builder().watchdog_timeout(Duration::from_millis(1500));
+    let client = builder.connect(server.url()).await.unwrap();
+    let guard = client.mutex(NAME).with_min_hold(MIN).lock().await.unwrap();
+    RawRedis::of(&server).run::<()>(&["DEL", NAME]);
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Gone));
+    eventually(|| is_idle(&client)).await;
 }
