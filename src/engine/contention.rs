@@ -77,7 +77,7 @@ impl KeyActor {
         let (since, holder) = earlier.map_or((now, None), |busy_reply| (busy_reply.since, busy_reply.holder));
         let attempt_at = now + if poll.is_some() { look.min(step) } else { look };
         let newest = self.queue.work().waiters.newest();
-        let probe_at = if kind.traits().has_holder_probe { now + step } else { Moment::FAR };
+        let probe_at = if kind.traits().probes_holder { now + step } else { Moment::FAR };
         self.busy_reply =
             Some(BusyReply { before, since, holder, attempt_at, probe_at, step, at: now, newest, only });
     }

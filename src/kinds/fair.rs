@@ -16,7 +16,7 @@ static FAIR: KindTraits = KindTraits {
     name: "fair lock",
     queued: true,
     pipelined: false,
-    has_holder_probe: false,
+    probes_holder: false,
     ..KindTraits::REENTRANT
 };
 static NON_REENTRANT: KindTraits = KindTraits { name: "non-reentrant fair lock", reentrant: false, ..FAIR };

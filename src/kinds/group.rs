@@ -17,7 +17,7 @@ static GROUP: KindTraits = KindTraits {
     access: Access::Shared,
     hands_off: false,
     pipelined: false,
-    has_holder_probe: false,
+    probes_holder: false,
     renewal: Renewal::Group,
     ..KindTraits::REENTRANT
 };

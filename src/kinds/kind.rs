@@ -264,7 +264,7 @@ pub(crate) struct KindTraits {
     /// Redis keeps the order of the waiters, so each waiter is queued there.
     pub queued: bool,
     /// The holder of a busy lock is probed from time to time: a probe shows whether to attempt an acquire, and costs less than the attempt.
-    pub has_holder_probe: bool,
+    pub probes_holder: bool,
     pub access: Access,
     /// Each hold has a token, which the replies of an acquire and a hand-off contain.
     pub fenced: bool,
@@ -300,7 +300,7 @@ impl KindTraits {
         hands_off: true,
         pipelined: true,
         queued: false,
-        has_holder_probe: true,
+        probes_holder: true,
         access: Access::Exclusive,
         fenced: false,
         counts: true,
