@@ -311,7 +311,7 @@ impl Session {
     /// the client's runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
-            while self.queues.iter().any(|listed| listed.key().0.work().is_releasing()) {
+            while self.all_queues().iter().any(|queue| queue.work().is_releasing()) {
                 time::sleep(Duration::from_millis(1)).await;
             }
         };
