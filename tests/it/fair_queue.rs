@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::kind::{channels, in_time};
 use crate::support::proxy::{Direction, Words};
-use crate::support::scripts::{self, FAIR_ACQUIRE, FAIR_HAND_OFF};
+use crate::support::scripts::{self, FAIR_ACQUIRE, FAIR_HAND_OFF, FAIR_LEAVE};
 use crate::support::{Java, Messages, Proxy, Server, Stopwatch, eventually, versions};
 
 const NAME: &str = "n";
@@ -78,6 +78,79 @@ async fn a_forced_unlock_wakes_a_waiter_of_the_holders_own_client() {
     let next = in_time("the waiter", waiting).await.unwrap().unwrap();
     assert!(matches!(guard.state(), HoldState::Lost(_)), "{:?}", guard.state());
     next.unlock().await.unwrap();
+}
+
+/// Puts a waiter that died long ago in front of the queue.
+fn put_dead_waiter_first(queue: &mut Queue) {
+    queue.run::<()>(&format!("LPUSH {QUEUE} dead:1"));
+    queue.run::<()>(&format!("ZADD {TIMEOUTS} 1000 dead:1"));
+}
+
+/// Only the first waiter gets the message. If that one is dead, the next one must get it, also if the server is out of memory.
+#[tokio::test]
+async fn a_forced_unlock_notifies_the_first_waiter_that_is_alive() {
+    let mut queue = Queue::start();
+    let mut messages = Messages::of(&queue.server);
+    let client = Client::connect(queue.server.url()).await.unwrap();
+    for memory in ["0", "1"] {
+        queue.run::<()>(&format!("HSET {NAME} holder:1 1"));
+        queue.run::<()>(&format!("RPUSH {QUEUE} {OTHER}"));
+        queue.set_far_timeout(OTHER);
+        put_dead_waiter_first(&mut queue);
+        queue.server.configure("maxmemory", memory);
+        assert!(client.fair_lock(NAME).force_unlock().await.unwrap(), "{memory}");
+        assert_only_the_other_is_notified(&mut queue, &mut messages, memory);
+    }
+}
+
+/// As for a forced unlock.
+#[test]
+fn a_waiter_that_leaves_notifies_the_first_one_that_is_alive() {
+    let mut queue = Queue::start();
+    let mut messages = Messages::of(&queue.server);
+    for memory in ["0", "1"] {
+        for waiter in [MINE, OTHER] {
+            queue.run::<()>(&format!("RPUSH {QUEUE} {waiter}"));
+            queue.set_far_timeout(waiter);
+        }
+        put_dead_waiter_first(&mut queue);
+        queue.server.configure("maxmemory", memory);
+        let mut script = redis::cmd("EVAL");
+        script.arg(FAIR_LEAVE).arg(3).arg(NAME).arg(QUEUE).arg(TIMEOUTS);
+        script.arg(MINE).arg(300_000).arg("redisson_lock__channel:{n}");
+        assert_eq!(script.query::<Value>(&mut queue.cli).unwrap(), Value::Int(1), "{memory}");
+        assert_only_the_other_is_notified(&mut queue, &mut messages, memory);
+    }
+}
+
+/// Asserts that [`OTHER`] alone is left in the queue and got a message, and that the lock is free. Empties the server.
+fn assert_only_the_other_is_notified(queue: &mut Queue, messages: &mut Messages, case: &str) {
+    let heard: Vec<_> = messages.heard().into_iter().map(|(channel, _)| channel).collect();
+    assert_eq!(heard, [format!("redisson_lock__channel:{{n}}:{OTHER}")], "{case}");
+    assert_eq!(queue.owners(), [OTHER], "{case}");
+    assert_eq!(queue.run::<Vec<String>>(&format!("ZRANGE {TIMEOUTS} 0 -1")), [OTHER], "{case}");
+    assert!(!queue.run::<bool>(&format!("EXISTS {NAME}")), "{case}");
+    queue.server.configure("maxmemory", "0");
+    queue.run::<()>("FLUSHALL");
+}
+
+/// The Java waiter sleeps until the lease ends, unless it gets a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_unlock_wakes_a_java_waiter_behind_a_dead_one() {
+    let mut queue = Queue::start();
+    let java = Java::get(&versions().pop().unwrap()).client(&queue.server, 0).await.thread("t");
+    let client = Client::connect(queue.server.url()).await.unwrap();
+    let lock = client.fair_lock(NAME).with_lease(Duration::from_secs(3600));
+    let guard = lock.lock().await.unwrap();
+    queue.server.commandstats_reset();
+    let waiting = java.lock("fair", NAME);
+    // Java attempts twice, before and after it is subscribed. Each attempt asks whether the record exists.
+    eventually(|| queue.server.calls("exists") >= 2).await;
+    put_dead_waiter_first(&mut queue);
+    assert!(lock.force_unlock().await.unwrap());
+    in_time("the Java waiter", waiting).await.unwrap();
+    java.unlock("fair", NAME).await.unwrap();
+    drop(guard);
 }
 
 /// The queue decides who is first, and not the client that releases.

@@ -52,9 +52,8 @@ pub(crate) fn inspect_fair(keys: &FairLockKeys) -> Request {
 
 /// Deletes the record, whoever holds the lock. Must not be sent twice.
 pub(crate) fn force_unlock_fair(keys: &FairLockKeys) -> Request {
-    let (record, queue) = (keys.lock.record().clone(), keys.queue.clone());
     let args = vec![Arg::Text(keys.lock.channel().clone())];
-    Request::with_keys(&FAIR_FORCE_UNLOCK, vec![record, queue], args, Repeat::Never)
+    with_fair_keys(keys, &FAIR_FORCE_UNLOCK, args, Repeat::Never)
 }
 
 fn with_fair_keys(keys: &FairLockKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {

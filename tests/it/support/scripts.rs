@@ -12,6 +12,7 @@ pub const RENEW: &str = include_str!("../../../lua/lock_renew.lua");
 pub const COUNT_SUBSCRIPTIONS: &str = include_str!("../../../lua/count_subscriptions.lua");
 pub const FAIR_ACQUIRE: &str = include_str!("../../../lua/fair_acquire.lua");
 pub const FAIR_HAND_OFF: &str = include_str!("../../../lua/fair_hand_off.lua");
+pub const FAIR_LEAVE: &str = include_str!("../../../lua/fair_leave.lua");
 pub const VALUE_HAND_OFF: &str = include_str!("../../../lua/value_hand_off.lua");
 pub const FORCE_UNLOCK: &str = include_str!("../../../lua/lock_force_unlock.lua");
 
