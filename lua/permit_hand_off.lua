@@ -9,6 +9,8 @@
 --               1     passed
 --               0     not passed, because one of the holder's permits is no longer held
 --
+-- The request has at most 1000 ids of holders: Lua's 'unpack' accepts fewer than 8000 values.
+--
 -- This script may run twice, because no other request contains the new ids. A repeat restarts the leases. Times are the
 -- server's.
 local time = redis.call('time')

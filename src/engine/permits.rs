@@ -68,6 +68,10 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>) -> 
 /// The most holds whose permits pass by one request.
 const MOST_AT_ONCE: usize = 64;
 
+/// The most permits that pass by one request: the script puts their ids on Lua's stack, which is limited. One hold has no more permits than
+/// this.
+const MOST_IDS: u32 = 1000;
+
 /// Permits with ids on their way from a hold that has ended to a waiter.
 struct Pass {
     from: Freeing,
@@ -119,7 +123,15 @@ impl KeyActor {
             Release::Level(level) => Some(&level.hold.kind),
             _ => None,
         });
-        let kinds = iter::once(&level.hold.kind).chain(following).take(MOST_AT_ONCE);
+        let mut ids = 0;
+        let is_in_bounds = |kind: &&Arc<dyn LockKind>| {
+            if let Some(HeldPermits::WithIds(permits)) = kind.permits() {
+                ids += permits;
+            }
+            ids <= MOST_IDS
+        };
+        let all = iter::once(&level.hold.kind).chain(following);
+        let kinds = all.take(MOST_AT_ONCE).take_while(is_in_bounds);
         let pairs = (0..).zip(kinds.zip(work.waiters.local())).take_while(may_pass);
         let successor = |(_, (kind, waiter)): (u32, (&Arc<dyn LockKind>, &Waiter))| {
             Successor::of(&self.session, &**kind, waiter)

@@ -369,6 +369,42 @@ async fn permits_that_are_released_together_pass_together() {
     assert!(bench.taken().is_empty());
 }
 
+/// A Lua function accepts a limited number of arguments, so the holders with many permits share several requests.
+#[tokio::test]
+async fn thousands_of_permits_that_are_released_together_pass() {
+    const HOLDERS: u32 = 6;
+    const EACH: u32 = 1000;
+    let server = Server::start();
+    // The machine may stall during the series of hand-offs.
+    let long = Duration::from_secs(60);
+    let builder = Client::builder().hand_off(HandOff::new().max_time(long).max_time_alone(long));
+    let semaphore = builder.connect(server.url()).await.unwrap().expirable_semaphore(NAME);
+    assert!(semaphore.try_set_permits(HOLDERS * EACH).await.unwrap());
+    let mut held = Vec::new();
+    for _ in 0..HOLDERS {
+        held.push(semaphore.acquire_many(EACH).await.unwrap());
+    }
+    let mut tasks = JoinSet::new();
+    // A series of hand-offs is at most as long as the number of waiters.
+    for _ in 0..3 * HOLDERS {
+        let semaphore = semaphore.clone();
+        tasks.spawn(async move { semaphore.acquire_many(EACH).await.unwrap() });
+    }
+    eventually(|| subscribers(&server, CHANNEL) == 1).await;
+    server.commandstats_reset();
+    drop(held);
+    let mut next = Vec::new();
+    for _ in 0..HOLDERS {
+        next.push(tasks.join_next().await.unwrap().unwrap());
+    }
+    assert_eq!(server.calls("incrby"), 0, "permits were released");
+    tasks.shutdown().await;
+    drop(next);
+    let raw = RawRedis::of(&server);
+    eventually(|| raw.value() == Some(i64::from(HOLDERS * EACH))).await;
+    assert!(!raw.run::<bool>(&["EXISTS", TIMEOUTS]));
+}
+
 /// The holder learns of the loss, and the waiter gets no permit that does not exist.
 #[tokio::test]
 async fn a_lost_permit_does_not_pass_to_a_task() {
