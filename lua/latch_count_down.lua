@@ -23,16 +23,20 @@ redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
 if not count then
     return 0
 end
-local receivers = 0
-if tonumber(count) == 1 then
-    receivers = redis.pcall(ARGV[4] or 'publish', ARGV[3], '0')
-    if type(receivers) == 'table' then
-        -- The user may not publish: restore the mark, so that the request has no effect.
-        redis.call('set', KEYS[2], done, 'px', ARGV[2])
-        return receivers
-    end
+-- A refused request has no effect, so it restores the mark. The user may not publish, or the count is no integer of Redis.
+local function refused(answer)
+    redis.call('set', KEYS[2], done, 'px', ARGV[2])
+    return answer
 end
-if redis.call('decr', KEYS[1]) <= 0 then
+local receivers = count == '1' and redis.pcall(ARGV[4] or 'publish', ARGV[3], '0') or 0
+if type(receivers) == 'table' then
+    return refused(receivers)
+end
+local left = redis.pcall('decr', KEYS[1])
+if type(left) == 'table' then
+    return refused(left)
+end
+if left <= 0 then
     redis.call('del', KEYS[1])
 end
 return receivers

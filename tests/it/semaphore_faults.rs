@@ -431,6 +431,28 @@ async fn a_value_that_redis_cannot_add_to_is_an_error_and_changes_nothing() {
     }
 }
 
+/// The reply to the first send is lost. The repeat must not count as done, because the first send changed nothing.
+#[tokio::test]
+async fn a_repeat_on_a_value_that_redis_cannot_subtract_from_is_an_error() {
+    for value in ["007", "001", "9223372036854775808"] {
+        for call in ["acquire", "count down"] {
+            let bench = FaultyClient::losing(true).await;
+            bench.raw.run::<()>(&["SET", NAME, value]);
+            bench.lose_reply(true);
+            let outcome = match call {
+                "acquire" => bench.client.semaphore(NAME).acquire().await.map(|permit| permit.forget()),
+                _ => bench.client.count_down_latch(NAME).count_down().await,
+            };
+            bench.link.lost_reply().await;
+            // The client does not know whether the first send of a count-down was refused, too.
+            let refused = matches!(outcome, Err(Error::Refused { .. } | Error::Ambiguous { .. }));
+            assert!(refused, "{call} {value}: {outcome:?}");
+            assert_eq!(bench.raw.run::<String>(&["GET", NAME]), value, "{call}");
+            assert_eq!(bench.raw.messages(), [], "{call} {value}");
+        }
+    }
+}
+
 /// A request without permission is refused for good, and changes nothing.
 #[tokio::test]
 async fn a_forbidden_channel_is_an_error_and_changes_nothing() {
