@@ -58,11 +58,12 @@ for at = 1, #ARGV[5], 22 do
     local value = string.sub(ARGV[5], at, at + 21)
     local owner = redis.call('hget', KEYS[1], value)
     local mine = value .. ':' .. ARGV[3]
-    local ends = tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0)
-    if owner and (owner ~= ARGV[3] or ends <= now) then
-        -- An expired hold no longer counts.
-        local lapsed = value .. ':' .. owner
-        redis.call('hdel', KEYS[1], lapsed .. ':expire_time', lapsed .. ':lock_count')
+    local ends = owner == ARGV[3] and tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0) or 0
+    if ends <= now then
+        -- An expired hold no longer counts. Redisson leaves its fields when it takes the value, so this owner may have some, too.
+        local lapsed = value .. ':' .. (owner or '')
+        local fields = {lapsed .. ':expire_time', lapsed .. ':lock_count', mine .. ':expire_time', mine .. ':lock_count'}
+        redis.call('hdel', KEYS[1], unpack(fields))
     end
     ends = string.format('%.0f', math.max(ends, now + 1 + ARGV[4])) -- 'now' was rounded down
     redis.call('hset', KEYS[1], value, ARGV[3], mine .. ':expire_time', ends)

@@ -32,6 +32,8 @@ for at = 1, #ARGV[5], 22 do
     local mine = value .. ':' .. ARGV[3]
     if redis.call('hget', KEYS[1], value) ~= ARGV[3] then
         all_held = false
+        -- Redisson leaves these fields when it takes an expired value.
+        redis.call('hdel', KEYS[1], mine .. ':expire_time', mine .. ':lock_count')
     else
         all_held = all_held and tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0) > now
         local count = tonumber(redis.call('hget', KEYS[1], mine .. ':lock_count') or 0)

@@ -385,6 +385,63 @@ async fn a_lost_hold_leaves_nothing_in_the_record() {
     assert_nothing_left(&server).await;
 }
 
+/// Redisson takes an expired value without the fields of its former owner. They must not stay as long as others use the group.
+#[tokio::test]
+async fn a_hold_that_was_taken_leaves_nothing_in_the_record() {
+    let server = Server::start();
+    // The next renewal finds the loss.
+    let client =
+        Client::builder().watchdog_timeout(Duration::from_secs(2)).connect(server.url()).await.unwrap();
+    let guard = group(&client, &["x"]).lock().await.unwrap();
+    take_as_redisson(&server);
+    assert_eq!(guard.lost().await, HoldState::Lost(LossReason::Taken));
+    eventually(|| record(&server).keys().all(|field| !field.contains(guard.owner()))).await;
+    assert_eq!(record(&server).len(), 3);
+}
+
+/// The release of the earlier hold never arrived. Meanwhile a Java client took the value, and released it or let it expire.
+#[tokio::test]
+async fn an_acquire_does_not_count_an_earlier_hold_that_was_taken() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let lock = group(&client, &["x"]);
+    for released in [true, false] {
+        let guard = lock.lock().await.unwrap();
+        let owner = guard.owner().to_owned();
+        guard.unlock().await.unwrap();
+        leave_expired_hold(&server, &owner);
+        if !released {
+            leave_expired_hold(&server, "java:1");
+            redis::cmd("HSET").arg("g").arg(&[X, "java:1"]).exec(&mut server.cli()).unwrap();
+        }
+        let guard = lock.lock().await.unwrap();
+        assert_eq!(guard.owner(), owner);
+        assert_eq!(record(&server).len(), 3, "released {released}");
+        assert_eq!(lock.hold_count().await.unwrap(), 1, "released {released}");
+        guard.unlock().await.unwrap();
+        assert_nothing_left(&server).await;
+    }
+}
+
+/// Writes the fields of a hold on the value `x` that has expired.
+fn leave_expired_hold(server: &Server, owner: &str) {
+    let fields = [format!("{X}:{owner}:expire_time"), format!("{X}:{owner}:lock_count")];
+    redis::cmd("HSET")
+        .arg("g")
+        .arg(&[&*fields[0], "1000", &*fields[1], "5"])
+        .exec(&mut server.cli())
+        .unwrap();
+}
+
+/// Gives the value `x` to another owner, as Redisson does after the hold has expired.
+fn take_as_redisson(server: &Server) {
+    let fields = [X.to_owned(), format!("{X}:java:1:expire_time"), format!("{X}:java:1:lock_count")];
+    let values = ["java:1", "99999999999999", "1"];
+    let words: Vec<_> = fields.iter().map(String::as_str).zip(values).collect();
+    redis::cmd("HSET").arg("g").arg(&words).exec(&mut server.cli()).unwrap();
+    redis::cmd("PERSIST").arg("g").exec(&mut server.cli()).unwrap();
+}
+
 /// The first reply is lost, and the hold has ended before the repeat arrives. Meanwhile the caller has gone, and another
 /// hold keeps the record.
 #[tokio::test(flavor = "multi_thread")]
