@@ -234,6 +234,9 @@ impl Lock {
     /// time do not block each other: both get `None`, and one of them must release its read guard. A read guard of the owner stays valid.
     /// When the write guard is released before it, the owner continues as a reader.
     ///
+    /// A reader that died without a release counts for as long as others keep the record, as in Redisson. If only such readers are left, the
+    /// release of the owner's read guard frees the lock.
+    ///
     /// ```no_run
     /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
     /// let lock = client.read_write_lock("catalogue");

@@ -67,6 +67,21 @@ async fn two_readers_that_upgrade_do_not_block_each_other() {
     raw.assert_nothing_else_left(&[]).await;
 }
 
+/// No timeout of the other reader exists. In Redisson, that alone does not make the lock free for a writer: only a read release looks at the
+/// timeouts. Redisson 3.44 to 3.52 lose the timeouts of living readers.
+#[tokio::test]
+async fn a_dead_reader_counts_until_the_last_living_one_releases() {
+    let server = Server::start();
+    let raw = RawRedis::of(&server);
+    let sides = connect(&server).await;
+    let reading = sides.read().lock().await.unwrap();
+    raw.run::<()>(&["HSET", NAME, "dead:1", "1"]);
+    assert!(sides.write().try_upgrade().await.unwrap().is_none());
+    reading.unlock().await.unwrap();
+    sides.write().try_lock().await.unwrap().expect("the lock is free").unlock().await.unwrap();
+    raw.assert_nothing_else_left(&[]).await;
+}
+
 #[tokio::test]
 async fn an_upgrade_whose_reply_is_lost_takes_effect_once() {
     for cut in [true, false] {
