@@ -1,5 +1,5 @@
-//! The in-memory server of `tests/shuttle` compared with a real one and the real scripts: random sequences of a plain
-//! lock's requests go to both, byte for byte the same. After each step their replies and their records must be equal.
+//! The in-memory server of `tests/shuttle` compared with a real one and the real scripts: random sequences of the
+//! requests of a plain lock and of a semaphore go to both, byte for byte the same. After each step their replies and their records must be equal.
 //! Otherwise the schedules would test the client against a server that does not exist.
 
 #[path = "../shuttle/data.rs"]
@@ -19,10 +19,17 @@ use crate::fast_path::restore_payload;
 use crate::support::Server;
 use crate::support::random::{USUAL_CASES, sequences};
 use crate::support::record::{Content, Window, run_and_look};
-use crate::support::scripts::{ACQUIRE, COUNT_SUBSCRIPTIONS, MOVE, RECOUNT, RELEASE, RENEW};
-use data::{Data, Queued, Record, next_command};
+use crate::support::scripts::{
+    ACQUIRE, COUNT_SUBSCRIPTIONS, MOVE, RECOUNT, RELEASE, RENEW, SEMAPHORE_ACQUIRE, SEMAPHORE_RELEASE,
+};
+use data::{Data, Number, Queued, Record, next_command};
 
 const KEYS: [&str; 2] = ["n", "m"];
+/// A semaphore, and the marks of two clients.
+const PERMITS: &str = "s";
+const MARKS: [&str; 2] = ["{s}:redisson-lock:1", "{s}:redisson-lock:2"];
+/// The numbers of requests are below this.
+const NUMBERS: u64 = 12;
 const CHANNELS: [&str; 2] = ["redisson_lock__channel:{n}", "redisson_lock__channel:{m}"];
 /// The number of subscribers of the first channel. The other one has none.
 const LISTENERS: usize = 2;
@@ -37,13 +44,15 @@ const LEASES: [u64; 3] = [SHORT, 30_000, 90_000];
 
 /// The scripts that the in-memory server knows, and the replies of each that must occur: a reply that never occurs was
 /// not compared.
-const SCRIPTS: [(&str, &str, &[&str]); 6] = [
+const SCRIPTS: [(&str, &str, &[&str]); 8] = [
     ("lock_acquire", ACQUIRE, &["1", "again 1", "BUSY", "STALE"]),
     ("lock_recount", RECOUNT, &["1", "again 1", "GONE", "OTHER", "MISMATCH"]),
     ("lock_release", RELEASE, &["0", "2", "GONE", "OTHER"]),
     ("lock_hand_off", MOVE, &["0", "2", "again 2", "GONE", "OTHER", "MISMATCH"]),
     ("lock_renew", RENEW, &["1", "a list"]),
     ("count_subscriptions", COUNT_SUBSCRIPTIONS, &["0", "2"]),
+    ("semaphore_acquire", SEMAPHORE_ACQUIRE, &["1", "BUSY", "STALE"]),
+    ("semaphore_release", SEMAPHORE_RELEASE, &["0", "2"]),
 ];
 
 #[derive(Clone, Debug)]
@@ -89,6 +98,22 @@ enum Request {
     Look {
         key: usize,
     },
+    TakePermits {
+        client: usize,
+        number: u64,
+        permits: u64,
+        /// For how long the mark is kept, in ms.
+        kept: u64,
+    },
+    GivePermits {
+        client: usize,
+        number: u64,
+        permits: u64,
+        kept: u64,
+        /// The number of the acquire that it undoes, or 0.
+        taken_by: u64,
+    },
+    CountPermits,
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +162,20 @@ fn request() -> impl Strategy<Value = Request> {
         2 => (key(), owner()).prop_map(|(key, owner)| Request::Delete { key, owner }),
         1 => key().prop_map(|key| Request::CountSubscriptions { key }),
         1 => key().prop_map(|key| Request::Look { key }),
+        12 => permits(),
     ]
+}
+
+/// A request for a semaphore.
+fn permits() -> impl Strategy<Value = Request> {
+    let taken_by = prop_oneof![2 => Just(0), 3 => 1..NUMBERS];
+    (0..3, 0..MARKS.len(), 1..NUMBERS, 1..=3_u64, select(&LEASES[..]), taken_by).prop_map(
+        |(which, client, number, permits, kept, taken_by)| match which {
+            0 => Request::TakePermits { client, number, permits, kept },
+            1 => Request::GivePermits { client, number, permits, kept, taken_by },
+            _ => Request::CountPermits,
+        },
+    )
 }
 
 /// The real server, and the one in memory.
@@ -210,7 +248,9 @@ impl Pair {
         }
         if let Request::Acquire { lease: SHORT, .. }
         | Request::Move { lease: SHORT, .. }
-        | Request::Restore { lease: SHORT, .. } = step.request
+        | Request::Restore { lease: SHORT, .. }
+        | Request::TakePermits { kept: SHORT, .. }
+        | Request::GivePermits { kept: SHORT, .. } = step.request
         {
             while run_and_look(&mut self.real, &[], &[]).1.from <= asked.to + 1 {}
             return Ok(());
@@ -220,25 +260,34 @@ impl Pair {
 
     /// Whether the records are equal.
     fn look(&mut self) -> Result<(), String> {
-        let (_, Window { from, .. }, seen) = run_and_look(&mut self.real, &[], &KEYS);
+        let keys = [KEYS[0], KEYS[1], PERMITS, MARKS[0], MARKS[1]];
+        let (_, Window { from, .. }, seen) = run_and_look(&mut self.real, &[], &keys);
         self.slack = seen.iter().map(|seen| seen.asked.to - from).fold(self.slack, i64::max);
-        for (key, seen) in KEYS.into_iter().zip(seen) {
-            let record = self.memory.records.get(key).filter(|record| record.expires > time(from));
-            let (content, ttl) = match record {
-                None => (Content::Nothing, -2),
-                Some(Record { counts, expires }) => {
-                    let counts = counts.iter().map(|(owner, count)| (owner.clone(), count.to_string()));
-                    (
-                        Content::Hash(counts.collect()),
-                        i64::try_from((*expires - time(from)).as_millis()).unwrap(),
-                    )
-                }
-            };
+        for (key, seen) in keys.into_iter().zip(seen) {
+            let (content, ttl) = self.in_memory(key, time(from));
             if content != seen.content || (ttl - seen.ttl).abs() > self.tolerance() {
                 return Err(format!("{key} is {seen:?}, and {content:?} for {ttl} ms on the one in memory"));
             }
         }
         Ok(())
+    }
+
+    /// The content and the time to live of a key on the server in memory.
+    fn in_memory(&self, key: &str, now: Duration) -> (Content, i64) {
+        let left = |expires: Duration| i64::try_from((expires - now).as_millis()).unwrap();
+        let lives = |expires: &Option<Duration>| expires.is_none_or(|expires| expires > now);
+        let record = self.memory.records.get(key).filter(|record| record.expires > now);
+        let number = self.memory.numbers.get(key).filter(|number| lives(&number.expires));
+        match (record, number) {
+            (Some(Record { counts, expires }), _) => {
+                let counts = counts.iter().map(|(owner, count)| (owner.clone(), count.to_string()));
+                (Content::Hash(counts.collect()), left(*expires))
+            }
+            (None, Some(Number { value, expires })) => {
+                (Content::Text(value.to_string()), expires.map_or(-1, left))
+            }
+            (None, None) => (Content::Nothing, -2),
+        }
     }
 
     /// A time to live is set in one query, and read in another.
@@ -328,8 +377,27 @@ impl Pair {
                 let look = redis::cmd("HSCAN").arg(KEYS[key]).arg("0").arg("COUNT").arg("10").to_owned();
                 return (vec![look], None);
             }
+            Request::TakePermits { .. } | Request::GivePermits { .. } => Self::permits(&step.request, script),
+            Request::CountPermits => return (vec![redis::cmd("GET").arg(PERMITS).to_owned()], None),
         };
         (vec![command], Some(name))
+    }
+
+    /// A request that takes or returns permits. `script` makes the call of a script with these keys.
+    fn permits(request: &Request, script: impl Fn(&'static str, &[&str]) -> Cmd) -> (&'static str, Cmd) {
+        match *request {
+            Request::GivePermits { client, number, permits, kept, taken_by } => {
+                let mut command = script("semaphore_release", &[PERMITS, MARKS[client]]);
+                command.arg(number).arg(permits).arg(kept).arg(CHANNELS[0]).arg(taken_by);
+                ("semaphore_release", command)
+            }
+            Request::TakePermits { client, number, permits, kept } => {
+                let mut command = script("semaphore_acquire", &[PERMITS, MARKS[client]]);
+                command.arg(number).arg(permits).arg(kept);
+                ("semaphore_acquire", command)
+            }
+            _ => unreachable!("a request for permits"),
+        }
     }
 }
 

@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 
 pub(crate) struct Data {
     pub records: BTreeMap<String, Record>,
+    /// The strings: the free permits of semaphores, and the marks of their clients.
+    pub numbers: BTreeMap<String, Number>,
     /// Returns the name of the script with this digest or source.
     named: fn(&str) -> Option<&'static str>,
     /// The scripts that were loaded by `EVAL`.
@@ -29,6 +31,13 @@ pub(crate) struct Record {
     pub expires: Duration,
 }
 
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Number {
+    pub value: i64,
+    /// `None` for a string that never expires.
+    pub expires: Option<Duration>,
+}
+
 pub(crate) struct Listener {
     pub channels: BTreeSet<String>,
     messages: mpsc::UnboundedSender<String>,
@@ -42,6 +51,7 @@ impl Data {
         Self {
             named,
             records: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             known: BTreeSet::new(),
             listeners: BTreeMap::new(),
             last: 0,
@@ -84,6 +94,7 @@ impl Data {
 
     fn run(&mut self, words: &[String], now: Duration) -> String {
         self.records.retain(|_, record| record.expires > now);
+        self.numbers.retain(|_, number| number.expires.is_none_or(|at| at > now));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         match words.as_slice() {
             [verb @ ("EVALSHA" | "EVAL"), text, _, rest @ ..] => {
@@ -127,6 +138,10 @@ impl Data {
                 let items = record.counts.iter().map(|(owner, n)| bulk(owner) + &bulk(&n.to_string()));
                 format!("*2\r\n{}*{}\r\n{}", bulk("0"), record.counts.len() * 2, items.collect::<String>())
             }
+            ["GET", key] => match self.numbers.get(*key) {
+                Some(number) => bulk(&number.value.to_string()),
+                None => "$-1\r\n".into(),
+            },
             ["PING", ..] => "+PONG\r\n".into(),
             ["INFO", ..] => {
                 bulk("redis_version:7.0.15\r\nrun_id:1\r\nrole:master\r\nmaxmemory_policy:noeviction\r\n")
@@ -159,6 +174,9 @@ impl Data {
         }
         if script == "count_subscriptions" {
             return number(self.subscriptions(words[0]));
+        }
+        if let ("semaphore_acquire" | "semaphore_release", [record, mark, args @ ..]) = (script, words) {
+            return self.permits(script, [record, mark], args, now);
         }
         let (key, args) = (words[0], &words[1..]);
         let absent = !self.records.contains_key(key);
@@ -215,6 +233,41 @@ impl Data {
         };
         self.records.retain(|_, record| !record.counts.is_empty());
         answer
+    }
+
+    /// Does what the scripts of a semaphore do that take and return permits.
+    fn permits(&mut self, script: &str, [record, mark]: [&str; 2], args: &[&str], now: Duration) -> String {
+        let int = |text: &str| text.parse::<i64>().expect("a number");
+        let (request, permits, kept) = (int(args[0]), int(args[1]), int(args[2]).unsigned_abs());
+        let done = self.numbers.get(mark).map_or(0, |mark| mark.value);
+        let free = self.numbers.get(record).copied();
+        let marked = Number { value: request, expires: Some(now + Duration::from_millis(kept)) };
+        let change = |data: &mut Self, by: i64| {
+            let free = free.unwrap_or(Number { value: 0, expires: None });
+            data.numbers.insert(record.to_owned(), Number { value: free.value + by, ..free });
+        };
+        match (script, args) {
+            ("semaphore_acquire", _) if done == request => number(1),
+            ("semaphore_acquire", _) if done > request => status("STALE", Some(-1)),
+            ("semaphore_acquire", _) if free.is_none_or(|free| free.value < permits) => {
+                status("BUSY", Some(-1))
+            }
+            ("semaphore_acquire", _) => {
+                self.numbers.insert(mark.to_owned(), marked);
+                change(self, -permits);
+                number(1)
+            }
+            ("semaphore_release", _) if done >= request => number(0),
+            ("semaphore_release", [_, _, _, channel, taken_by]) => {
+                self.numbers.insert(mark.to_owned(), marked);
+                if *taken_by != "0" && done != int(taken_by) {
+                    return number(0);
+                }
+                change(self, permits);
+                number(self.publish(channel))
+            }
+            (name, args) => panic!("{name} with {args:?}"),
+        }
     }
 
     fn subscriptions(&self, channel: &str) -> u64 {
