@@ -1,19 +1,16 @@
 //! Chooses the next event whenever all tasks of the clients wait, and checks the invariants before each choice.
 
+use super::kinds::{Handle, Kind};
 use super::network::{LOCK, Network};
 use super::owners::{self, Owner};
 use super::search::{self, Search};
-use super::state::{Fingerprint, Note, forget_pasts, state};
+use super::state::{Fingerprint, Labels, Note, forget_pasts, state};
 use super::{Fault, Scenario, with};
-use crate::Lock;
 use crate::config::options::Options;
 use crate::connection::Topology;
 use crate::engine;
 use crate::engine::queue_id::QueueId;
 use crate::engine::session::Session;
-use crate::kinds::Reentrant;
-use crate::lease::status::HoldState;
-use crate::protocol::keys::LockKeys;
 use crate::shuttled::sync::task;
 use crate::shuttled::time;
 use std::sync::{Arc, Weak};
@@ -56,6 +53,8 @@ pub(super) struct World {
     pub sessions: Vec<Weak<Session>>,
     /// The inputs and the actions of each client so far. They determine the client's state.
     pub histories: Vec<Fingerprint>,
+    /// The numbers of each client's requests.
+    pub labels: Vec<Labels>,
     /// The knowledge and the step of each client's actor, if it has one.
     pub notes: Vec<Option<Note>>,
     /// The fault has struck the client.
@@ -63,7 +62,7 @@ pub(super) struct World {
     pub early_left: u32,
     pub fault_left: Option<Fault>,
     /// The time of the last event that was no timer.
-    last_event: Duration,
+    pub last_event: Duration,
     /// The events so far, for a failure.
     pub trace: Vec<String>,
     pub tasks: Vec<i64>,
@@ -76,10 +75,11 @@ impl World {
         let owner =
             |program: &super::Program| Owner::new(program.client, program.steps.len(), program.cancellable);
         Self {
-            network: Network::new(),
+            network: Network::new(scenario.kind),
             owners: scenario.programs.iter().map(owner).collect(),
             sessions: (0..CLIENTS).map(|_| Weak::new()).collect(),
             histories: vec![Fingerprint::default(); CLIENTS],
+            labels: vec![Labels::default(); CLIENTS],
             notes: vec![None; CLIENTS],
             struck: vec![false; CLIENTS],
             early_left: scenario.early,
@@ -108,10 +108,11 @@ pub(super) async fn direct(scenario: &'static Scenario, search: &Search) {
     start_owners(scenario).await;
     loop {
         settle().await;
-        check_holds();
+        scenario.kind.check();
+        with(|world| scenario.kind.note_busy(world));
         let events = enabled(scenario);
         if events.is_empty() {
-            if is_over() && is_clean() {
+            if is_over() && is_clean(scenario.kind) {
                 check_outcomes(scenario);
                 return;
             }
@@ -149,11 +150,8 @@ async fn start_owners(scenario: &Scenario) {
     for (number, program) in scenario.programs.iter().enumerate() {
         search::spawn_for(program.client);
         let session = with(|world| world.sessions[program.client].upgrade()).expect("connected");
-        let owner = crate::owner::Owner::new(program.owner).expect("an owner");
-        let lock = Lock::new(session, LockKeys::new(LOCK.into()).map(Reentrant::new))
-            .with_owner(&owner)
-            .with_lease(scenario.lease);
-        drop(shuttle::future::spawn(owners::act(number, lock, program.steps)));
+        let handle = Handle::new(scenario.kind, session, program, scenario.lease);
+        drop(shuttle::future::spawn(owners::act(number, handle, program.steps)));
         settle().await;
     }
 }
@@ -266,7 +264,8 @@ fn happen(event: Event) {
                 (Some(world.network.subscriptions[link].client), heard)
             }
             Event::Act(owner) => {
-                world.owners[owner].go();
+                let acted = world.owners.iter().map(|owner| owner.acted).max().unwrap_or(0) + 1;
+                world.owners[owner].go(acted);
                 (Some(world.owners[owner].client), String::new())
             }
             Event::Cancel(owner) => {
@@ -302,7 +301,7 @@ fn tick(world: &mut World) -> Vec<Waker> {
     due
 }
 
-/// Moves the clock, because nothing else can happen. A waiter for a free lock must not depend on that.
+/// Moves the clock, because nothing else can happen. A waiter must not depend on that if what it wants is free.
 fn forced_tick(scenario: &Scenario) {
     let at = *time::timers().first().expect("a client has timers");
     let due = with(|world| {
@@ -311,44 +310,15 @@ fn forced_tick(scenario: &Scenario) {
             .iter()
             .filter(|(_, owner)| !search::has_crashed(owner.client) && world.network.reaches(owner.client));
         let waiting: Vec<_> = waiting.map(|(number, _)| *number).collect();
-        let record = world.network.data.records.get(LOCK);
-        let free_since = record.map_or(world.last_event, |record| record.expires.max(world.last_event));
-        let lost = !waiting.is_empty() && at > free_since + LONGEST_YIELD;
-        assert!(!lost, "nobody holds the lock, and owners {waiting:?} wait for a timer at {at:?}");
+        let free_since = scenario.kind.free_since(world);
+        let lost = !waiting.is_empty() && free_since.is_some_and(|since| at > since + LONGEST_YIELD);
+        assert!(!lost, "nothing is held, and owners {waiting:?} wait for a timer at {at:?}");
         // Without a fault nothing is left for the end of a lease.
         let limit = scenario.fault.map_or(CLEAN_AFTER, |_| scenario.lease + Duration::from_secs(10));
         assert!(at < world.last_event + limit, "{}", left(world));
         tick(world)
     });
     due.into_iter().for_each(Waker::wake);
-}
-
-/// At most one owner holds the lock for certain, and the record names it. No hold comes back.
-fn check_holds() {
-    let now = time::since_boot();
-    let owners: Vec<_> = with(|world| world.owners.iter().map(|owner| owner.holds.clone()).collect());
-    let mut certain: Vec<String> = Vec::new();
-    for (number, holds) in owners.iter().enumerate() {
-        for (at, hold) in holds.iter().enumerate() {
-            let state = hold.status.state();
-            assert!(!(hold.ended && state.is_live()), "a hold came back: {state:?}");
-            with(|world| world.owners[number].holds[at].ended = !state.is_live());
-            let crashed = with(|world| search::has_crashed(world.owners[number].client));
-            if state != HoldState::Held || crashed {
-                continue;
-            }
-            let owner = hold.status.owner().to_owned();
-            let ends = Duration::from_nanos(hold.status.end_of_lease().nanos());
-            let recorded = with(|world| {
-                let record = world.network.data.records.get(LOCK);
-                record.is_some_and(|record| record.counts.contains_key(&owner) && record.expires >= ends)
-            });
-            assert!(recorded, "at {now:?} {owner} holds the lock, but the record does not say so");
-            certain.push(owner);
-        }
-    }
-    certain.dedup();
-    assert!(certain.len() < 2, "{certain:?} hold the lock");
 }
 
 /// Whether every owner of a running client has made its steps.
@@ -363,7 +333,7 @@ fn check_outcomes(scenario: &Scenario) {
 }
 
 /// Whether nothing is left.
-fn is_clean() -> bool {
+fn is_clean(kind: Kind) -> bool {
     with(|world| {
         let running = |client: &usize| !search::has_crashed(*client);
         let idle = |client: usize| {
@@ -371,15 +341,16 @@ fn is_clean() -> bool {
             let queue = session.existing_queue(&QueueId::Record(LOCK.into()));
             queue.is_none() && world.tasks[client] <= world.resting[client]
         };
-        !world.network.is_held() && world.network.channels() == 0 && (0..CLIENTS).filter(running).all(idle)
+        kind.is_returned(world) && world.network.channels() == 0 && (0..CLIENTS).filter(running).all(idle)
     })
 }
 
 /// The remains of an execution, for the report of a failure.
 fn left(world: &World) -> String {
     format!(
-        "left: record {:?}, {} subscriptions, tasks {:?} instead of {:?}",
-        world.network.is_held(),
+        "left: {:?} {:?}, {} subscriptions, tasks {:?} instead of {:?}",
+        world.network.data.records,
+        world.network.data.numbers,
         world.network.channels(),
         world.tasks,
         world.resting

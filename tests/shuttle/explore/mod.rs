@@ -1,4 +1,4 @@
-//! Explores all orders of events of small scenarios: two clients contend for one lock, with at most one fault.
+//! Explores all orders of events of small scenarios: two clients contend for one lock or semaphore, with at most one fault.
 //!
 //! An event is a delivery (the server executes a request; a client receives a reply, a confirmation or a message), a step of an
 //! owner, a timer, or the fault. Between two events the tasks of the clients run until all of them wait, always in the same order.
@@ -14,6 +14,7 @@
 //! A failure prints the events, and a path. `EXPLORE_PATH=<path>` repeats that execution with a log.
 
 mod director;
+mod kinds;
 mod network;
 mod owners;
 mod scenarios;
@@ -25,6 +26,7 @@ pub(crate) use state::observe;
 
 use crate::shuttled::time;
 use director::World;
+use kinds::Kind;
 use network::Network;
 use owners::Step;
 use search::{Coverage, InOrder, Search};
@@ -37,6 +39,7 @@ thread_local!(static WORLD: RefCell<Option<World>> = const { RefCell::new(None) 
 /// The programs and the bounds of an exploration.
 struct Scenario {
     name: &'static str,
+    kind: Kind,
     programs: &'static [Program],
     lease: Duration,
     /// How many timers may fire although something else can happen.
@@ -128,10 +131,10 @@ fn explore(scenario: &'static Scenario) {
     });
     std::mem::forget(on_panic);
     let Coverage { executions, states } = search.coverage();
-    let Scenario { name, early, fault, .. } = scenario;
+    let Scenario { name, kind, early, fault, .. } = scenario;
     let owners = scenario.programs.len();
     println!(
-        "{name}: {owners} owners, fault {fault:?}, {early} early timers: {executions} executions, {states} states, {:.1?}",
+        "{name}: {kind:?}, {owners} owners, fault {fault:?}, {early} early timers: {executions} executions, {states} states, {:.1?}",
         started.elapsed()
     );
     assert!(path.is_some() || executions >= scenario.at_least, "{name}: {executions} executions are too few");

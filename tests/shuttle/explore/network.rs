@@ -3,10 +3,12 @@
 //! A connection for commands keeps its requests and its replies in order, and so does a connection for subscriptions. Requests that
 //! do not name the lock (handshakes, heartbeats) are answered at once.
 
+use super::kinds::Kind;
 use super::search;
+use super::state::NUMBER;
 use super::with;
 use crate::protocol::script;
-use crate::shuttled::data::{Data, next_command};
+use crate::shuttled::data::{Data, Number, next_command};
 use crate::shuttled::time::since_boot;
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 
-/// The only lock.
+/// The only lock or semaphore.
 pub(super) const LOCK: &str = "lock";
 
 pub(super) struct Network {
@@ -86,8 +88,23 @@ impl Incoming {
 
 impl Request {
     pub(super) fn text(&self) -> String {
-        format!("{:?} {:?}", self.commands, self.sent)
+        let commands: Vec<_> = self.commands.iter().map(|words| labelled(words)).collect();
+        format!("{commands:?} {:?}", self.sent)
     }
+}
+
+/// The words of a request for a semaphore, with its numbers as in [`Labels`](super::state::Labels), and without the random key of the mark.
+fn labelled(words: &[String]) -> Vec<String> {
+    let mut words = words.to_vec();
+    if words.get(4).is_some_and(|key| key.contains(":redisson-lock:")) {
+        words[4].clear();
+        for at in [5, 9] {
+            if let Some(number) = words.get_mut(at).filter(|number| *number != "0") {
+                number.insert(0, NUMBER);
+            }
+        }
+    }
+    words
 }
 
 impl Reply {
@@ -98,11 +115,14 @@ impl Reply {
 }
 
 impl Network {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(kind: Kind) -> Self {
         let named =
             |text: &str| script::ALL.iter().find(|s| s.sha() == text || s.source == text).map(|s| s.name);
         let mut data = Data::new(named);
         data.load(script::ALL.iter().map(|script| script.name));
+        if let Kind::Semaphore(value) = kind {
+            data.numbers.insert(LOCK.to_owned(), Number { value, expires: None });
+        }
         Self { data, commands: Vec::new(), subscriptions: Vec::new() }
     }
 
@@ -193,6 +213,11 @@ impl Network {
 
     pub(super) fn channels(&self) -> usize {
         self.data.listeners.values().map(|listener| listener.channels.len()).sum()
+    }
+
+    /// The number of free permits.
+    pub(super) fn free_permits(&self) -> i64 {
+        self.data.numbers.get(LOCK).map_or(0, |free| free.value)
     }
 
     /// Whether the record of the lock exists.

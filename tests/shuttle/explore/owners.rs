@@ -1,9 +1,8 @@
 //! The owners of an exploration: each makes its next step when the director says so.
 
+use super::kinds::{Guard, Handle};
 use super::with;
-use crate::Lock;
 use crate::error::Error;
-use crate::guard::LockGuard;
 use crate::shuttled::sync::task;
 use crate::status::HoldStatus;
 use std::sync::Arc;
@@ -25,9 +24,15 @@ pub(super) struct Owner {
     pub ready: bool,
     /// The acquire that it waits for may be dropped.
     pub cancellable: bool,
-    /// It waits for the lock.
+    /// It waits for the lock or the permit.
     pub waits: bool,
+    /// It may be told that nothing is free: something else was held or waited for since it began to wait.
+    pub may_be_busy: bool,
     pub steps_left: usize,
+    /// When it made its last step: the number of that step among all of them.
+    pub acted: usize,
+    /// The guards that it has.
+    pub guards: usize,
     pub holds: Vec<Hold>,
     go: Arc<Notify>,
     cancel: Arc<Notify>,
@@ -50,7 +55,10 @@ impl Owner {
             ready: false,
             cancellable,
             waits: false,
+            may_be_busy: false,
             steps_left: steps,
+            acted: 0,
+            guards: 0,
             holds: Vec::new(),
             go: Arc::default(),
             cancel: Arc::default(),
@@ -58,8 +66,9 @@ impl Owner {
         }
     }
 
-    /// Lets the owner make its next step.
-    pub(super) fn go(&mut self) {
+    /// Lets the owner make its next step, which is step `acted` of all owners.
+    pub(super) fn go(&mut self, acted: usize) {
+        self.acted = acted;
         (self.ready, self.steps_left) = (false, self.steps_left - 1);
         self.go.notify_one();
     }
@@ -76,7 +85,7 @@ impl Owner {
 }
 
 /// Makes the steps of the owner with this number.
-pub(super) async fn act(number: usize, lock: Lock, steps: &'static [Step]) {
+pub(super) async fn act(number: usize, handle: Handle, steps: &'static [Step]) {
     let mut guards = Vec::new();
     for step in steps {
         let go = with(|world| {
@@ -85,50 +94,53 @@ pub(super) async fn act(number: usize, lock: Lock, steps: &'static [Step]) {
         });
         go.notified().await;
         match step {
-            Step::Lock | Step::TryLock => match acquire(number, &lock, *step).await {
+            Step::Lock | Step::TryLock => match acquire(number, &handle, *step).await {
                 Some(guard) => guards.push(guard),
                 None => break,
             },
             Step::Unlock => {
-                let guard: LockGuard = guards.pop().expect("a step before acquired the lock");
-                if let Err(error) = guard.unlock().await {
+                let guard: Guard = guards.pop().expect("a step before acquired it");
+                with(|world| world.owners[number].guards -= 1);
+                if let Err(error) = guard.release().await {
                     with(|world| world.owners[number].failures.push(error));
                 }
             }
-            Step::Drop => drop(guards.pop()),
+            Step::Drop => {
+                with(|world| world.owners[number].guards -= 1);
+                drop(guards.pop());
+            }
         }
     }
     with(|world| {
         let owner = &mut world.owners[number];
-        (owner.ready, owner.steps_left) = (true, 0);
+        (owner.ready, owner.steps_left, owner.guards) = (true, 0, 0);
     });
     // Guards that are left are dropped here: their owner gave up.
     drop(guards);
     task::yield_now().await;
 }
 
-async fn acquire(number: usize, lock: &Lock, step: Step) -> Option<LockGuard> {
+async fn acquire(number: usize, handle: &Handle, step: Step) -> Option<Guard> {
     let cancel = with(|world| {
         world.owners[number].waits = true;
         world.owners[number].cancel.clone()
     });
-    let acquired = async {
-        match step {
-            Step::TryLock => lock.try_lock().await,
-            _ => lock.lock().await.map(Some),
-        }
-    };
     let guard = tokio::select! {
         biased;
         () = cancel.notified() => Ok(None),
-        guard = acquired => guard,
+        guard = handle.acquire(step == Step::TryLock) => {
+            let may_be_busy = with(|world| world.owners[number].may_be_busy);
+            assert!(may_be_busy || !matches!(guard, Ok(None)), "an attempt failed, but nothing was held");
+            guard
+        }
     };
     with(|world| {
         let owner = &mut world.owners[number];
         owner.waits = false;
         match guard {
             Ok(Some(guard)) => {
-                owner.holds.push(Hold { status: guard.status(), ended: false });
+                owner.guards += 1;
+                owner.holds.extend(guard.status().map(|status| Hold { status, ended: false }));
                 Some(guard)
             }
             Ok(None) => None,
