@@ -99,6 +99,8 @@ impl Level {
         }
         if let Some(term) = self.term {
             self.hold.begin_level(term);
+            // The levels that outlast this one may have ended since the grant.
+            self.hold.end_level(None, self.queue.work().levels_of(&self.hold));
             self.session.watchdog.watch(&self.hold);
             self.session.watchdog.doubt_late(&self.hold, &self.session.connection);
         }

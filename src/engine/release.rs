@@ -99,9 +99,9 @@ impl KeyActor {
                 }
                 // Fixed leases must not be extended.
                 let renewed = hold.standing().filter(|standing| standing.renewed);
-                let lease = renewed.map_or(Duration::ZERO, |standing| {
-                    self.session.options.lease.min(standing.level_left(Moment::now()))
-                });
+                let watchdog = self.session.options.lease;
+                let lease =
+                    renewed.map_or(Duration::ZERO, |standing| standing.renewal(watchdog, Moment::now()));
                 match self.recount(hold, recorded, levels, lease, Phase::Release).await {
                     // A server that is out of memory refuses the request. The next change of the count makes up for it.
                     Err(error) if error.code() != Some("OOM") => Err(error),

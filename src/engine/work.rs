@@ -233,6 +233,12 @@ impl Work {
         current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.owner_id.clone())
     }
 
+    /// The number of levels of `hold`. 0 if it is not the current hold.
+    pub(crate) fn levels_of(&self, hold: &Arc<Hold>) -> usize {
+        let current = self.current.as_ref().filter(|current| Arc::ptr_eq(&current.hold, hold));
+        current.map_or(0, |current| current.levels as usize)
+    }
+
     /// The current hold, if it has a level that is not being released.
     pub(crate) fn in_hand(&self) -> Option<Arc<Hold>> {
         let Current { hold, levels, .. } = self.current.as_ref()?;

@@ -1,5 +1,6 @@
 //! The state of a hold, and everything else of it that changes. Plain data: `hold.rs` keeps it behind a mutex.
 
+use crate::config::options::whole_millis;
 use crate::error::LossReason;
 use crate::lease::ending::Ending;
 use crate::lease::term::LevelTerm;
@@ -60,9 +61,10 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// What is left of the last level at `now`. Rounded up to whole milliseconds, so that the deadline is no later than the record's expiry.
-    pub(crate) fn level_left(&self, now: Moment) -> Duration {
-        self.end.since(now) + Duration::from_millis(1)
+    /// The lease that a renewal requests at `now`: `lease`, but no more than what is left of the last level. In whole milliseconds, because
+    /// Redis counts these, and rounded up, because the record must last until the level ends.
+    pub(crate) fn renewal(&self, lease: Duration, now: Moment) -> Duration {
+        lease.min(whole_millis(self.end.since(now) + Duration::from_millis(1)))
     }
 
     /// The length of the running lease, and how much of it is left at `now`.

@@ -63,7 +63,7 @@ struct Watched {
 /// The term that a renewal requests for one hold.
 #[derive(Clone, Copy)]
 enum Term {
-    /// The watchdog's lease, but no more than what is left of the hold's last level.
+    /// A lease that moves the deadline.
     Lease(Duration),
     /// The rest of a fixed lease, because other clients may shorten the record's TTL.
     Rest(Duration),
@@ -72,32 +72,32 @@ enum Term {
 }
 
 impl Term {
-    fn of(hold: &Hold, standing: &Standing, now: Moment) -> Self {
+    fn of(hold: &Hold, standing: &Standing, watchdog: Duration, now: Moment) -> Self {
         match standing.renewed {
-            true => Self::Lease(standing.level_left(now)),
+            true => Self::Lease(standing.renewal(watchdog, now)),
             false if hold.kind.traits().renews_fixed_leases => Self::Rest(standing.deadline.since(now)),
             false => Self::Check,
         }
     }
 
     /// The minimum TTL that the request asks for.
-    fn lease(self, watchdog: Duration) -> Duration {
+    fn lease(self) -> Duration {
         match self {
-            Self::Lease(left) => watchdog.min(left),
-            Self::Rest(rest) => rest,
+            Self::Lease(lease) | Self::Rest(lease) => lease,
             Self::Check => Duration::ZERO,
         }
     }
 
     /// The lease that the request sets. `None` if it only checks the hold.
-    fn renewed(self, watchdog: Duration) -> Option<Duration> {
-        (!matches!(self, Self::Check)).then(|| self.lease(watchdog))
+    fn renewed(self) -> Option<Duration> {
+        (!matches!(self, Self::Check)).then(|| self.lease())
     }
 
-    /// How far a confirmation moves the deadline. The deadline of a fixed lease stays.
-    fn extension(self, watchdog: Duration) -> Duration {
+    /// How far after the request a confirmation moves the deadline. Never further than the request asked, because a level may have been taken
+    /// since. The deadline of a fixed lease stays.
+    fn extension(self) -> Duration {
         match self {
-            Self::Lease(_) => watchdog,
+            Self::Lease(lease) => lease,
             Self::Rest(_) | Self::Check => Duration::ZERO,
         }
     }
@@ -317,9 +317,9 @@ impl Watchdog {
         let (mut batch, mut shortest) = (Vec::with_capacity(holds.len()), self.0.lease);
         for hold in holds {
             let Some(standing) = hold.renewal_sent() else { continue };
-            let term = Term::of(&hold, &standing, now);
+            let term = Term::of(&hold, &standing, self.0.lease, now);
             hold.kind.renewed_keys(&hold.owner_id, &mut keys);
-            owners.push((hold.owner_id.clone(), millis(term.lease(self.0.lease))));
+            owners.push((hold.owner_id.clone(), millis(term.lease())));
             shortest = shortest.min(self.lease(&standing));
             batch.push((hold, term));
         }
@@ -368,7 +368,7 @@ impl Watchdog {
         for ((hold, term), outcome) in batch.holds.iter().zip(outcomes) {
             let before = hold.standing();
             let state = self.apply_one(hold, *term, outcome, answer);
-            if let (Some(before), Some(lease)) = (before, term.renewed(self.0.lease)) {
+            if let (Some(before), Some(lease)) = (before, term.renewed()) {
                 self.count(hold, state, lease, before.term(now));
             }
             debug!(lock = ?hold.record(), owner = %hold.owner_id, ?state, "renewed");
@@ -387,9 +387,9 @@ impl Watchdog {
         match outcome {
             Renewed::Held(left) => {
                 if let Some(left) = left {
-                    hold.found_left(left, term.lease(self.0.lease));
+                    hold.found_left(left, term.lease());
                 }
-                hold.renew(answer.sent, answer.data_epoch, term.extension(self.0.lease))
+                hold.renew(answer.sent, answer.data_epoch, term.extension())
             }
             Renewed::Gone => hold.lose(hold.gone_in(answer.data_epoch)),
             Renewed::Other | Renewed::WrongType => hold.lose(LossReason::Taken),
@@ -424,7 +424,7 @@ impl Watchdog {
 
     /// Doubts the holds of a failed renewal, and schedules another one.
     fn fail(&self, batch: &Batch, error: &Error) {
-        let renewals = batch.holds.iter().filter(|(_, term)| term.renewed(self.0.lease).is_some());
+        let renewals = batch.holds.iter().filter(|(_, term)| term.renewed().is_some());
         self.0.counters.not_renewed.add(renewals.count() as u64);
         warn!(holds = batch.holds.len(), %error, "renewal failed");
         let refused = matches!(error, Error::Refused { .. });

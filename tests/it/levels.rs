@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use redisson_lock::{Client, Error, HoldState, LossReason};
+use redisson_lock::{Client, Error, HoldState, LossReason, Owner};
 
 use crate::support::kind::{Kind, each};
-use crate::support::{RawRedis, Server, Stopwatch, eventually};
+use crate::support::proxy::{Direction, Words};
+use crate::support::raw::changes;
+use crate::support::{FaultyClient, RawRedis, Server, Stopwatch, eventually};
 
 const NAME: &str = "n";
 const EXPIRED: HoldState = HoldState::Lost(LossReason::Expired);
@@ -142,6 +144,68 @@ async fn a_partial_release_does_not_lengthen_the_record_beyond_the_limit() {
     let earliest = Instant::now() + Duration::from_millis(raw.run(&["PTTL", NAME]));
     assert!(earliest < latest + used / 5, "the record outlasts the limit by {:?}", earliest - latest);
     outer.unlock().await.unwrap();
+}
+
+/// The renewal asks for what is left of the outer level. The inner level is taken before the reply, and lasts longer than that.
+#[tokio::test]
+async fn a_level_that_is_taken_during_a_renewal_does_not_outlast_the_record() {
+    let lease = Duration::from_secs(3);
+    let bench = slow_client(lease).await;
+    let lock = bench.client.lock(NAME).with_owner(&Owner::unique());
+    let outer = lock.with_max_hold(Duration::from_millis(1900)).lock().await.unwrap();
+    let asked = bench.link.count(changes);
+    bench.link.hold(Direction::ToClient);
+    // One frame passes: the renewal itself. Its reply waits.
+    bench.proxy.shut_gate_after(1, renews);
+    let inner = lock.with_max_hold(Duration::from_millis(2200));
+    let inner = tokio::spawn(async move { inner.lock().await.unwrap() });
+    bench.link.asked(asked + 2, changes).await;
+    bench.link.pass(Direction::ToClient);
+    let inner = inner.await.unwrap();
+    bench.proxy.open_gate();
+    // Replies come in the order of the requests: once the second call here returns, the renewal's reply has been handled.
+    for _ in 0..2 {
+        assert!(lock.is_locked().await.unwrap());
+    }
+    let left = Duration::from_millis(bench.raw.run(&["PTTL", NAME]));
+    let latest = Instant::now() + left + Duration::from_millis(1);
+    assert!(outer.deadline() <= latest, "{:?} after the record", outer.deadline() - latest);
+    inner.unlock().await.unwrap();
+    outer.unlock().await.unwrap();
+}
+
+/// The outer level, which the watchdog renews, ends after the grant of the inner one, and before its owner has taken it.
+#[tokio::test]
+async fn a_fixed_lease_is_taken_after_the_last_renewed_level_has_ended() {
+    let (lease, fixed) = (Duration::from_secs(60), Duration::from_secs(10));
+    let bench = slow_client(lease).await;
+    let lock = bench.client.lock(NAME).with_owner(&Owner::unique());
+    for short in [lock.with_lease(fixed), lock.with_max_hold(fixed)] {
+        let outer = lock.lock().await.unwrap();
+        let asked = bench.link.count(changes);
+        bench.link.hold(Direction::ToClient);
+        let inner = tokio::spawn(async move { short.lock().await.unwrap() });
+        bench.link.asked(asked + 1, changes).await;
+        let unlocking = tokio::spawn(outer.unlock());
+        // It is queued behind the request of the inner level.
+        tokio::task::yield_now().await;
+        bench.link.pass(Direction::ToClient);
+        let inner = inner.await.unwrap();
+        assert!(inner.deadline() <= Instant::now() + fixed, "{:?}", inner.deadline() - Instant::now());
+        unlocking.await.unwrap().unwrap();
+        inner.unlock().await.unwrap();
+    }
+}
+
+/// A client behind a proxy. No request times out.
+async fn slow_client(watchdog: Duration) -> FaultyClient {
+    let builder = Client::builder().watchdog_timeout(watchdog);
+    FaultyClient::of(builder.response_timeout(FaultyClient::PATIENCE)).await
+}
+
+/// Whether a request renews one plain lock: an acquire and a change of the count have more words.
+fn renews(words: &Words) -> bool {
+    words[0] == b"EVALSHA" && words.len() == 6
 }
 
 /// Without a limit there is no warning, and a limit does not concern a hold that is released before.
