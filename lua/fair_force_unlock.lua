@@ -1,5 +1,5 @@
--- Deletes the record, whoever holds the lock, and notifies the head of the queue. The queue stays, but for the heads
--- whose timeout has passed.
+-- Deletes the record, whoever holds the lock, and notifies the head of the queue. Waiters stay in the queue, except
+-- those at its head whose timeout has passed.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)

@@ -1,5 +1,5 @@
--- Removes from the queue an owner that no longer waits. If the lock is free, notifies the first of the remaining
--- waiters, and removes those before it whose timeout has passed.
+-- Removes from the queue an owner that no longer waits. If the lock is free, removes the waiters at the head whose
+-- timeout has passed, and notifies the next one.
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- KEYS[2]  queue (list: owner ids of the waiters, the first one at the head; it alone decides the order)

@@ -60,7 +60,8 @@ for at = 1, #ARGV[5], 22 do
     local mine = value .. ':' .. ARGV[3]
     local ends = owner == ARGV[3] and tonumber(redis.call('hget', KEYS[1], mine .. ':expire_time') or 0) or 0
     if ends <= now then
-        -- An expired hold no longer counts. Redisson leaves its fields when it takes the value, so this owner may have some, too.
+        -- An expired hold no longer counts. Redisson leaves the fields of an expired hold when it takes the value, so this
+        -- owner may have such fields, too.
         local lapsed = value .. ':' .. (owner or '')
         local fields = {lapsed .. ':expire_time', lapsed .. ':lock_count', mine .. ':expire_time', mine .. ':lock_count'}
         redis.call('hdel', KEYS[1], unpack(fields))

@@ -23,7 +23,8 @@ redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[2])
 if not count then
     return 0
 end
--- A refused request has no effect, so it restores the mark. The user may not publish, or the count is no integer of Redis.
+-- A refused request has no effect, so it restores the mark. The user may not publish, or Redis cannot read the count as an
+-- integer.
 local function refused(answer)
     redis.call('set', KEYS[2], done, 'px', ARGV[2])
     return answer

@@ -58,7 +58,13 @@ if not free or tonumber(free) < permits then
     return {'BUSY', ends or -1}
 end
 redis.call('set', KEYS[3], ARGV[1], 'px', ARGV[2])
-redis.call('decrby', KEYS[1], permits)
+local left = redis.pcall('decrby', KEYS[1], permits)
+if type(left) == 'table' then
+    -- Redis cannot read the value as an integer, or the user may not change it. A refused request has no effect, so it
+    -- restores the mark.
+    redis.call('set', KEYS[3], done, 'px', ARGV[2])
+    return left
+end
 for at = 1, #ARGV[5], 16 do
     redis.call('zadd', KEYS[2], score, string.sub(ARGV[5], at, at + 15))
 end

@@ -24,7 +24,8 @@ end
 redis.call('set', KEYS[2], ARGV[1], 'px', ARGV[3])
 local left = redis.pcall('decrby', KEYS[1], ARGV[2])
 if type(left) == 'table' then
-    -- The value is no integer of Redis, or the user may not change it. A refused request has no effect, so it restores the mark.
+    -- Redis cannot read the value as an integer, or the user may not change it. A refused request has no effect, so it
+    -- restores the mark.
     redis.call('set', KEYS[2], done, 'px', ARGV[3])
     return left
 end

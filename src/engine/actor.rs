@@ -83,7 +83,7 @@ fn serve(session: Arc<Session>, queue: Arc<KeyQueue>) -> impl Future<Output = ()
     }
 }
 
-/// An actor for a key queue that has releases and no actor.
+/// An actor for a key queue that needs one and has none.
 pub(crate) fn for_idle(
     session: &Arc<Session>,
     queue: &Arc<KeyQueue>,

@@ -22,7 +22,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 /// The maximum number of tasks for a server. With 256 tasks and a round trip of 1 ms, 256,000 releases a second are possible.
 const AT_ONCE: usize = 256;
 
-/// Serves the key queues that have releases and no actor.
+/// Serves the key queues that need an actor.
 pub(crate) async fn serve(mut unserved: UnboundedReceiver<Unserved>) {
     let background = Arc::<Background>::default();
     while let Some((session, queue)) = unserved.recv().await {

@@ -91,16 +91,16 @@ impl Level {
         self.term = match lease {
             Lease::Watchdog | Lease::AtLeast(_) => Some(LevelTerm::renewed(Moment::FAR)),
             Lease::WatchdogFor(max) => Some(LevelTerm::renewed(now + max)),
-            Lease::Fixed(lease) => Some(LevelTerm::fixed(self.hold.granted_until().min(now + lease))),
+            Lease::Fixed(lease) => Some(LevelTerm::fixed(self.hold.lease_end().min(now + lease))),
             Lease::Endless => None,
         };
         if let Lease::AtLeast(min) = lease {
             self.hold.keep_until(now + min);
         }
         if let Some(term) = self.term {
-            self.hold.begin_level(term);
-            // The levels that outlast this one may have ended since the grant.
-            self.hold.end_level(None, self.queue.work().levels_of(&self.hold));
+            let work = self.queue.work();
+            self.hold.begin_level(term, work.levels_of(&self.hold));
+            drop(work);
             self.session.watchdog.watch(&self.hold);
             self.session.watchdog.doubt_late(&self.hold, &self.session.connection);
         }

@@ -19,7 +19,6 @@
 //!    passed on from there.
 //! 7. A release frees the record under the owner id in the record. When a hold is lost, its queue clears that id, too.
 
-use crate::config::options::millis;
 use crate::connection::Limit;
 use crate::engine::current::{Current, LaggingRecord};
 use crate::engine::hand_off::successor;
@@ -105,10 +104,10 @@ impl KeyActor {
             Some((hold, lagging.owner_id.clone(), lagging.until))
         });
         let Some((hold, from, until)) = ahead else { return };
-        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, Arg::Number(millis(hold.lease())))
-        else {
-            return;
-        };
+        // A level that is taken already may end before the lease does.
+        let end = hold.end().min(Moment::now() + hold.lease());
+        let lease = Arg::Until(end + Duration::from_millis(1)); // Redis counts whole milliseconds
+        let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, lease) else { return };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;
         self.rotate_if_repeated(&request);
         let answer = match answer {
@@ -136,14 +135,15 @@ impl KeyActor {
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
                 current.run_mut().others = others;
-                let (owner_id, until) = (hold.owner_id.clone(), answer.sent + hold.lease());
+                let (owner_id, until) = (hold.owner_id.clone(), end);
                 let lagging = LaggingRecord { owner_id, until, moving_to: None, retry_at: None };
                 let behind = current.hold.owner_id != hold.owner_id;
                 current.set_lagging(behind.then_some(lagging));
                 if !behind {
                     let now = current.hold.clone();
                     drop(work);
-                    if now.confirm(answer.sent, answer.data_epoch, hold.lease()) == HoldState::Held
+                    let lease = end.since(answer.sent);
+                    if now.confirm(answer.sent, answer.data_epoch, lease) == HoldState::Held
                         && now.is_renewed()
                     {
                         self.session.watchdog.watch(&now);

@@ -76,9 +76,9 @@ impl KeyActor {
         let live = hold.state().is_live();
         let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
+            hold.end_level(term, current.levels as usize);
             (current.recorded, current.levels)
         });
-        hold.end_level(term, current.map_or(0, |(_, levels)| levels as usize));
         match current {
             None if hold.kind.traits().access == Access::Exclusive => Err(hold.not_held()),
             None => {
@@ -224,8 +224,11 @@ impl KeyActor {
     }
 
     /// Makes sure that an owner id does not hold the record. Does nothing if the id belongs to the current hold and that is live: the
-    /// release may have been queued without knowledge of the hold.
+    /// release may have been queued without knowledge of the hold. Also does nothing if the record has to be kept.
     pub(crate) async fn undo(&mut self, Undo { kind, owner_id, until, sent_on }: &Undo) {
+        if self.session.spared.contains(owner_id) {
+            return;
+        }
         let named = |current: &Current| {
             let lagging = current.lagging().is_some_and(|lagging| lagging.owner_id == *owner_id);
             (current.hold.owner_id == *owner_id || lagging).then(|| current.hold.clone())

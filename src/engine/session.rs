@@ -60,16 +60,16 @@ pub(crate) struct Session {
     fork: forkguard::Guard,
     runtime: Handle,
     tasks: Mutex<Vec<AbortHandle>>,
-    /// The key queues that have releases and no actor.
+    /// The key queues that need an actor, see [`Unserved`].
     unserved: UnboundedSender<Unserved>,
 }
 
-/// A key queue that has releases and no actor. Its session lives at least until they are sent.
+/// A key queue that needs an actor: for releases, or to remove a hold that has ended. Its session lives at least until that is done.
 pub(crate) type Unserved = (Arc<Session>, Arc<KeyQueue>);
 
 impl Session {
-    /// Starts the tasks of the connection, whose `supervisor` runs, on the current runtime. The receiver yields the key queues that have
-    /// releases and no actor.
+    /// Starts the tasks of the connection, whose `supervisor` runs, on the current runtime. The receiver yields the key queues that need an
+    /// actor.
     pub(crate) fn start(
         servers: &Topology,
         options: Options,
@@ -177,7 +177,7 @@ impl Session {
         }
     }
 
-    /// Sees to it that an actor sends the releases of a key queue, and removes its hold once that is over.
+    /// Makes sure that an actor sends the releases of a key queue, and removes a hold that has ended.
     fn serve_later(self: &Arc<Self>, queue: &Arc<KeyQueue>, work: MutexGuard<'_, Work>) {
         if work.has_actor {
             drop(work);
@@ -280,6 +280,7 @@ impl Session {
     }
 
     /// Makes sure that no later hold has the owner id of `hold`, which has ended, if a renewal in flight may still reach a record with it.
+    /// An owner that has another hold in the same group keeps its owner id.
     pub(crate) fn retire_id_of(&self, hold: &Hold) {
         if hold.has_renewal_in_flight() {
             self.rotate_owner_ids();
@@ -378,7 +379,7 @@ impl LossHandler for Session {
                 Some(end) => {
                     self.spared.add(&hold.owner_id, end);
                     if let Some(queue) = self.existing_queue(&id) {
-                        self.serve_later(&queue, queue.work());
+                        self.release_later(queue, |_| {});
                     }
                 }
                 None => {

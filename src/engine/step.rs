@@ -260,6 +260,9 @@ impl KeyActor {
 
     /// Ends the actor. Removes the queue if it has no hold either.
     fn finish(&mut self, mut work: MutexGuard<'_, Work>) -> Step {
+        if work.needs_cleanup() {
+            return Step::Again;
+        }
         self.subscription = None;
         work.has_actor = false;
         self.session.tidy(&self.queue, work);

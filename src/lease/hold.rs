@@ -162,10 +162,10 @@ impl Hold {
         self.lock().deadline
     }
 
-    /// Until when the last request granted the hold. [`Moment::FAR`] for a hold whose request has not been confirmed.
-    pub(crate) fn granted_until(&self) -> Moment {
+    /// The end of the confirmed lease. [`Moment::FAR`] while the hold is ahead of the record.
+    pub(crate) fn lease_end(&self) -> Moment {
         let status = self.lock();
-        if status.settled { status.deadline } else { Moment::FAR }
+        if status.settled { status.deadline + status.margin } else { Moment::FAR }
     }
 
     /// The data epoch of the last confirmation. It changes when the record moves to another server.
@@ -271,9 +271,11 @@ impl Hold {
         self.report(ending);
     }
 
-    /// Begins a level, which its owner has taken.
-    pub(crate) fn begin_level(&self, term: LevelTerm) {
-        self.lock().add_term(term);
+    /// Begins a level, which its owner has taken. It is one of `levels`, including those that their owners have not taken yet.
+    pub(crate) fn begin_level(&self, term: LevelTerm, levels: usize) {
+        let mut status = self.lock();
+        status.add_term(term);
+        status.limit_to(levels);
     }
 
     /// Ends a level. `levels` are left, including those that their owners have not taken yet.
@@ -282,12 +284,7 @@ impl Hold {
         if let Some(term) = term {
             status.remove_term(term);
         }
-        // A level that its owner has not taken yet has no term, and needs the deadline as it is.
-        if status.terms().count() == levels
-            && let Some(end) = status.end()
-        {
-            status.deadline = status.deadline.min(end - status.margin);
-        }
+        status.limit_to(levels);
     }
 
     /// Keeps the record until `end`, even if the hold is released earlier.

@@ -195,6 +195,15 @@ impl Status {
         }
     }
 
+    /// Ends the hold with the last of its `levels`. A level that its owner has not taken yet has no term, and needs the deadline as it is.
+    pub(super) fn limit_to(&mut self, levels: usize) {
+        if self.terms().count() == levels
+            && let Some(end) = self.end()
+        {
+            self.deadline = self.deadline.min(end - self.margin);
+        }
+    }
+
     /// When the last level ends, if a level is taken.
     pub(super) fn end(&self) -> Option<Moment> {
         self.terms().map(LevelTerm::end).max()

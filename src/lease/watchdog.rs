@@ -93,8 +93,8 @@ impl Term {
         (!matches!(self, Self::Check)).then(|| self.lease())
     }
 
-    /// How far after the request a confirmation moves the deadline. Never further than the request asked, because a level may have been taken
-    /// since. The deadline of a fixed lease stays.
+    /// A confirmation moves the deadline to at most this long after the request was sent. That is never more than the request asked for,
+    /// because a level may have been taken since. The deadline of a fixed lease stays.
     fn extension(self) -> Duration {
         match self {
             Self::Lease(lease) => lease,

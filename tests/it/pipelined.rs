@@ -240,7 +240,7 @@ async fn a_late_renewal_does_not_extend_a_hold_behind_a_hand_off() {
     guard.unlock().await.unwrap();
 }
 
-/// The hold begins with the rest of the previous lease. Its own fixed lease counts from the move.
+/// The hold begins with the rest of the previous lease. Its own fixed lease counts from its grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_inner_level_does_not_shorten_a_hold_that_was_passed_on() {
     const LEASE: Duration = Duration::from_secs(20);
@@ -259,6 +259,59 @@ async fn an_inner_level_does_not_shorten_a_hold_that_was_passed_on() {
     b.lock().await.unwrap().unlock().await.unwrap();
     assert!(outer.deadline() > lease_ends, "{:?} too early", lease_ends - outer.deadline());
     outer.unlock().await.unwrap();
+}
+
+/// The record follows late, when a part of the time has passed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_move_does_not_lengthen_a_hold_beyond_its_limit() {
+    let (limit, late) = (Duration::from_secs(8), Duration::from_secs(1));
+    for takes in [Lock::with_max_hold, Lock::with_lease] {
+        let (bench, proxy, link) = Bench::behind_proxy(Client::builder()).await;
+        let [a, b] = bench.owners();
+        let (a, b) = (a.with_lease(limit - late), takes(&b, limit));
+        let guard = with_a_move_in_flight(&bench, &link, &a, &b).await;
+        let latest = Instant::now() + limit;
+        // The first send of the move never arrives.
+        proxy.partition();
+        link.cut_client();
+        tokio::time::sleep(late).await;
+        proxy.heal();
+        proxy.open_links().iter().for_each(ProxyLink::cut);
+        bench.record_names(&guard, 1).await;
+        // Replies come in the order of the requests: once the second call here returns, the move's reply has been handled.
+        for _ in 0..2 {
+            assert!(b.is_locked().await.unwrap());
+        }
+        let left: u64 = redis::cmd("PTTL").arg("n").query(&mut bench.server.cli()).unwrap();
+        for end in [guard.deadline(), Instant::now() + Duration::from_millis(left)] {
+            assert!(end <= latest + late / 4, "{:?} too late", end - latest);
+        }
+        guard.unlock().await.unwrap();
+    }
+}
+
+/// The move arrives and its reply does not. The record names the holder, and must outlast its loss.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_without_a_reply_keeps_the_record_for_the_minimum_time() {
+    let builder = Client::builder().watchdog_timeout(Duration::from_secs(3));
+    let (bench, proxy, link) = Bench::behind_proxy(builder).await;
+    let [a, b] = bench.owners();
+    let (a, b) = (a.with_lease(Duration::from_secs(4)), b.with_min_hold(Duration::from_secs(7)));
+    let guard = a.lock().await.unwrap();
+    let next = bench.wait(&b).await;
+    link.lose_reply_to(changes);
+    guard.unlock().await.unwrap();
+    let guard = next.await.unwrap();
+    link.lost_reply().await;
+    proxy.partition();
+    assert!(matches!(guard.lost().await, HoldState::Lost(_)));
+    proxy.heal();
+    proxy.open_links().iter().for_each(ProxyLink::cut);
+    // The second attempt follows all releases of the first one's key queue.
+    for _ in 0..2 {
+        assert!(a.try_lock().await.unwrap().is_none());
+    }
+    assert_eq!(bench.record(), HashMap::from([(guard.owner().to_owned(), 1)]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

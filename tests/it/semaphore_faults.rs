@@ -435,12 +435,13 @@ async fn a_value_that_redis_cannot_add_to_is_an_error_and_changes_nothing() {
 #[tokio::test]
 async fn a_repeat_on_a_value_that_redis_cannot_subtract_from_is_an_error() {
     for value in ["007", "001", "9223372036854775808"] {
-        for call in ["acquire", "count down"] {
+        for call in ["acquire", "acquire with an id", "count down"] {
             let bench = FaultyClient::losing(true).await;
             bench.raw.run::<()>(&["SET", NAME, value]);
             bench.lose_reply(true);
             let outcome = match call {
                 "acquire" => bench.client.semaphore(NAME).acquire().await.map(|permit| permit.forget()),
+                "acquire with an id" => bench.client.expirable_semaphore(NAME).acquire().await.map(drop),
                 _ => bench.client.count_down_latch(NAME).count_down().await,
             };
             bench.link.lost_reply().await;
@@ -449,6 +450,10 @@ async fn a_repeat_on_a_value_that_redis_cannot_subtract_from_is_an_error() {
             assert!(refused, "{call} {value}: {outcome:?}");
             assert_eq!(bench.raw.run::<String>(&["GET", NAME]), value, "{call}");
             assert_eq!(bench.raw.messages(), [], "{call} {value}");
+            // No request has taken effect.
+            for mark in bench.raw.run::<Vec<String>>(&["KEYS", "*"]).iter().filter(|key| *key != NAME) {
+                assert_eq!(bench.raw.run::<String>(&["GET", mark]), "0", "{call} {value}");
+            }
         }
     }
 }
