@@ -118,6 +118,13 @@ fn on_loss(action: OnLost, kill_after: Duration, child: &mut Child) -> Option<In
     }
 }
 
+/// How soon the guard needs the next message, so that each renewal reaches it well before the deadline that it knows.
+///
+/// A share of the time that is left now, because the first lease may be longer than later ones, and a renewal may come late.
+fn until_next_message(status: &HoldStatus) -> Duration {
+    (status.validity() / 10).clamp(Duration::from_millis(10), Duration::from_secs(1))
+}
+
 /// Waits for the program to end, and forwards signals. Ends the program if the hold is lost.
 async fn supervise(
     run: &Run,
@@ -126,12 +133,11 @@ async fn supervise(
     signals: &mut Signals,
 ) -> Result<End, Failure> {
     let kill_after = kill_after(run);
-    // Each renewal reaches the guard well before the deadline that it replaces.
-    let tick = (status.validity() / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     let mut hold_ended = pin!(status.lost());
     let (mut is_lost, mut kill_at, mut must_end) = (false, None::<Instant>, false);
     let ended = loop {
-        if run.on_lost != OnLost::Warn && !is_lost && status.state().is_live() {
+        let is_guarded = run.on_lost != OnLost::Warn && !is_lost && status.state().is_live();
+        if is_guarded {
             child.tell_guard(Message::deadline(status.validity(), kill_after));
         }
         tokio::select! {
@@ -165,7 +171,7 @@ async fn supervise(
                 kill_at = None;
                 child.signal(Signal::KILL);
             }
-            () = sleep(tick) => {}
+            () = sleep(until_next_message(status)), if is_guarded => {}
         }
     };
     if must_end {

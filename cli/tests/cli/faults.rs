@@ -2,7 +2,10 @@
 
 use crate::support::{Process, Server, eventually, is_alive, pid};
 use rustix::process::Signal;
+use std::io::Write;
 use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
 
 const SLEEP: &str = "sleep 1000 & echo $$; echo $!; wait";
 /// Ignores SIGTERM, and reports it.
@@ -123,4 +126,47 @@ fn a_server_with_its_data_changes_nothing() {
     run.close_input();
     run.end().assert_code(5);
     assert!(!server.exists("n"));
+}
+
+/// The time that is left when the hold begins says nothing of the time that each renewal adds.
+#[test]
+fn the_guard_learns_of_each_renewal_after_a_minimum_time() {
+    let server = Server::start();
+    let words = ["run", "n", "--lease", "1", "--min-hold", "10", "--on-lost", "kill"];
+    let words = [words.as_slice(), &["-c", "echo held; read line; exit 5"]].concat();
+    let mut run = Process::start(server.cli(&words).stdin(Stdio::piped()));
+    assert_eq!(run.line(), "held");
+    let (mut last, mut renewals) = (i64::MAX, 0);
+    eventually(|| {
+        let left = server.raw(&["PTTL", "n"]);
+        renewals += u32::from(left > last);
+        last = left;
+        // Two leases, or the end of the program.
+        renewals == 6 || left < 0
+    });
+    run.close_input();
+    run.end().assert_code(5);
+}
+
+/// The server continues shortly before the deadline that the guard knows.
+#[test]
+fn the_guard_learns_of_a_late_renewal() {
+    let server = Server::start();
+    let line = "trap 'echo told' USR1; echo held; until read line; do :; done; exit 5";
+    let words = ["run", "n", "--lease", "10", "--on-lost", "kill", "-c", line];
+    let mut run = Process::start(server.cli(&words).stdin(Stdio::piped()));
+    assert_eq!(run.line(), "held");
+    let left: u64 = server.raw(&["PTTL", "n"]);
+    let deadline = Instant::now() + Duration::from_millis(left);
+    server.signal(Signal::STOP);
+    thread::sleep(deadline - Duration::from_millis(800) - Instant::now());
+    // A signal also sends a message to the guard, with the deadline so far.
+    run.signal(Signal::USR1);
+    assert_eq!(run.line(), "told");
+    server.signal(Signal::CONT);
+    eventually(|| server.raw::<i64>(&["PTTL", "n"]) > 2_000);
+    thread::sleep((deadline + Duration::from_millis(100)).saturating_duration_since(Instant::now()));
+    // Fails if the program has ended.
+    let _ = run.take_input().write_all(b"\n");
+    run.end().assert_code(5);
 }
