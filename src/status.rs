@@ -205,10 +205,14 @@ impl HoldStatus {
         }
     }
 
-    /// When the holder is warned of the [`end`](Self::end).
+    /// When the holder is warned of the [`end`](Self::end). Never, if there is no end.
     fn warned(&self) -> Moment {
         match &self.0 {
-            Observed::One(hold) => hold.end() - hold.lease(),
+            Observed::One(hold) => match hold.end() {
+                // A permit without a lease has an endless lease, which would cancel this out.
+                Moment::FAR => Moment::FAR,
+                end => end - hold.lease(),
+            },
             Observed::Several(several) => several.when_too_few(Self::warned),
         }
     }

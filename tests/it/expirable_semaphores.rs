@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::poll;
 use redisson_lock::{Client, Error, ExpirableSemaphore, HandOff, HoldState, LossReason};
 use tokio::task::JoinSet;
 
@@ -480,4 +481,15 @@ async fn a_record_of_another_type_is_reported_and_left_alone() {
         assert_eq!(raw.run::<Vec<u8>>(&["DUMP", key]), before, "{make:?}");
         assert_eq!(raw.messages(), vec![]);
     }
+}
+
+/// A permit without a lease has no limit of which to warn.
+#[tokio::test]
+async fn a_permit_without_a_lease_warns_only_at_its_release() {
+    let bench = Bench::of(1).await;
+    let permit = bench.semaphore.without_lease().acquire().await.unwrap();
+    let mut ending = Box::pin(permit.ending());
+    assert!(poll!(ending.as_mut()).is_pending());
+    permit.release().await.unwrap();
+    assert_eq!(ending.await, Duration::ZERO);
 }
