@@ -71,13 +71,14 @@ impl Recording {
         let mut tracks: BTreeMap<&str, Track<'_>> =
             tracks.into_iter().map(|(lock, (track, _))| (lock, track)).collect();
         let last = events.last().map_or(Duration::ZERO, |event| event.at);
-        let open_here = |slice: &Slice<'_>| slice.end == End::Open && slice.event.source.is_none();
-        let goes_on = tracks.values().any(|track| track.holds.iter().chain(&track.waits).any(open_here));
-        let until = if goes_on { last.max(self.now) } else { last };
+        let mut until = last;
         for track in tracks.values_mut() {
             for slice in track.holds.iter_mut().chain(&mut track.waits) {
                 if slice.end == End::Open {
-                    slice.until = until;
+                    // Another process may have ended it since, and its events come late.
+                    let is_here = slice.event.source.is_none();
+                    slice.until = if is_here { last.max(self.now) } else { last };
+                    until = until.max(slice.until);
                 }
             }
             assign_lanes(&mut track.holds);

@@ -233,3 +233,22 @@ fn speedscope_reads_the_trace() {
     fs::remove_file(script).unwrap();
     assert_eq!(browser.problems(), Vec::<&Value>::new());
 }
+
+/// This process knows only of its own holds and waits that they go on.
+#[test]
+fn holds_of_other_processes_are_drawn_until_the_last_event() {
+    let timeline = Timeline::new(10);
+    let acquired = || TimelineChange::Acquired { call: 1, hold: 1, waited: Duration::ZERO };
+    let begin = Timeline::now() - ms(900);
+    timeline.record(TimelineEvent::new(begin, "n", "there", acquired()).with_source("java"));
+    let waiting = TimelineChange::Waiting { call: 2 };
+    timeline.record(TimelineEvent::new(begin + ms(10), "n", "there", waiting).with_source("java"));
+    timeline.record(TimelineEvent::new(begin + ms(30), "m", "here", acquired()));
+    let mut json = Vec::new();
+    timeline.write_trace(&mut json).unwrap();
+    let trace: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(slices(&trace, "n", "hold").0, [(0.0, 30_000.0)]);
+    assert_eq!(slices(&trace, "n", "wait").0, [(10_000.0, 30_000.0)]);
+    let (from, until) = slices(&trace, "m", "hold").0[0];
+    assert!(from == 30_000.0 && until >= 900_000.0, "{from} {until}");
+}
