@@ -402,6 +402,14 @@ impl Lock {
         self.session.lease_duration(self.lease)
     }
 
+    /// Returns how long a hold of this lock lasts at most, if it has a fixed lease or a maximum time.
+    pub(crate) fn longest_hold(&self) -> Option<Duration> {
+        match self.lease {
+            Lease::Fixed(longest) | Lease::WatchdogFor(longest) => Some(longest),
+            Lease::Watchdog | Lease::AtLeast(_) | Lease::Endless => None,
+        }
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }

@@ -38,9 +38,13 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// [`MultiLockGuard`]. A multi lock that consists only of mutexes behaves like a mutex.
 ///
 /// An acquire takes all locks or none. It takes them one after the other, ordered by server (as the URL names it) and by name.
-/// While the client waits for one of them, it holds the earlier ones for a limited time, and at most for a quarter of the lease:
-/// - while a distant server has not answered: for the response timeout;
-/// - while a lock is busy: for 10 ms for each of the other locks, and after a long wait for up to half a second for each.
+/// While the client waits for one of them, it holds the earlier ones for a limited time:
+/// - while a distant server has not answered: for the response timeout of each request;
+/// - while a lock is busy: for 10 ms for each of the other locks, and after a long wait for up to half a second for each, but at most for a
+///   quarter of the lease.
+///
+/// If a lock has a fixed lease or a maximum time, all of this takes at most a quarter of it. An acquire whose round trips take longer never
+/// succeeds.
 ///
 /// After that time the client releases the earlier locks, pauses for a random time of 2 to 64 ms, and begins again with the missing lock.
 /// So overlapping multi locks do not block each other forever, whatever order Redisson uses.
@@ -215,6 +219,9 @@ impl InOrder {
 
     /// Requests a lock while others have been held since `since`. Waits for the reply of a distant server, but for a busy lock only as
     /// long as it is fair to hold the others.
+    ///
+    /// Each request has the response timeout to itself. If all requests shared one, many free locks on a distant server would take longer
+    /// than that in each round.
     async fn request_while_holding(
         &self,
         at: usize,
@@ -222,14 +229,14 @@ impl InOrder {
         since: Moment,
         over: Option<Moment>,
     ) -> Result<Option<(LockGuard, Way)>> {
-        let quarter = self.members.lease_duration() / 4;
-        let left = |most: Duration| {
-            let end = since + most;
-            over.map_or(end, |over| over.min(end)).remaining()
-        };
-        match self.request(at, Wait::Once(left(self.members.response_timeout().min(quarter)))).await {
+        // This time is never extended, so most of it must be left at the end.
+        let kept = self.members.longest_hold().map_or(Moment::FAR, |longest| since + longest / 4);
+        let left = |end: Moment| over.map_or(end, |over| over.min(end)).remaining();
+        let answer_by = Moment::now() + self.members.response_timeout();
+        match self.request(at, Wait::Once(left(answer_by.min(kept)))).await {
             Ok(None) if !once && at > self.first => {
-                match self.request(at, Wait::For(left(self.patience(since).min(quarter)))).await {
+                let quarter = self.members.lease_duration() / 4;
+                match self.request(at, Wait::For(left(since + self.patience(since).min(quarter)))).await {
                     // It was busy a moment ago.
                     Err(Error::TimedOut { .. }) => Ok(None),
                     reply => reply,

@@ -88,6 +88,11 @@ impl Members {
         self.0.iter().map(Lock::lease_duration).min().unwrap_or_default()
     }
 
+    /// Returns how long all locks are held at most: the shortest fixed lease or maximum time.
+    pub(crate) fn longest_hold(&self) -> Option<Duration> {
+        self.0.iter().filter_map(Lock::longest_hold).min()
+    }
+
     /// Returns how long to wait for the reply to a single request.
     pub(crate) fn response_timeout(&self) -> Duration {
         let timeout = |lock: &Lock| lock.session().options.response_timeout;

@@ -147,6 +147,31 @@ async fn distant_servers_do_not_prevent_an_acquire() {
     eventually(|| keys(&server).is_empty()).await;
 }
 
+/// Each request is answered in time, but all of them together take longer than one may take, and longer than a quarter of the lease.
+#[tokio::test]
+async fn many_distant_members_are_acquired() {
+    const MEMBERS: usize = 15;
+    let (limit, delay) = (Duration::from_millis(300), Duration::from_millis(30));
+    let server = Server::start();
+    let proxy = Proxy::start(server.port()).await;
+    let builder = Client::builder().response_timeout(limit).watchdog_timeout(LEASE);
+    let far = builder.connect(proxy.url()).await.unwrap();
+    far.lock("n").lock().await.unwrap().unlock().await.unwrap();
+    for link in proxy.open_links() {
+        link.delay(Direction::ToClient, delay);
+    }
+    let names: Vec<_> = (0..MEMBERS).map(|n| format!("{n:02}")).collect();
+    let multi = MultiLock::new(names.iter().map(|name| far.lock(name))).unwrap();
+    let started = Instant::now();
+    let locking = tokio::time::timeout(Duration::from_secs(5), multi.lock());
+    let guard = locking.await.expect("nobody holds one").unwrap();
+    let took = started.elapsed();
+    assert!(took > limit.max(LEASE / 4), "{took:?}");
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+    eventually(|| keys(&server).is_empty()).await;
+}
+
 /// An attempt that fails has released its locks by the time it returns.
 #[tokio::test]
 async fn one_busy_member_leaves_none_held() {
