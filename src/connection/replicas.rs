@@ -116,6 +116,13 @@ struct WaitLink {
     driver: JoinHandle<()>,
 }
 
+/// The task that serves the callers. If it ends early, its drop ends the waits of the callers. It ends early with the runtime of the
+/// client, which may be before its first poll.
+struct Serving {
+    replicas: Arc<Replicas>,
+    done: bool,
+}
+
 struct Caller {
     key: Arc<str>,
     reply: oneshot::Sender<Reached>,
@@ -167,9 +174,9 @@ impl Replicas {
             !std::mem::replace(&mut waiting.serving, true)
         };
         if first {
-            let this = self.clone();
+            let serving = Serving { replicas: self.clone(), done: false };
             // The runtime of this caller may end before those of the others.
-            self.runtime.spawn(async move { this.serve().await });
+            self.runtime.spawn(serving.run());
         }
         answer.await.unwrap_or(Reached::Unknown)
     }
@@ -181,7 +188,7 @@ impl Replicas {
         waiting.link = None;
     }
 
-    /// Serves callers, one group at a time, until none is left.
+    /// Serves callers, one group at a time, until none is left. Called by [`Serving`] only.
     async fn serve(&self) {
         loop {
             let (callers, link) = {
@@ -285,6 +292,27 @@ impl Replicas {
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
         self.waiting.lock()
+    }
+}
+
+impl Serving {
+    async fn run(mut self) {
+        self.replicas.serve().await;
+        // From here on, another task may serve.
+        self.done = true;
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut waiting = self.replicas.waiting();
+            waiting.serving = false;
+            let callers = std::mem::take(&mut waiting.callers);
+            drop(waiting);
+            // The callers wake without the lock.
+            drop(callers);
+        }
     }
 }
 

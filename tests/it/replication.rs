@@ -6,6 +6,8 @@ use crate::support::product::{Behind, DRAGONFLY, Product, ProductServer, Rule};
 use crate::support::{Java, Server, Stopwatch, WarningLog, eventually, since, subscribers};
 use redisson_lock::{Client, Error, Phase, Replication};
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
 
 /// Long enough for a replica on a busy machine.
 const WITHIN: Duration = Duration::from_secs(1);
@@ -48,27 +50,66 @@ async fn the_default_warns_once_where_replicas_cannot_be_queried() {
     }
 }
 
+/// Two acquires of one client that are checked with a stopped replica.
+struct Checks {
+    _master: Server,
+    replica: Server,
+    first: JoinHandle<redisson_lock::Result<()>>,
+    second: JoinHandle<redisson_lock::Result<()>>,
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+/// Connects on the runtime `client`, and starts each acquire on another. The first waits for the replica, and the second for the end
+/// of the check of the first.
+fn two_checks(client: &Runtime, first: &Runtime, second: &Runtime) -> Checks {
+    let master = Server::start();
+    let replica = Server::replica_of(&master);
+    let replication = Replication::at_least(1).within(Duration::from_secs(60));
+    let client = client.block_on(Client::builder().replication(replication).connect(master.url())).unwrap();
+    let acquiring = |name: &str, on: &Runtime| {
+        let lock = client.lock(name);
+        on.spawn(async move { lock.lock().await.map(drop) })
+    };
+    replica.stop_signal();
+    let mut cli = master.cli();
+    let first = acquiring("first", first);
+    let mut clients = || redis::cmd("INFO").arg("clients").query::<String>(&mut cli).unwrap();
+    second.block_on(eventually(|| clients().contains("blocked_clients:1")));
+    let pinged = client.clone();
+    let waiting = acquiring("second", second);
+    second.block_on(eventually(|| redis::cmd("EXISTS").arg("second").query(&mut cli).unwrap()));
+    // Replies come in order. By this one, the second acquire has its own, and goes on before this task does.
+    let answered = second.spawn(async move {
+        pinged.ping().await.unwrap();
+        tokio::task::yield_now().await;
+    });
+    second.block_on(answered).unwrap();
+    Checks { _master: master, replica, first, second: waiting }
+}
+
 /// The first caller starts the task that serves all callers.
 #[test]
 fn replicas_are_checked_after_the_runtime_of_a_caller_has_ended() {
-    let runtime =
-        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let master = Server::start();
-    let replica = Server::replica_of(&master);
     let (clients, callers) = (runtime(), runtime());
-    let client = clients.block_on(checking(&master, Replication::at_least(1)));
-    replica.stop_signal();
-    let lock = client.lock("n");
-    callers.block_on(async {
-        let acquiring = tokio::time::timeout(WITHIN / 3, lock.lock());
-        assert!(acquiring.await.is_err(), "the replica is stopped");
-    });
+    let checks = two_checks(&clients, &callers, &clients);
     drop(callers);
-    replica.cont();
-    clients.block_on(async {
-        let guard = in_time("an acquire on the client's runtime", client.lock("other").lock()).await.unwrap();
-        guard.unlock().await.unwrap();
-    });
+    checks.replica.cont();
+    clients.block_on(in_time("an acquire on the client's runtime", checks.second)).unwrap().unwrap();
+}
+
+/// A caller does not wait for a task that has ended.
+#[test]
+fn a_check_of_replicas_ends_with_the_runtime_of_the_client() {
+    let (clients, callers) = (runtime(), runtime());
+    let checks = two_checks(&clients, &callers, &callers);
+    clients.shutdown_background();
+    for acquiring in [checks.first, checks.second] {
+        let acquired = callers.block_on(in_time("an acquire after the runtime has ended", acquiring));
+        acquired.unwrap().unwrap_err();
+    }
 }
 
 /// Waits for a new connection, and locks on it.
