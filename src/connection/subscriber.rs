@@ -3,7 +3,7 @@
 
 use super::endpoints::{At, Shard, SubscriptionEndpoint};
 use super::sharded::{self, ShardSink, ShardStream};
-use super::{ErrorClass, classify};
+use super::{ErrorClass, classify, into_server_error};
 use crate::config::options::Options;
 use crate::error::{Error, Phase, Result};
 use crate::runtime::sync::time;
@@ -51,11 +51,24 @@ impl Subscriber {
         match &endpoint.at {
             At::Anywhere(servers) => {
                 let mut problem = Error::unavailable(Phase::Connect, &*endpoint.name, "no server replied");
-                for address in servers.listening(options).await? {
-                    match address.open_subscriber(options).await {
-                        Ok(connection) => return Ok(Self::split(connection, address.node(), timeout)),
-                        Err(error) => problem = error,
+                let addresses = servers.listening(options).await?;
+                for address in &addresses {
+                    let (mut subscriber, messages) = match address.open_subscriber(options).await {
+                        Ok(connection) => Self::split(connection, address.node(), timeout),
+                        Err(error) => {
+                            problem = error;
+                            continue;
+                        }
+                    };
+                    // A frozen or busy node accepts a connection, too. If there is only one address, the first SUBSCRIBE finds out.
+                    if addresses.len() == 1 || subscriber.serves().await {
+                        return Ok((subscriber, messages));
                     }
+                    problem = Error::unavailable(
+                        Phase::Connect,
+                        address.node(),
+                        "it does not serve subscriptions now",
+                    );
                 }
                 Err(problem)
             }
@@ -71,6 +84,13 @@ impl Subscriber {
     pub(super) fn split(connection: redis::aio::PubSub, node: &str, timeout: Duration) -> (Self, Messages) {
         let (sink, stream) = connection.split();
         (Self { node: node.into(), sink: Sink::Plain(sink), timeout }, Messages(Stream::Plain(stream)))
+    }
+
+    /// Whether the server replies, and is not busy.
+    async fn serves(&mut self) -> bool {
+        let Sink::Plain(sink) = &mut self.sink else { return true };
+        let asked = async { into_server_error(sink.ping().await) };
+        !matches!(within(self.timeout, asked, None).await, Err(SubscribeError::Broken))
     }
 
     pub(crate) fn node(&self) -> &Arc<str> {

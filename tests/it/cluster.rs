@@ -1,9 +1,10 @@
 //! Redis Cluster: each lock is at the master that currently serves the slot of its name, with and without sharded messages.
 
+use crate::faults::EndlessScript;
 use crate::support::any_lock::ClientSet;
 use crate::support::cluster::{Cluster, modes, say, slot};
 use crate::support::kind::{Kind, in_time};
-use crate::support::{Server, Stopwatch, WOKEN, WakeUps, clock::monotonic_ns, eventually};
+use crate::support::{Server, Stopwatch, WOKEN, WakeUps, clock::monotonic_ns, eventually, subscribers};
 use redisson_lock::{Client, ClientBuilder, Codec, Error, HoldState, Kryo5, LockGuard, LossReason, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -354,6 +355,42 @@ async fn waiters_probe_again_when_their_node_or_the_locks_master_changes() {
         cluster.masters[lost].kill();
         // A failed election takes longer than the waiter may.
         cluster.wait_for_promotion(lost).await;
+        in_time("the waiter's hold", waiting).await.unwrap().unwrap();
+    }
+}
+
+/// Without sharded messages, any node delivers them. A node that accepts a connection and answers nothing, or nothing but `BUSY`,
+/// delivers none. The lock is of a kind whose holder is not probed, and its lease is long.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_subscribe_at_a_node_that_answers() {
+    for frozen in [true, false] {
+        let cluster = Cluster::start(3, 0);
+        for master in &cluster.masters {
+            master.configure("cluster-require-full-coverage", "no");
+            master.configure("lua-time-limit", "100");
+        }
+        let (first, others) = cluster.masters.split_first().unwrap();
+        let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == 2).unwrap();
+        let values = [Kryo5.encode("x")];
+        let hasty = builder(false).response_timeout(Duration::from_millis(500));
+        let (holder, other) = (connect(&cluster, false).await, hasty.connect(cluster.url()).await.unwrap());
+        let held = holder.group_lock(&name, &values).with_lease(Duration::from_secs(600));
+        let held = held.lock().await.unwrap();
+        let _script = match frozen {
+            true => {
+                first.stop_signal();
+                None
+            }
+            false => Some(EndlessScript::start(first).await),
+        };
+        let waiting = {
+            let lock = other.group_lock(&name, &values);
+            tokio::spawn(async move { lock.lock().await.map(drop) })
+        };
+        let subscribed = || others.iter().any(|node| subscribers(node, &channel(&name)) == 1);
+        eventually(subscribed).await;
+        tokio::time::sleep(SETTLED).await;
+        held.unlock().await.unwrap();
         in_time("the waiter's hold", waiting).await.unwrap().unwrap();
     }
 }

@@ -27,15 +27,16 @@ fn builder() -> ClientBuilder {
     Client::builder().watchdog_timeout(LEASE).response_timeout(RESPONSE)
 }
 
-/// A script that runs until it is killed. Meanwhile its server, whose `lua-time-limit` is short, refuses other requests with `BUSY`.
-struct EndlessScript<'a> {
+/// A script that runs until it is killed, or its server ends. Meanwhile the server, whose `lua-time-limit` is short, refuses other
+/// requests with `BUSY`.
+pub struct EndlessScript<'a> {
     server: &'a Server,
     caller: JoinHandle<redis::RedisResult<()>>,
 }
 
 impl<'a> EndlessScript<'a> {
     /// Returns once the server refuses requests.
-    async fn start(server: &'a Server) -> Self {
+    pub async fn start(server: &'a Server) -> Self {
         let mut cli = server.cli();
         let caller = thread::spawn(move || redis::cmd("EVAL").arg("while true do end").arg(0).exec(&mut cli));
         eventually(|| redis::cmd("PING").exec(&mut server.cli()).is_err()).await;
