@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 /// The interval between two reads of the layout while nothing seems to have changed.
 const REFRESH: Duration = Duration::from_secs(5);
-/// How long to wait for a node's reply before the next node is asked, too.
+/// How long to wait for a node's reply before the next node is asked, too, at most.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The minimum interval between two reads.
 const MIN_GAP: Duration = Duration::from_millis(50);
@@ -292,14 +292,16 @@ impl TopologyManager {
     }
 }
 
-/// The layout from the first node that replies, and that node. The nodes are asked one after the other, [`PATIENCE`] apart, until
-/// one replies.
+/// The layout from the first node that replies, and that node. The nodes are asked one after the other, at most [`PATIENCE`] apart,
+/// until one replies. Half of the time is left for the last one, however many nodes are silent.
 async fn ask_any(
     nodes: Vec<Address>,
     until: Moment,
     options: &Arc<Options>,
 ) -> Result<(ClusterSlotsReply, Address)> {
     let mut problem = unavailable("the cluster", "no node replied");
+    let count = u32::try_from(nodes.len().max(1)).unwrap_or(u32::MAX);
+    let patience = PATIENCE.min(until.remaining() / 2 / count);
     let (mut nodes, mut asking) = (nodes.into_iter().peekable(), JoinSet::new());
     loop {
         if let Some(node) = nodes.next() {
@@ -312,7 +314,7 @@ async fn ask_any(
                 Some(Err(_)) => {}
                 None => return Err(problem),
             },
-            () = time::sleep(PATIENCE), if nodes.peek().is_some() => {}
+            () = time::sleep(patience), if nodes.peek().is_some() => {}
         }
     }
 }

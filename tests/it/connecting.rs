@@ -9,6 +9,7 @@ use crate::support::{CANARY, Server, Stopwatch, WarningLog, assert_no_canary, ev
 use redisson_lock::{
     Client, ClientBuilder, Credentials, Error, HoldState, Owner, Phase, Replication, Servers,
 };
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -350,6 +351,19 @@ async fn a_mostly_dead_cluster_is_reported_within_the_connect_timeout() {
     assert!(text.contains("of the 3 masters"), "{text}");
     cluster.masters[2].kill();
     connect_error().await;
+}
+
+/// Each seed gets its turn before the connect timeout, however many seeds before it are silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_seeds_do_not_hide_the_last_one() {
+    let cluster = Cluster::start(1, 0);
+    // The system accepts the connections, and nobody reads them.
+    let silent: Vec<_> = (0..12).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    let seeds = silent.iter().map(|seed| seed.local_addr().unwrap().to_string());
+    let seeds: Vec<_> = seeds.chain([cluster.masters[0].address()]).collect();
+    let builder = Client::builder().connect_timeout(Duration::from_secs(2));
+    let client = builder.connect(format!("redis-cluster://{}", seeds.join(","))).await.unwrap();
+    client.lock("n").lock().await.unwrap().unlock().await.unwrap();
 }
 
 /// The connection settings of a redis-rs client lead to the same locks.
