@@ -14,7 +14,7 @@ use crate::runtime::sync::{select, time};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use std::borrow::Cow;
-use tracing::warn;
+use tracing::{debug, warn};
 
 /// A connection that does not reconnect.
 #[derive(Debug)]
@@ -26,14 +26,24 @@ pub(super) struct Link {
     sharded: bool,
 }
 
+/// Whether to find out which fast paths a server permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probing {
+    On,
+    /// The last probe ended its connection, maybe by coincidence.
+    Again,
+    /// Use scripts only.
+    Off,
+}
+
 /// Opens a connection within the connect timeout. Returns it with its server and the task that drives it.
 ///
-/// `probing` says whether to find out which fast paths there are. If the probe ends the connection, `probing` becomes false, and
-/// the connection is opened again for scripts only.
+/// If the probe ends the connection, the connection is opened again. If the probe ends two in a row, `probing` becomes
+/// [`Probing::Off`], and the next connection is for scripts only.
 pub(super) async fn open(
     address: &Address,
     options: &Options,
-    probing: &mut bool,
+    probing: &mut Probing,
 ) -> Result<(Link, Server, JoinHandle<()>)> {
     open_until(Moment::now() + options.connect_timeout, address, options, probing).await
 }
@@ -43,7 +53,7 @@ pub(super) async fn open_until(
     until: Moment,
     address: &Address,
     options: &Options,
-    probing: &mut bool,
+    probing: &mut Probing,
 ) -> Result<(Link, Server, JoinHandle<()>)> {
     let sharded = options.sharded == Some(true);
     loop {
@@ -56,7 +66,7 @@ pub(super) async fn open_until(
                 return Err(Error::unavailable(Phase::Connect, address.node(), "the connection dropped"));
             }
         };
-        let fast_paths = if *probing {
+        let fast_paths = if *probing != Probing::Off {
             let probe_key = keys::probe_key();
             let probe = FastPaths::probe(connection.clone(), &probe_key, sharded);
             let probed = select! {
@@ -64,13 +74,10 @@ pub(super) async fn open_until(
                 () = &mut driver => None,
             };
             let Some(fast_paths) = probed else {
-                warn!(
-                    node = address.node(),
-                    "the server ended the connection when it was probed for fast paths: reconnecting with scripts only"
-                );
-                *probing = false;
+                *probing = probing.after_loss(address.node());
                 continue;
             };
+            *probing = Probing::On;
             if !server.logs_absolute_expiry {
                 fast_paths.forbid_restore();
             }
@@ -79,6 +86,21 @@ pub(super) async fn open_until(
             FastPaths::default()
         };
         return Ok((Link { connection, load, fast_paths, sharded }, server, task::spawn(driver)));
+    }
+}
+
+impl Probing {
+    /// The next state, after the probe has ended a connection to `node`.
+    fn after_loss(self, node: &str) -> Self {
+        if self == Self::On {
+            debug!(node, "the connection ended when it was probed for fast paths: probing again");
+            return Self::Again;
+        }
+        warn!(
+            node,
+            "the server ended two connections when they were probed for fast paths: reconnecting with scripts only"
+        );
+        Self::Off
     }
 }
 

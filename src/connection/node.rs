@@ -3,7 +3,7 @@
 //! ARCHITECTURE invariant 3: the old socket is closed before a new one is opened, so that no request of this client is still written to it.
 
 use super::discovery::Discovery;
-use super::link::{self, Link};
+use super::link::{self, Link, Probing};
 use super::pulse::{Cut, Pulse};
 use super::replicas::{self, Replicas, Seen};
 use super::server::Server;
@@ -258,8 +258,7 @@ struct Supervisor {
     since: Moment,
     /// The server may be the successor of a failed master, and lack some of its data whatever its uptime.
     successor: bool,
-    /// Probe for fast paths. False once the probe has ended a connection.
-    probing: bool,
+    probing: Probing,
 }
 
 /// The last handshake whose server told its run id, or else the first one.
@@ -325,7 +324,7 @@ impl Supervisor {
             handshake: None,
             since: Moment::now(),
             successor: false,
-            probing: true,
+            probing: Probing::On,
         }
     }
 

@@ -4,7 +4,8 @@
 //! Callers that check at the same time share one `WAIT` (a group commit). `WAIT` counts the writes of its own connection, so
 //! each caller first writes a key that expires at once. A replica that has this key also has all earlier writes.
 
-use super::{Address, ErrorClass, classify, into_server_error, link};
+use super::link::{self, Probing};
+use super::{Address, ErrorClass, classify, into_server_error};
 use crate::config::options::{Options, millis};
 use crate::error::{Error, Phase, Result};
 use crate::runtime::clock::Moment;
@@ -225,7 +226,7 @@ impl Replicas {
     }
 
     async fn open(&self) -> Option<WaitLink> {
-        let (link, server, driver) = link::open(&self.master, &self.options, &mut false).await.ok()?;
+        let (link, server, driver) = link::open(&self.master, &self.options, &mut Probing::Off).await.ok()?;
         let link = WaitLink { connection: link.connection, driver };
         (server.run_id == self.run_id).then_some(link)
     }

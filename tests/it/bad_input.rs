@@ -307,7 +307,7 @@ async fn the_connect_timeout_covers_all_steps_of_connecting() {
 #[tokio::test]
 async fn the_connect_timeout_covers_the_check_for_replicas() {
     let limit = Duration::from_secs(1);
-    // The stub ends a connection that probes for fast paths, so the client selects the database twice.
+    // The stub ends a connection that probes for fast paths, so the client selects the database three times.
     let slow = Stub::start(move |words| match words[0].as_str() {
         "SELECT" => {
             thread::sleep(limit / 4);

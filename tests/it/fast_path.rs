@@ -12,6 +12,7 @@ use proptest::test_runner::TestRunner;
 use redisson_lock::Client;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// For any owner id, RESTORE makes the same record as HSET, to the byte.
@@ -209,18 +210,33 @@ async fn lock_and_unlock(client: &Client, times: usize) {
     }
 }
 
-/// If the probe breaks the connection, the client reconnects without it, then and each later time.
+/// If the probe breaks two connections in a row, the client reconnects without it, then and each later time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_the_probe_breaks_is_reopened_without_it() {
     let server = imitated(&[Rule::Restore(|_| Restored::Crashed)]).await;
     let client = Client::connect(server.url("redis")).await.unwrap();
     // Each connection begins with an INFO.
-    assert_eq!((server.asked("info"), server.asked("restore")), (2, 1));
+    assert_eq!((server.asked("info"), server.asked("restore")), (3, 2));
     lock_and_unlock(&client, 2).await;
     server.cut();
-    eventually(|| server.asked("info") == 3).await;
+    eventually(|| server.asked("info") == 4).await;
     lock_and_unlock(&client, 2).await;
-    assert_eq!((server.asked("info"), server.asked("restore")), (3, 1));
+    assert_eq!((server.asked("info"), server.asked("restore")), (4, 2));
+}
+
+/// A connection may end during the probe for another reason.
+#[tokio::test(flavor = "multi_thread")]
+async fn one_connection_that_ends_in_the_probe_does_not_disable_the_fast_path() {
+    static PROBED: AtomicBool = AtomicBool::new(false);
+    let server = imitated(&[Rule::Restore(|_| match PROBED.swap(true, Ordering::SeqCst) {
+        true => Restored::AsRedis,
+        false => Restored::Crashed,
+    })])
+    .await;
+    let client = Client::connect(server.url("redis")).await.unwrap();
+    assert_eq!((server.asked("info"), server.asked("restore")), (2, 2));
+    lock_and_unlock(&client, 2).await;
+    assert_eq!(server.asked("restore"), 4);
 }
 
 /// This server reads the first byte of a payload before it looks at the length.
