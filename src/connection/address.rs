@@ -247,7 +247,7 @@ impl Address {
         let limit = options.connect_timeout;
         let failed = |error: RedisError| connect_error(&error, &self.node);
         let late = || Error::TimedOut { phase: Phase::Connect, node: self.node.clone(), waited: limit };
-        let opening = time::timeout(until.remaining(), socket::open(self.info.addr(), options));
+        let opening = time::timeout(until.remaining(), socket::open(self.info.addr(), until, options));
         let mut stream = opening.await.map_err(|_| late())?.map_err(|error| failed(error.into()))?;
         if let Some(connector) = &self.tls {
             let securing = time::timeout(until.remaining(), connector.tls(self.host(), stream));

@@ -1,6 +1,7 @@
 //! Replaces `src/connection/socket.rs`: opens streams to the server of these tests.
 
 use crate::config::options::Options;
+use crate::runtime::clock::Moment;
 use crate::shuttled::{explore, server};
 use redis::ConnectionAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -10,7 +11,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-pub(super) async fn open(_address: &ConnectionAddr, _options: &Options) -> std::io::Result<Box<dyn Stream>> {
+pub(super) async fn open(
+    _address: &ConnectionAddr,
+    _until: Moment,
+    _options: &Options,
+) -> std::io::Result<Box<dyn Stream>> {
     Ok(Box::new(match explore::is_running() {
         true => explore::connect(),
         false => server::connect().await?,
