@@ -56,12 +56,15 @@ fn drift(lease: Duration) -> Duration {
 /// the permission to run `INFO`, every new connection counts as a restart. All users of a red lock must have the same value for the
 /// longer of the two, lease and watchdog timeout.
 ///
+/// A client learns of a replacement only if it was connected before. If it first connects after a replica has replaced its master, it
+/// sees only how long ago the replica started. So use independent masters that are never replaced by a replica.
+///
 /// # Limitations
 /// Redlock relies on clocks that run at about the same rate and on holders that check the lock before they act. It does not protect
 /// against:
 /// - a server whose clock is moved forward;
 /// - a server that loses a record without a restart;
-/// - a replica that takes over under the run id of its master;
+/// - a replica that takes over under the run id of its master, or before a client first connects;
 /// - a holder that is paused between its last check and the write that the lock protects;
 /// - a pause of a virtual machine that also stops its clock.
 ///
