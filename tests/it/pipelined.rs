@@ -261,22 +261,22 @@ async fn an_inner_level_does_not_shorten_a_hold_that_was_passed_on() {
     outer.unlock().await.unwrap();
 }
 
-/// The record follows late, when a part of the time has passed.
+/// The server refuses the move until a part of the time has passed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_late_move_does_not_lengthen_a_hold_beyond_its_limit() {
     let (limit, late) = (Duration::from_secs(8), Duration::from_secs(1));
     for takes in [Lock::with_max_hold, Lock::with_lease] {
-        let (bench, proxy, link) = Bench::behind_proxy(Client::builder()).await;
+        let bench = Bench::start().await;
         let [a, b] = bench.owners();
         let (a, b) = (a.with_lease(limit - late), takes(&b, limit));
-        let guard = with_a_move_in_flight(&bench, &link, &a, &b).await;
+        let guard = a.lock().await.unwrap();
+        let next = bench.wait(&b).await;
+        bench.server.configure("maxmemory", "1");
+        guard.unlock().await.unwrap();
+        let guard = next.await.unwrap();
         let latest = Instant::now() + limit;
-        // The first send of the move never arrives.
-        proxy.partition();
-        link.cut_client();
         tokio::time::sleep(late).await;
-        proxy.heal();
-        proxy.open_links().iter().for_each(ProxyLink::cut);
+        bench.server.configure("maxmemory", "0");
         bench.record_names(&guard, 1).await;
         // Replies come in the order of the requests: once the second call here returns, the move's reply has been handled.
         for _ in 0..2 {
