@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  record (hash: owner id -> hold count)
 -- ARGV[1]  owner id that releases
--- ARGV[2]  owner id that takes over, never the same one
+-- ARGV[2]  owner id that takes over; the same one if the record still names it (a pipelined hold ran ahead)
 -- ARGV[3]  lease of the new owner in ms
 -- ARGV[4]  channel
 -- ARGV[5]  '1' if an earlier send of this request was not answered, else '0'

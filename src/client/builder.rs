@@ -61,7 +61,8 @@ impl ClientBuilder {
 
     /// Sets how long the client may take to find its server and to connect, initially and when it reconnects. Default 5 s.
     ///
-    /// If a host name has several addresses, they are tried one after the other, and each gets its share of the time that is left.
+    /// If a host name has several addresses, they are tried one after the other, and each gets a share of the time that is left to accept
+    /// the connection. A server that accepts it and then does not answer hides the other addresses.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self

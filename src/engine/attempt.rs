@@ -299,16 +299,19 @@ impl KeyActor {
         let length =
             waiters.iter().map(|&(_, lease)| self.session.lease_duration(lease)).max().unwrap_or_default();
         let changed = self.recount(&hold, from, to, length, Phase::Acquire).await;
-        self.with_current(&hold, |current| current.set_changing(false));
-        let failed = match changed {
-            Ok(()) => {
-                let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
-                return grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
+        if changed.is_ok() {
+            let tickets: Vec<_> = waiters.iter().map(|&(ticket, _)| ticket).collect();
+            grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
+        }
+        self.with_current(&hold, |current| {
+            current.set_changing(false);
+            // The levels that were taken meanwhile did not know of all others.
+            hold.end_level(None, current.levels as usize);
+        });
+        if let Err(error) = changed {
+            for (ticket, _) in waiters {
+                self.tell(ticket, Outcome::failed(error.clone()));
             }
-            Err(error) => error,
-        };
-        for (ticket, _) in waiters {
-            self.tell(ticket, Outcome::failed(failed.clone()));
         }
     }
 

@@ -36,7 +36,7 @@ struct Rare {
 pub(crate) struct LaggingRecord {
     /// The owner id in the record, as last confirmed.
     pub owner_id: Arc<str>,
-    /// The end of the record's lease, as last confirmed.
+    /// The end of the record's lease, as last confirmed or, if that is earlier, as a move in flight may have set it.
     pub until: Moment,
     /// The target of the move in flight. The record may already name it.
     pub moving_to: Option<Arc<str>>,

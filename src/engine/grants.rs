@@ -39,15 +39,13 @@ pub(crate) fn grant(
     tickets: &[u64],
     way: Way,
 ) {
+    // All of them at once: a level that is taken ends the hold with the last level, if it knows all levels. Shared holds are never current.
+    if let Some(current) = &mut queue.work().current {
+        current.levels += tickets.len() as u32;
+    }
     for &ticket in tickets {
-        let mut work = queue.work();
         // A re-entry may have waited in Redis's queue under another owner id.
-        let waiter = work.leave(ticket);
-        if let Some(current) = &mut work.current {
-            // Shared holds are never current.
-            current.levels += 1;
-        }
-        drop(work);
+        let waiter = queue.work().leave(ticket);
         if !waiter.is_some_and(|waiter| waiter.receives(hold, way)) {
             let (hold, term, pipelined) = (hold.clone(), None, false);
             session.return_level(queue, ReleasedLevel { hold, term, pipelined, reply: None });

@@ -6,8 +6,8 @@
 //!
 //! Invariants. Together they ensure that no two owners believe at the same time that they hold the lock:
 //! 1. While a hold is ahead of the record, the record belongs to this client: it names the owner of the last confirmed request, or the
-//!    target of the one move in flight. The deadline of the hold is never later than the record's own, as confirmed
-//!    ([`LaggingRecord::until`]).
+//!    target of the one move in flight. The deadline of the hold is never later than the record's own, as confirmed or as a move in flight
+//!    may have set it ([`LaggingRecord::until`]).
 //! 2. A hold ends before the next one begins, both under the queue's mutex, and one waiter gets the level.
 //! 3. One move is in flight at a time, from the owner in the record to the owner that holds when the move is sent. A repeat is marked as
 //!    one (`lock_hand_off`). The next move starts from the owner that this one confirmed. Holds in between are never in the record. No hold
@@ -99,13 +99,16 @@ impl KeyActor {
     pub(crate) async fn move_record(&mut self) {
         let ahead = self.queue.work().current.as_mut().and_then(|current| {
             let hold = current.hold.clone();
+            // A level that is taken already may end before the lease does.
+            let end = hold.end().min(Moment::now() + hold.lease());
             let lagging = current.lagging_mut()?;
             lagging.moving_to = Some(hold.owner_id.clone());
-            Some((hold, lagging.owner_id.clone(), lagging.until))
+            let until = lagging.until;
+            // The move may take effect before its reply comes.
+            lagging.until = until.min(end);
+            Some((hold, lagging.owner_id.clone(), until, end))
         });
-        let Some((hold, from, until)) = ahead else { return };
-        // A level that is taken already may end before the lease does.
-        let end = hold.end().min(Moment::now() + hold.lease());
+        let Some((hold, from, until, end)) = ahead else { return };
         let lease = Arg::Until(end + Duration::from_millis(1)); // Redis counts whole milliseconds
         let Some(mut request) = hold.kind.hand_off(&from, &hold.owner_id, lease) else { return };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(until)).await;

@@ -170,7 +170,7 @@ impl KeyActor {
         let Some(mut request) = hold.kind.hand_off(named, &nobody, Arg::Until(end)) else { return Ok(()) };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(*deadline)).await;
         let answer = answer.map_err(|failure| {
-            self.session.spared.add(named, end);
+            self.session.spare(named, end);
             self.release_error(failure)
         })?;
         self.rotate_if_repeated(&request);
@@ -180,7 +180,7 @@ impl KeyActor {
             Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
             Ok(HandedOff::Other) => lost(LossReason::Taken),
             Ok(HandedOff::Mismatch | HandedOff::Freed) | Err(script::Undecodable) => {
-                self.session.spared.add(named, end);
+                self.session.spare(named, end);
                 Err(self.session.connection.protocol_error(Phase::Release))
             }
         }

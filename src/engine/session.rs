@@ -287,6 +287,12 @@ impl Session {
         }
     }
 
+    /// Keeps the record that names `owner_id` until `end`. No later hold has this id, because its undo must not be spared.
+    pub(crate) fn spare(&self, owner_id: &Arc<str>, end: Moment) {
+        self.spared.add(owner_id, end);
+        self.rotate_owner_ids();
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -378,8 +384,10 @@ impl LossHandler for Session {
             match hold.kept_after(Moment::now()) {
                 Some(end) => {
                     self.spared.add(&hold.owner_id, end);
-                    if let Some(queue) = self.existing_queue(&id) {
-                        self.release_later(queue, |_| {});
+                    if self.check_process().is_ok()
+                        && let Some(queue) = self.existing_queue(&id)
+                    {
+                        self.serve_later(&queue, queue.work());
                     }
                 }
                 None => {

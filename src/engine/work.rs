@@ -233,10 +233,10 @@ impl Work {
         current.chain(live).find(|hold| hold.owner == *owner).map(|hold| hold.owner_id.clone())
     }
 
-    /// The number of levels of `hold`. 0 if it is not the current hold.
+    /// The number of levels of `hold`. 0 if it is not the current hold, or if levels are about to be granted.
     pub(crate) fn levels_of(&self, hold: &Arc<Hold>) -> usize {
-        let current = self.current.as_ref().filter(|current| Arc::ptr_eq(&current.hold, hold));
-        current.map_or(0, |current| current.levels as usize)
+        let known = |current: &&Current| Arc::ptr_eq(&current.hold, hold) && !current.is_changing();
+        self.current.as_ref().filter(known).map_or(0, |current| current.levels as usize)
     }
 
     /// The current hold, if it has a level that is not being released.

@@ -197,6 +197,25 @@ async fn a_fixed_lease_is_taken_after_the_last_renewed_level_has_ended() {
     }
 }
 
+/// The outer level is released late in the lease, without a new one. Only then the owner of the inner level takes it.
+#[tokio::test]
+async fn a_renewed_level_that_is_taken_late_is_renewed_in_time() {
+    let (server, lease) = (Server::start(), Duration::from_secs(3));
+    let raw = RawRedis::of(&server);
+    let lock = connect(&server, lease).await.lock(NAME).with_owner(&Owner::unique());
+    let outer = lock.with_lease(lease - lease / 10).lock().await.unwrap();
+    let mut taking = std::pin::pin!(lock.lock());
+    assert!(futures_util::poll!(taking.as_mut()).is_pending());
+    eventually(|| raw.run::<Vec<u32>>(&["HVALS", NAME]) == [2]).await;
+    let granted = Instant::now();
+    tokio::time::sleep(lease * 7 / 10).await;
+    outer.unlock().await.unwrap();
+    let inner = taking.await.unwrap();
+    eventually(|| inner.deadline() > granted + lease * 3 / 2).await;
+    assert_eq!(inner.state(), HoldState::Held);
+    inner.unlock().await.unwrap();
+}
+
 /// A client behind a proxy. No request times out.
 async fn slow_client(watchdog: Duration) -> FaultyClient {
     let builder = Client::builder().watchdog_timeout(watchdog);

@@ -167,6 +167,21 @@ async fn a_refused_release_does_not_free_the_lock_early() {
     assert_eq!(bench.raw.run::<u32>(&["HGET", NAME, &owner]), 1);
 }
 
+/// The record of a refused release is kept, so an undo of the same owner id would do nothing.
+#[tokio::test]
+async fn the_owner_id_of_a_refused_release_is_not_used_again() {
+    let server = Server::start();
+    let raw = RawRedis::of(&server);
+    let lock = Client::connect(server.url()).await.unwrap().lock(NAME).with_min_hold(MIN);
+    let guard = lock.lock().await.unwrap();
+    let owner = guard.owner().to_owned();
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(matches!(guard.unlock().await, Err(Error::Refused { .. })));
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(lock.force_unlock().await.unwrap());
+    assert_ne!(lock.lock().await.unwrap().owner(), owner);
+}
+
 #[tokio::test]
 async fn an_expired_outer_level_does_not_end_the_minimum_time() {
     let server = Server::start();

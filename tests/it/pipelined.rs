@@ -290,6 +290,37 @@ async fn a_late_move_does_not_lengthen_a_hold_beyond_its_limit() {
     }
 }
 
+/// A move in flight has given the record a shorter lease than was confirmed last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_does_not_outlast_the_lease_of_a_move_in_flight() {
+    let (bench, proxy, link) = Bench::behind_proxy(Client::builder()).await;
+    // Each hold has between a half and the whole of the next one's lease left.
+    let leases = [5_900, 10_000, 6_000, 10_000].map(Duration::from_millis);
+    let locks: [Lock; 4] = bench.owners();
+    let locks: Vec<_> = locks.iter().zip(leases).map(|(lock, lease)| lock.with_lease(lease)).collect();
+    let mut guard = locks[0].lock().await.unwrap();
+    let asked = link.count(changes);
+    link.hold(Direction::ToClient);
+    for lock in &locks[1..3] {
+        let next = bench.wait(lock).await;
+        guard.unlock().await.unwrap();
+        guard = next.await.unwrap();
+        link.asked(asked + 1, changes).await;
+    }
+    // The reply to the first move passes, and the second move. Its reply waits.
+    proxy.shut_gate_after(2, changes);
+    link.pass(Direction::ToClient);
+    proxy.stopped().await;
+    let next = bench.wait(&locks[3]).await;
+    guard.unlock().await.unwrap();
+    let guard = next.await.unwrap();
+    let left: u64 = redis::cmd("PTTL").arg("n").query(&mut bench.server.cli()).unwrap();
+    let latest = Instant::now() + Duration::from_millis(left + 1);
+    assert!(guard.deadline() <= latest, "{:?} after the record", guard.deadline() - latest);
+    proxy.open_gate();
+    guard.unlock().await.unwrap();
+}
+
 /// The move arrives and its reply does not. The record names the holder, and must outlast its loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_move_without_a_reply_keeps_the_record_for_the_minimum_time() {
