@@ -359,10 +359,12 @@ async fn a_late_renewal_does_not_extend_the_next_hold_of_the_owner() {
         bench.link.hold_and_cut(is_script, async {}).await;
         eventually(|| guard.deadline() > deadline).await;
         guard.unlock().await.unwrap();
-        let guard = lock.with_lease(Duration::from_secs(2)).lock().await.unwrap();
+        let lease = Duration::from_secs(2);
+        let guard = lock.with_lease(lease).lock().await.unwrap();
         bench.link.deliver(is_script).await;
         let left = lock.remaining_lease().await.unwrap();
-        assert!(left <= Some(Duration::from_secs(2)), "{left:?}");
+        // The script of a group rounds the end of a lease up.
+        assert!(left <= Some(lease + Duration::from_millis(1)), "{left:?}");
         guard.unlock().await.unwrap();
     }
 }
