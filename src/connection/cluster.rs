@@ -26,7 +26,7 @@ use tracing::{debug, info, warn};
 
 /// The interval between two reads of the layout while nothing seems to have changed.
 const REFRESH: Duration = Duration::from_secs(5);
-/// How long to wait for a node's reply before the next node is asked, too, at most.
+/// The longest wait for a node's reply before the next node is asked, too.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// The minimum interval between two reads.
 const MIN_GAP: Duration = Duration::from_millis(50);

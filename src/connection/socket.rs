@@ -47,20 +47,16 @@ pub(super) async fn open(
 /// Connects to the first of the `addresses` of a host that answers. Each address gets its share of the time until `until`, because a
 /// network may drop what is sent to one of them. The caller limits the last one.
 async fn connect_to_one(addresses: &[SocketAddr], until: Moment) -> io::Result<TcpStream> {
-    let mut problem = io::Error::new(io::ErrorKind::InvalidInput, "the host has no address");
-    for (address, left) in addresses.iter().zip((1..=addresses.len()).rev()) {
-        let connecting = TcpStream::connect(address);
-        let connected = match u32::try_from(left) {
-            Ok(left @ 2..) => time::timeout(until.remaining() / left, connecting).await,
-            _ => Ok(connecting.await),
-        };
-        match connected {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => problem = error,
-            Err(_) => problem = io::ErrorKind::TimedOut.into(),
+    let Some((last, others)) = addresses.split_last() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the host has no address"));
+    };
+    for (at, address) in others.iter().enumerate() {
+        let share = until.remaining() / (addresses.len() - at) as u32;
+        if let Ok(Ok(stream)) = time::timeout(share, TcpStream::connect(address)).await {
+            return Ok(stream);
         }
     }
-    Err(problem)
+    TcpStream::connect(last).await
 }
 
 /// Fails if both ends of `stream` are the same socket. TCP connects a socket to itself if its own ephemeral port is the requested one and

@@ -305,8 +305,8 @@ impl KeyActor {
         }
         self.with_current(&hold, |current| {
             current.set_changing(false);
-            // The levels that were taken meanwhile did not know of all others.
-            hold.end_level(None, current.levels as usize);
+            // A level that was taken meanwhile did not know the number of levels.
+            hold.limit_to(current.levels as usize);
         });
         if let Err(error) = changed {
             for (ticket, _) in waiters {

@@ -45,6 +45,11 @@ pub(crate) struct LaggingRecord {
 }
 
 impl LaggingRecord {
+    /// A record that names `owner_id` until `until`, while no move is in flight.
+    pub(crate) fn new(owner_id: &Arc<str>, until: Moment) -> Self {
+        Self { owner_id: owner_id.clone(), until, moving_to: None, retry_at: None }
+    }
+
     /// Whether a move in flight takes the record from this owner id or to it.
     pub(crate) fn is_in_flight(&self, owner_id: &Arc<str>) -> bool {
         self.moving_to.as_ref().is_some_and(|to| [to, &self.owner_id].contains(&owner_id))

@@ -39,7 +39,7 @@ pub(crate) fn grant(
     tickets: &[u64],
     way: Way,
 ) {
-    // All of them at once: a level that is taken ends the hold with the last level, if it knows all levels. Shared holds are never current.
+    // Counts all levels before one of them is taken, because that one may limit the hold. Shared holds are never current.
     if let Some(current) = &mut queue.work().current {
         current.levels += tickets.len() as u32;
     }

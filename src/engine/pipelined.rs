@@ -64,15 +64,14 @@ pub(crate) fn hand_off_ahead(session: &Arc<Session>, queue: &Arc<KeyQueue>, hold
     let (Some(waiter), Some(mut current)) = (work.leave(ticket), work.current.take()) else {
         unreachable!("both were found under the same lock")
     };
-    let lagging = current.set_lagging(None).unwrap_or_else(|| {
-        let (owner_id, until) = (hold.owner_id.clone(), hold.deadline());
-        LaggingRecord { owner_id, until, moving_to: None, retry_at: None }
-    });
+    let lagging = current.set_lagging(None);
+    let lagging = lagging.unwrap_or_else(|| LaggingRecord::new(&hold.owner_id, hold.deadline()));
     session.retire_id_of(hold);
-    let mut owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
+    let new_id = || hold.kind.owner_id(session.owner_id(&waiter.owner));
+    let mut owner_id = new_id();
     if lagging.is_in_flight(&owner_id) {
         session.rotate_owner_ids();
-        owner_id = hold.kind.owner_id(session.owner_id(&waiter.owner));
+        owner_id = new_id();
     }
     let length = session.lease_duration(waiter.lease);
     let deadline = lagging.until.min(now + length);
@@ -138,10 +137,8 @@ impl KeyActor {
                 let mut work = self.queue.work();
                 let Some(current) = &mut work.current else { return };
                 current.run_mut().others = others;
-                let (owner_id, until) = (hold.owner_id.clone(), end);
-                let lagging = LaggingRecord { owner_id, until, moving_to: None, retry_at: None };
                 let behind = current.hold.owner_id != hold.owner_id;
-                current.set_lagging(behind.then_some(lagging));
+                current.set_lagging(behind.then(|| LaggingRecord::new(&hold.owner_id, end)));
                 if !behind {
                     let now = current.hold.clone();
                     drop(work);

@@ -287,6 +287,11 @@ impl Hold {
         status.limit_to(levels);
     }
 
+    /// Ends the hold with the last of its `levels`, if their owners have taken all of them.
+    pub(crate) fn limit_to(&self, levels: usize) {
+        self.lock().limit_to(levels);
+    }
+
     /// Keeps the record until `end`, even if the hold is released earlier.
     pub(crate) fn keep_until(&self, end: Moment) {
         let mut status = self.lock();

@@ -190,7 +190,7 @@ impl Watchdog {
         let third = self.lease(standing) / 3;
         let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.serial) / 2.0) };
         let due = (standing.confirmed + third - early).rounded_down(third / TICKS);
-        // A request that did not extend the lease was confirmed, too, and a level that needs more of it may have been taken since.
+        // The last confirmed request may not have extended the lease, and a level that lasts longer may have been taken since.
         let outlasts = standing.end.since(standing.deadline) > third;
         if outlasts { due.min(standing.deadline - third) } else { due }
     }

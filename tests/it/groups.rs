@@ -347,12 +347,8 @@ async fn a_late_renewal_does_not_extend_the_next_hold_of_the_owner() {
         |client: &Client| group(client, &["x"]),
         |client: &Client| client.read_write_lock("g").read().clone(),
     ] {
-        let bench = FaultyClient::of(
-            Client::builder()
-                .watchdog_timeout(Duration::from_secs(3))
-                .response_timeout(FaultyClient::PATIENCE),
-        )
-        .await;
+        let builder = Client::builder().watchdog_timeout(Duration::from_secs(3));
+        let bench = FaultyClient::patient_with(builder).await;
         let (lock, is_script) = (of(&bench.client), |words: &Words| words[0] == b"EVALSHA");
         let guard = lock.lock().await.unwrap();
         let deadline = guard.deadline();

@@ -150,7 +150,7 @@ async fn a_partial_release_does_not_lengthen_the_record_beyond_the_limit() {
 #[tokio::test]
 async fn a_level_that_is_taken_during_a_renewal_does_not_outlast_the_record() {
     let lease = Duration::from_secs(3);
-    let bench = slow_client(lease).await;
+    let bench = FaultyClient::patient_with(Client::builder().watchdog_timeout(lease)).await;
     let lock = bench.client.lock(NAME).with_owner(&Owner::unique());
     let outer = lock.with_max_hold(Duration::from_millis(1900)).lock().await.unwrap();
     let asked = bench.link.count(changes);
@@ -178,7 +178,7 @@ async fn a_level_that_is_taken_during_a_renewal_does_not_outlast_the_record() {
 #[tokio::test]
 async fn a_fixed_lease_is_taken_after_the_last_renewed_level_has_ended() {
     let (lease, fixed) = (Duration::from_secs(60), Duration::from_secs(10));
-    let bench = slow_client(lease).await;
+    let bench = FaultyClient::patient_with(Client::builder().watchdog_timeout(lease)).await;
     let lock = bench.client.lock(NAME).with_owner(&Owner::unique());
     for short in [lock.with_lease(fixed), lock.with_max_hold(fixed)] {
         let outer = lock.lock().await.unwrap();
@@ -214,12 +214,6 @@ async fn a_renewed_level_that_is_taken_late_is_renewed_in_time() {
     eventually(|| inner.deadline() > granted + lease * 3 / 2).await;
     assert_eq!(inner.state(), HoldState::Held);
     inner.unlock().await.unwrap();
-}
-
-/// A client behind a proxy. No request times out.
-async fn slow_client(watchdog: Duration) -> FaultyClient {
-    let builder = Client::builder().watchdog_timeout(watchdog);
-    FaultyClient::of(builder.response_timeout(FaultyClient::PATIENCE)).await
 }
 
 /// Whether a request renews one plain lock: an acquire and a change of the count have more words.

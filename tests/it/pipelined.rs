@@ -45,8 +45,8 @@ impl Bench {
 
     /// The third value carries the commands. No request times out.
     async fn behind_proxy(builder: ClientBuilder) -> (Self, Proxy, ProxyLink) {
-        let builder = builder.hand_off(Self::long().pipelined(true)).response_timeout(FaultyClient::PATIENCE);
-        let FaultyClient { server, proxy, link, client, .. } = FaultyClient::of(builder).await;
+        let builder = builder.hand_off(Self::long().pipelined(true));
+        let FaultyClient { server, proxy, link, client, .. } = FaultyClient::patient_with(builder).await;
         (Self { server, client }, proxy, link)
     }
 

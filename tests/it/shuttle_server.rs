@@ -1,6 +1,6 @@
 //! The in-memory server of `tests/shuttle` compared with a real one and the real scripts: random sequences of the
-//! requests of a plain lock and of a semaphore go to both, byte for byte the same. After each step their replies and their records must be equal.
-//! Otherwise the schedules would test the client against a server that does not exist.
+//! requests of a plain lock and of a semaphore go to both, byte for byte the same. After each step their replies and
+//! their records must be equal. Otherwise the schedules would test the client against a server that does not exist.
 
 #[path = "../shuttle/data.rs"]
 #[allow(dead_code)]

@@ -158,7 +158,11 @@ impl FaultyClient {
 
     /// For a test in which every connection either replies or ends.
     pub async fn patient() -> Self {
-        Self::with_response(Client::builder(), Self::PATIENCE).await
+        Self::patient_with(Client::builder()).await
+    }
+
+    pub async fn patient_with(builder: ClientBuilder) -> Self {
+        Self::with_response(builder, Self::PATIENCE).await
     }
 
     pub async fn with(builder: ClientBuilder) -> Self {

@@ -1,4 +1,4 @@
-//! The kinds that are explored: what their owners acquire and release, and the rules that they keep after each event.
+//! The kinds that are explored: their handles, their guards, and the rules that hold after each event.
 
 use super::Program;
 use super::director::World;
@@ -26,13 +26,13 @@ pub(super) enum Kind {
     Semaphore(i64),
 }
 
-/// What an owner acquires.
+/// The lock or the semaphore of an owner.
 pub(super) enum Handle {
     Lock(Lock),
     Semaphore(Semaphore),
 }
 
-/// What an owner has acquired.
+/// The guard of a lock, or a permit.
 pub(super) enum Guard {
     Lock(LockGuard),
     Permit(SemaphorePermit),
@@ -111,8 +111,8 @@ impl Kind {
         };
         let waiting: Vec<_> = world.owners.iter().map(|owner| owner.waits.then_some(owner.client)).collect();
         for (at, owner) in world.owners.iter_mut().enumerate() {
-            let others = waiting.iter().enumerate().filter(|(other, _)| *other != at);
-            let is_behind = others.into_iter().any(|(_, waits)| *waits == Some(owner.client));
+            let mut others = waiting.iter().enumerate().filter(|(other, _)| *other != at);
+            let is_behind = others.any(|(_, waits)| *waits == Some(owner.client));
             owner.may_be_busy = owner.waits && owner.may_be_busy || !is_free || is_behind;
         }
     }
@@ -164,13 +164,10 @@ fn check_permits(world: &World, permits: i64) {
         "owners hold {held} of {permits} permits, and {free} are free"
     );
     for first in owners.iter().filter(|owner| owner.waits) {
-        let overtook = |other: &&Owner| {
+        let overtook = |other: &Owner| {
             let holds = other.ready && other.guards > 0 && other.client == first.client;
             holds && other.acted > first.acted
         };
-        assert!(
-            owners.iter().find(overtook).is_none(),
-            "an owner got a permit before an earlier one of its client"
-        );
+        assert!(!owners.iter().any(overtook), "an owner got a permit before an earlier one of its client");
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Owner {
     pub cancellable: bool,
     /// It waits for the lock or the permit.
     pub waits: bool,
-    /// It may be told that nothing is free: something else was held or waited for since it began to wait.
+    /// A single attempt may fail: since it began, there was a time when nothing was free, or when another owner of its client waited.
     pub may_be_busy: bool,
     pub steps_left: usize,
     /// When it made its last step: the number of that step among all of them.
