@@ -315,6 +315,12 @@ impl Options {
                 "fencing tokens must be kept for at least the watchdog timeout: raise `fencing_token_retention`",
             ));
         }
+        if self.token_retention.is_some_and(|kept| kept.as_millis() > MAX_LEASE_MS) {
+            return Err(Error::misuse(format!(
+                "fencing tokens can be kept for at most {MAX_LEASE_MS} ms: to keep them forever, leave out \
+                 `fencing_token_retention`"
+            )));
+        }
         if !self.replication().is_off() && self.hand_off.pipelined {
             return Err(Error::misuse(
                 "a pipelined hand-off is ahead of the record, so replicas cannot confirm it: turn off `pipelined` or \
@@ -367,7 +373,7 @@ impl fmt::Debug for Options {
 #[derive(Clone)]
 pub(crate) struct NameMapper(pub Arc<dyn Fn(&str) -> String + Send + Sync>);
 
-/// The longest lease that Redis accepts: it adds the lease to its clock in a signed 64-bit number of milliseconds.
+/// The longest lease or expiry that Redis accepts: it adds the time to its clock in a signed 64-bit number of milliseconds.
 const MAX_LEASE_MS: u128 = i64::MAX as u128 / 2;
 
 pub(crate) fn check_lease(lease: Duration) -> Result<()> {

@@ -425,6 +425,7 @@ impl Connection {
         loop {
             let (live, asking) = call.route().await?;
             let sent = call.now();
+            call.check_age(sent, &live)?;
             match call.send(&live, sent, asking).await {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),

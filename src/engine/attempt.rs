@@ -95,7 +95,8 @@ impl KeyActor {
             if failure.unanswered {
                 session.rotate_owner_ids();
                 let waits = queue.work().waiters.contains(ticket);
-                if !refused && !once && waits && !session.is_closed() {
+                let may_repeat = !request.is_stale(Moment::now());
+                if !refused && !once && waits && may_repeat && !session.is_closed() {
                     // The same request again, so that it counts once even if an earlier send took effect.
                     debug!(lock = ?queue.record(), "acquire went unanswered, repeating it");
                     continue;
@@ -353,6 +354,7 @@ impl KeyActor {
                         Phase::Release => hold.renew(answer.sent, answer.data_epoch, lease),
                         _ => hold.confirm(answer.sent, answer.data_epoch, lease),
                     };
+                    self.session.watchdog.doubt_if_cut([hold.clone()], answer.data_epoch, &connection);
                     self.with_current(hold, |current| current.recorded = to);
                     return Ok(());
                 }

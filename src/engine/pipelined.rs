@@ -148,6 +148,8 @@ impl KeyActor {
                     {
                         self.session.watchdog.watch(&now);
                     }
+                    let connection = &self.session.connection;
+                    self.session.watchdog.doubt_if_cut([now], answer.data_epoch, connection);
                 }
             }
             Ok(HandedOff::Gone) => self.lose_current_hold(hold.gone_in(answer.data_epoch)),

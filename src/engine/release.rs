@@ -132,9 +132,11 @@ impl KeyActor {
         let was = hold.release();
         self.session.watchdog.forget(hold);
         self.session.retire_id_of(hold);
-        let Some((run, named)) = self.queue.work().end_hold(now).filter(|_| was.is_live()) else {
+        if !was.is_live() {
+            self.queue.work().drop_hold();
             return Err(hold.not_held());
-        };
+        }
+        let Some((run, named)) = self.queue.work().end_hold(now) else { return Err(hold.not_held()) };
         let mut freeing =
             Box::new(Freeing { hold: hold.clone(), named, deadline, was, run, successor: None });
         if let Some(end) = hold.kept_after(now) {

@@ -160,6 +160,19 @@ impl Watchdog {
         }
     }
 
+    /// Doubts `holds` if the connection that has just confirmed them, in the data epoch `data_epoch`, has ended. The watchdog may have learned
+    /// of its end before the reply.
+    pub(crate) fn doubt_if_cut(
+        &self,
+        holds: impl IntoIterator<Item = Arc<Hold>>,
+        data_epoch: u64,
+        connection: &Connection,
+    ) {
+        if connection.unbroken_since(data_epoch).is_none() {
+            self.doubt(holds, connection);
+        }
+    }
+
     /// Stops watching `hold`, which is over.
     pub(crate) fn forget(&self, hold: &Hold) {
         self.lock().holds.take(hold);
@@ -356,7 +369,7 @@ impl Watchdog {
         }
         let error = match answer {
             Ok(answer) => match script::renewed(batch.renewal, &answer.reply, batch.holds.len()) {
-                Ok(outcomes) => return self.apply(&batch, outcomes, &answer),
+                Ok(outcomes) => return self.apply(&batch, outcomes, &answer, connection),
                 Err(_) => connection.protocol_error(Phase::Renew),
             },
             Err(failure) => connection.error(failure, Phase::Renew),
@@ -365,7 +378,7 @@ impl Watchdog {
     }
 
     /// Applies the outcomes of a renewal to its holds, and schedules the holds that are still live.
-    fn apply(&self, batch: &Batch, outcomes: Vec<Renewed>, answer: &Answer) {
+    fn apply(&self, batch: &Batch, outcomes: Vec<Renewed>, answer: &Answer, connection: &Connection) {
         let (mut held, mut suspect) = (Vec::with_capacity(outcomes.len()), Vec::new());
         let now = Moment::now();
         for ((hold, term), outcome) in batch.holds.iter().zip(outcomes) {
@@ -382,7 +395,8 @@ impl Watchdog {
             }
         }
         // In reverse order, because the last item of a list is the cheapest to remove.
-        self.plan(held.into_iter().rev(), |hold, standing| self.next(hold, standing));
+        self.plan(held.iter().copied().rev(), |hold, standing| self.next(hold, standing));
+        self.doubt_if_cut(held.into_iter().cloned(), answer.data_epoch, connection);
         self.retry_soon(suspect);
     }
 

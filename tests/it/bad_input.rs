@@ -85,6 +85,8 @@ async fn a_bad_setting_or_url_is_misuse_and_opens_no_connection() {
         Client::builder().connect_timeout(day),
         Client::builder().reconnect_backoff(zero, Duration::from_secs(1)),
         Client::builder().reconnect_backoff(Duration::from_secs(2), Duration::from_secs(1)),
+        Client::builder().fencing_token_retention(Duration::from_secs(1)),
+        Client::builder().fencing_token_retention(Duration::MAX),
     ] {
         assert_misuse(bad.connect(&url).await);
     }

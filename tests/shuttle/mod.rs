@@ -9,6 +9,7 @@ mod contention;
 pub(crate) mod data;
 pub(crate) mod explore;
 mod holds;
+mod outages;
 mod registry;
 mod run;
 pub(crate) mod server;

@@ -1,6 +1,7 @@
-//! The server of these tests: [`Data`] behind byte streams. It reads commands in RESP, and can cut connections and lose replies.
+//! The server of these tests: [`Data`] behind byte streams. It reads commands in RESP, can cut connections and lose replies, and can
+//! be away for a time.
 
-use super::data::{Data, next_command};
+use super::data::{Data, Number, next_command};
 use super::sync::{below, task};
 use super::time::since_boot;
 use crate::protocol::script;
@@ -8,6 +9,7 @@ use crate::runtime::mutex::{Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::{mpsc, watch};
 
@@ -17,11 +19,24 @@ pub(super) struct Server {
     data: Mutex<Data>,
     /// A change of this number closes all connections.
     epoch: watch::Sender<u64>,
+    outage: Mutex<Option<Outage>>,
+}
+
+/// A time without connections.
+#[derive(Clone, Copy)]
+enum Outage {
+    /// It begins with the next request that has this word, whose reply is lost, and takes this long.
+    Follows(&'static str, Duration),
+    Until(Duration),
 }
 
 /// Starts an empty server.
 pub(super) fn begin() {
-    let server = Server { data: Mutex::new(Data::new(script_named)), epoch: watch::Sender::new(0) };
+    let server = Server {
+        data: Mutex::new(Data::new(script_named)),
+        epoch: watch::Sender::new(0),
+        outage: Mutex::new(None),
+    };
     SERVER.set(Some(Arc::new(server)));
 }
 
@@ -43,6 +58,10 @@ pub(super) fn server() -> Arc<Server> {
 pub(crate) async fn connect() -> std::io::Result<DuplexStream> {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let server = server();
+    if server.is_down() {
+        task::yield_now().await;
+        return Err(std::io::ErrorKind::ConnectionRefused.into());
+    }
     let mut epoch = server.epoch.subscribe();
     drop(task::spawn(async move {
         tokio::select! {
@@ -61,6 +80,9 @@ pub(crate) async fn listen() -> (Link, mpsc::UnboundedReceiver<String>) {
     task::yield_now().await;
     let server = server();
     let id = server.lock().add(messages);
+    if server.is_down() {
+        server.lock().listeners.remove(&id);
+    }
     (Link { server, id }, heard)
 }
 
@@ -113,6 +135,34 @@ impl Server {
         self.lock().loss = loss;
     }
 
+    /// The next request that has `word` is run, and its reply is lost. After it, nobody can connect for this time.
+    pub(super) fn go_down_after(&self, word: &'static str, time: Duration) {
+        *self.outage.lock() = Some(Outage::Follows(word, time));
+    }
+
+    fn is_down(&self) -> bool {
+        matches!(*self.outage.lock(), Some(Outage::Until(end)) if since_boot() < end)
+    }
+
+    /// Begins the outage that follows the request `words`, if there is one.
+    fn goes_down_after(&self, words: &[String]) -> bool {
+        let mut outage = self.outage.lock();
+        let Some(Outage::Follows(word, time)) = *outage else { return false };
+        let begins = words.iter().any(|other| other == word);
+        if begins {
+            *outage = Some(Outage::Until(since_boot() + time));
+        }
+        begins
+    }
+
+    pub(super) fn create_permits(&self, semaphore: &str, value: i64) {
+        self.lock().numbers.insert(semaphore.to_owned(), Number { value, expires: None });
+    }
+
+    pub(super) fn free_permits(&self, semaphore: &str) -> i64 {
+        self.lock().numbers[semaphore].value
+    }
+
     pub(super) fn publish(&self, channel: &str) -> u64 {
         self.lock().publish(channel)
     }
@@ -140,8 +190,12 @@ impl Server {
                 if fate == 0 {
                     return;
                 }
+                let goes_down = self.goes_down_after(&words);
                 let answer = self.lock().answer(words, &mut queued, since_boot());
-                if fate == 1 {
+                if goes_down {
+                    self.cut();
+                }
+                if fate == 1 || goes_down {
                     return;
                 }
                 task::yield_now().await;

@@ -94,6 +94,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// # Errors
+    /// If a repeat of the request `now` would be too late.
+    pub(super) fn check_age(&self, now: Moment, live: &Live) -> Result<(), Failure> {
+        match self.request.is_stale(now) {
+            true => Err(self.failure(live, Cause::NoAnswer { waited: now.since(self.started) })),
+            false => Ok(()),
+        }
+    }
+
     /// Sends the request once, `now`. `None` if its fast path did nothing.
     pub(super) async fn send(
         &mut self,

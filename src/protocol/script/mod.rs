@@ -163,6 +163,8 @@ enum Repeat {
     Free,
     /// With a last argument that says that there was an earlier send.
     Flagged,
+    /// Unchanged, before this moment. Later the server may have forgotten an earlier send.
+    Before(Moment),
     /// Not at all.
     Never,
     /// Not at all, and the request does not wait for a connection either. The caller makes a new request of what still applies.
@@ -317,6 +319,11 @@ impl Request {
         self.repeated = true;
         self.go_by_script();
         !matches!(self.parts.repeat, Repeat::Never | Repeat::Afresh)
+    }
+
+    /// Whether a send at `now` would repeat the request too late.
+    pub(crate) fn is_stale(&self, now: Moment) -> bool {
+        self.repeated && matches!(self.parts.repeat, Repeat::Before(end) if now >= end)
     }
 
     /// Whether the request may wait for a connection, or for the server to become ready.
