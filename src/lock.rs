@@ -137,7 +137,7 @@ impl Lock {
     /// `min`. If it never reaches the server, or if the server refuses it, the record ends with the lease instead: `min` after the acquire,
     /// or [a lease](crate::ClientBuilder::watchdog_timeout) after the last renewal, whichever is later. The same holds for a hold that is
     /// lost. The lock is never free before `min` has passed, unless somebody force-unlocks it, the server loses its data, or the hold began
-    /// by a [pipelined hand-off](crate::HandOff::pipelined) and the server did not answer before the lease of the hold before ended.
+    /// by a [pipelined hand-off](crate::HandOff::pipelined) and the server did not confirm that before the previous hold's lease ended.
     ///
     /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
     /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.

@@ -149,7 +149,7 @@ impl Failure {
 /// A connection that is up, over which a caller sends a request itself.
 pub(crate) struct Route(Arc<Live>);
 
-/// A request that was sent once, and its answer.
+/// A request that was sent once, and its answer. Without an answer, the next send is a repeat.
 pub(crate) struct Sent {
     pub request: Request,
     pub answer: Result<Answer, SendError>,
@@ -185,6 +185,9 @@ impl Route {
                     _ => Err(SendError::NotDone),
                 },
             };
+            if answer.as_ref().is_err_and(|error| *error == SendError::Unanswered) {
+                exchange.request.repeat(sent);
+            }
             return Some(Sent { request: exchange.request, answer });
         }
     }
@@ -430,7 +433,7 @@ impl Connection {
                 Ok(Some(reply)) => return Ok(Answer::of(reply, sent, &live)),
                 Ok(None) => call.request.go_by_script(),
                 // Boxed, because it is large, and few calls need it.
-                Err(class) => Box::pin(call.recover(class, &live)).await?,
+                Err(class) => Box::pin(call.recover(class, &live, sent)).await?,
             }
         }
     }

@@ -134,7 +134,7 @@ impl KeyActor {
         let Attempt { ticket, kind, .. } = &*sent.attempt;
         let access = kind.traits().access;
         match script::acquired(&answer.reply) {
-            Ok(Acquired::Busy(_)) if request.repeated && access == Access::Shared => {
+            Ok(Acquired::Busy(_)) if request.is_repeated() && access == Access::Shared => {
                 // An earlier send may still arrive and succeed. No record would show that the result is this client's.
                 self.undo_sent(sent);
             }
@@ -338,7 +338,7 @@ impl KeyActor {
         };
         loop {
             let answer = connection.call_within(&mut request, Limit::Until(hold.deadline())).await;
-            if request.repeated {
+            if request.is_repeated() {
                 self.session.rotate_owner_ids();
                 self.with_current(hold, |current| current.doubt_count());
             }

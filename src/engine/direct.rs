@@ -171,12 +171,7 @@ impl<'a> DirectAcquire<'a> {
     }
 
     /// Acts on the reply.
-    fn conclude(
-        &self,
-        answer: Result<Answer, SendError>,
-        mut request: Request,
-        before: Reading,
-    ) -> Attempted {
+    fn conclude(&self, answer: Result<Answer, SendError>, request: Request, before: Reading) -> Attempted {
         let Direct { session, queue, .. } = &self.direct;
         let mut work = queue.work();
         if work.direct.as_ref().is_some_and(DirectRequest::is_overtaken_acquire) {
@@ -187,7 +182,6 @@ impl<'a> DirectAcquire<'a> {
             Ok(answer) => answer,
             Err(SendError::Unanswered) => {
                 session.rotate_owner_ids();
-                request.repeat();
                 let (owner_id, until) = (self.owner_id.clone(), Moment::now() + self.lease);
                 return self.enqueue(work, Some(Unanswered { request, owner_id, until }));
             }
@@ -312,7 +306,8 @@ impl<'a> DirectRelease<'a> {
         });
         work.end_hold(now);
         let ticket = next_ticket();
-        let freeing = Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, successor };
+        let freeing =
+            Freeing { hold: hold.clone(), named, deadline, was: HoldState::Held, run, began: now, successor };
         let unfinished = Some(Unfinished::Release(freeing));
         work.direct = Some(DirectRequest { ticket, until: overtaken_at, unfinished });
         drop(work);

@@ -83,7 +83,7 @@ impl KeyActor {
         let Freeing { hold, named, deadline, .. } = freeing;
         let mut request = successor.request(hold, named)?;
         if repeated {
-            request.repeat();
+            request.repeat(freeing.began);
         }
         let answer = match self.session.connection.call_within(&mut request, Limit::Until(*deadline)).await {
             Ok(answer) => answer,
@@ -99,7 +99,7 @@ impl KeyActor {
         };
         self.rotate_if_repeated(&request);
         let own = self.own_subscriptions();
-        handed_off(&self.session, &self.queue, freeing, successor, &answer, request.repeated, own)
+        handed_off(&self.session, &self.queue, freeing, successor, &answer, request.is_repeated(), own)
     }
 }
 

@@ -119,7 +119,7 @@ impl KeyActor {
     /// Rotates the owner ids if an earlier send of `request` went unanswered. That send may still arrive, and must not change a
     /// later hold.
     pub(crate) fn rotate_if_repeated(&self, request: &Request) {
-        if request.repeated {
+        if request.is_repeated() {
             self.session.rotate_owner_ids();
         }
     }

@@ -187,7 +187,7 @@ impl KeyActor {
         };
         self.rotate_if_repeated(&request);
         match script::ids_passed(&answer.reply, passes.len()) {
-            Ok(passed) => self.passed(passes, &passed, &answer, request.repeated),
+            Ok(passed) => self.passed(passes, &passed, &answer, request.is_repeated()),
             Err(script::Undecodable) => {
                 let error = self.session.connection.protocol_error(Phase::Release);
                 self.undo_passes(passes, &error);

@@ -122,7 +122,7 @@ impl KeyActor {
         }
         let named = hold.kind.release_id(&hold.owner_id);
         let (hold, run) = (hold.clone(), Run::new(now, None));
-        Ok(Freeing { hold, named, deadline, was, run, successor: None })
+        Ok(Freeing { hold, named, deadline, was, run, began: now, successor: None })
     }
 
     /// Releases the last level: hands the lock to the next local waiter, or frees it.
@@ -138,7 +138,7 @@ impl KeyActor {
         }
         let Some((run, named)) = self.queue.work().end_hold(now) else { return Err(hold.not_held()) };
         let mut freeing =
-            Box::new(Freeing { hold: hold.clone(), named, deadline, was, run, successor: None });
+            Box::new(Freeing { hold: hold.clone(), named, deadline, was, run, began: now, successor: None });
         if let Some(end) = hold.kept_after(now) {
             return self.keep(&freeing, end).await.map(|()| None);
         }
@@ -176,7 +176,8 @@ impl KeyActor {
             self.release_error(failure)
         })?;
         self.rotate_if_repeated(&request);
-        let lost = |reason| vanished(&self.session, &self.queue, request.repeated, HoldState::Held, reason);
+        let lost =
+            |reason| vanished(&self.session, &self.queue, request.is_repeated(), HoldState::Held, reason);
         match script::handed_off(&answer.reply) {
             Ok(HandedOff::Moved { .. }) => Ok(()),
             Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
@@ -196,7 +197,7 @@ impl KeyActor {
         self.note_in_flight(&freeing.named);
         let mut request = freeing.hold.kind.release(&freeing.named, &self.other_holds());
         if repeated {
-            request.repeat();
+            request.repeat(freeing.began);
         }
         let limit = Limit::LaterOf(freeing.deadline, self.session.options.response_timeout);
         let answer = self.session.connection.call_within(&mut request, limit).await;
@@ -208,7 +209,7 @@ impl KeyActor {
             &self.queue,
             freeing,
             &answer,
-            request.repeated,
+            request.is_repeated(),
             before.messages,
             own_before,
         )?;

@@ -100,6 +100,8 @@ pub(crate) struct Freeing {
     pub deadline: Moment,
     pub was: HoldState,
     pub run: Run,
+    /// When the release began: before its first send, and at most shortly before if a caller sent it.
+    pub began: Moment,
     /// The waiter that the lock is handed to. `None` if the record is freed.
     pub successor: Option<Box<Successor>>,
 }

@@ -251,7 +251,9 @@ impl Watchdog {
                 () = time::sleep(next.remaining()) => {}
                 () = link.changed() => {
                     let all: Vec<_> = self.lock().holds.all().cloned().collect();
-                    self.doubt(all, &sender.connection);
+                    let unreached = self.doubt(all, &sender.connection);
+                    // The next change of the connection renews them.
+                    self.plan(&unreached, |_, standing| standing.deadline);
                 }
                 Some((batch, answer)) = answers.recv() => self.answered(batch, answer, &sender),
             }
@@ -265,8 +267,9 @@ impl Watchdog {
     }
 
     /// Doubts those of `holds` whose server changed, after a connection went down or came up, or a slot moved. Other holds are not
-    /// affected.
-    fn doubt(&self, holds: impl IntoIterator<Item = Arc<Hold>>, connection: &Connection) {
+    /// affected. Returns those in doubt whose server is unreachable. They keep their places in the schedule, because outside the
+    /// watchdog's task the connection may be up again by now.
+    fn doubt(&self, holds: impl IntoIterator<Item = Arc<Hold>>, connection: &Connection) -> Vec<Arc<Hold>> {
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
         for hold in holds {
             let data_epoch = connection.data_epoch(hold.record());
@@ -279,8 +282,7 @@ impl Watchdog {
             }
         }
         self.plan(&reached, |_, _| Moment::now());
-        // The next change of the connection renews a hold whose server is unreachable now.
-        self.plan(&unreached, |_, standing| standing.deadline);
+        unreached
     }
 
     /// Renews the holds that are due by `now`, and ends those whose deadline has passed. A hold with a fixed lease is checked if it is in

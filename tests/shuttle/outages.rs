@@ -1,7 +1,7 @@
-//! Outages that follow the release of a permit whose reply is lost. The server keeps the mark of the release for an hour.
+//! Outages around the release of a permit. The server keeps the mark of a release for an hour.
 
 use super::run::{Pace, run};
-use super::server::server;
+use super::server::{Outage, server};
 use super::sync::time;
 use crate::Semaphore;
 use crate::config::options::Options;
@@ -11,11 +11,13 @@ use crate::protocol::keys::LockKeys;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
+/// Longer than it takes to reconnect.
+const PAUSE: Duration = Duration::from_secs(120);
 const NAME: &str = "semaphore";
 
 #[test]
 fn a_release_counts_once_after_a_short_outage() {
-    run("a_release_counts_once_after_a_short_outage", 20, Pace::Patient, 20 * MINUTE, || {
+    run("a_release_counts_once_after_a_short_outage", 20, Pace::Patient, 70 * MINUTE, || {
         release_before(10 * MINUTE)
     });
 }
@@ -27,8 +29,42 @@ fn a_release_counts_once_after_a_long_outage() {
     });
 }
 
+/// The time counts from the first send.
+#[test]
+fn a_release_that_waited_long_for_a_connection_is_repeated() {
+    run(
+        "a_release_that_waited_long_for_a_connection_is_repeated",
+        20,
+        Pace::Patient,
+        70 * MINUTE,
+        || async {
+            let semaphore = semaphore().await;
+            let permit = semaphore.acquire().await.expect("a permit is free");
+            server().go_down_for(60 * MINUTE);
+            let released = permit.release().await;
+            assert!(released.is_err(), "a release was confirmed during an outage");
+            time::sleep(50 * MINUTE).await;
+            // The server is back now, until the first send reaches it.
+            server().plan(Outage::Before(NAME, MINUTE));
+            time::sleep(MINUTE + 2 * PAUSE).await;
+            assert_free(&semaphore).await;
+        },
+    );
+}
+
 /// Releases the only permit. The release takes effect before the outage, and its repeat comes after it.
 async fn release_before(outage: Duration) {
+    let semaphore = semaphore().await;
+    let permit = semaphore.acquire().await.expect("a permit is free");
+    server().plan(Outage::After(NAME, outage));
+    let released = permit.release().await;
+    assert!(released.is_err(), "a release was confirmed during an outage");
+    time::sleep(outage + PAUSE).await;
+    assert_free(&semaphore).await;
+}
+
+/// A semaphore of a new client, with one permit.
+async fn semaphore() -> Semaphore {
     server().create_permits(NAME, 1);
     let address = Topology::parse("redis://server", &Options::default()).expect("a URL");
     // A client that reconnects often makes many steps.
@@ -37,14 +73,12 @@ async fn release_before(outage: Duration) {
     let semaphore = Semaphore::new(session, LockKeys::new(NAME.into()));
     // From here on the server knows the scripts.
     semaphore.acquire().await.expect("a permit is free").release().await.expect("a reply");
-    let permit = semaphore.acquire().await.expect("a permit is free");
-    server().go_down_after(NAME, outage);
-    let released = permit.release().await;
-    assert!(released.is_err(), "a release was confirmed during an outage");
-    time::sleep(outage + 2 * MINUTE).await;
-    // The client sends the requests for a semaphore in order, so the repeat comes before this one.
-    let permit = semaphore.try_acquire().await.expect("the server is back");
-    assert!(permit.is_some(), "the permit is taken");
+    semaphore
+}
+
+/// The permit is free, once. The client sends the requests for a semaphore in order, so earlier ones have been answered.
+async fn assert_free(semaphore: &Semaphore) {
+    let permit = semaphore.try_acquire().await.expect("the server is back").expect("the permit is free");
     assert_eq!(server().free_permits(NAME), 0, "a release counted twice");
-    permit.expect("taken").release().await.expect("the release is confirmed");
+    permit.release().await.expect("the release is confirmed");
 }

@@ -24,9 +24,11 @@ pub(super) struct Server {
 
 /// A time without connections.
 #[derive(Clone, Copy)]
-enum Outage {
-    /// It begins with the next request that has this word, whose reply is lost, and takes this long.
-    Follows(&'static str, Duration),
+pub(super) enum Outage {
+    /// It begins before the next request that has this word is run, and takes this long.
+    Before(&'static str, Duration),
+    /// It begins after the next request that has this word was run, and before its reply.
+    After(&'static str, Duration),
     Until(Duration),
 }
 
@@ -135,24 +137,27 @@ impl Server {
         self.lock().loss = loss;
     }
 
-    /// The next request that has `word` is run, and its reply is lost. After it, nobody can connect for this time.
-    pub(super) fn go_down_after(&self, word: &'static str, time: Duration) {
-        *self.outage.lock() = Some(Outage::Follows(word, time));
+    /// Plans an outage, which replaces the one before.
+    pub(super) fn plan(&self, outage: Outage) {
+        *self.outage.lock() = Some(outage);
+    }
+
+    pub(super) fn go_down_for(&self, time: Duration) {
+        self.plan(Outage::Until(since_boot() + time));
+        self.cut();
     }
 
     fn is_down(&self) -> bool {
         matches!(*self.outage.lock(), Some(Outage::Until(end)) if since_boot() < end)
     }
 
-    /// Begins the outage that follows the request `words`, if there is one.
-    fn goes_down_after(&self, words: &[String]) -> bool {
-        let mut outage = self.outage.lock();
-        let Some(Outage::Follows(word, time)) = *outage else { return false };
-        let begins = words.iter().any(|other| other == word);
-        if begins {
-            *outage = Some(Outage::Until(since_boot() + time));
-        }
-        begins
+    /// The outage that begins at the request `words`, if there is one.
+    fn outage_at(&self, words: &[String]) -> Option<Outage> {
+        let outage = *self.outage.lock();
+        outage.filter(|outage| match outage {
+            Outage::Before(word, _) | Outage::After(word, _) => words.iter().any(|other| other == word),
+            Outage::Until(_) => false,
+        })
     }
 
     pub(super) fn create_permits(&self, semaphore: &str, value: i64) {
@@ -190,12 +195,15 @@ impl Server {
                 if fate == 0 {
                     return;
                 }
-                let goes_down = self.goes_down_after(&words);
-                let answer = self.lock().answer(words, &mut queued, since_boot());
-                if goes_down {
-                    self.cut();
+                let outage = self.outage_at(&words);
+                if let Some(Outage::Before(_, time)) = outage {
+                    return self.go_down_for(time);
                 }
-                if fate == 1 || goes_down {
+                let answer = self.lock().answer(words, &mut queued, since_boot());
+                if let Some(Outage::After(_, time)) = outage {
+                    return self.go_down_for(time);
+                }
+                if fate == 1 {
                     return;
                 }
                 task::yield_now().await;

@@ -17,7 +17,7 @@ use crate::runtime::sync::time;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 pub(super) struct Call<'a> {
     connection: &'a Connection,
@@ -89,7 +89,7 @@ impl<'a> Call<'a> {
             }
             Err(Absent { node, outage }) => {
                 let cause = Cause::Unreachable(outage);
-                Err(Failure { node, cause, unanswered: self.request.repeated })
+                Err(Failure { node, cause, unanswered: self.request.is_repeated() })
             }
         }
     }
@@ -97,10 +97,12 @@ impl<'a> Call<'a> {
     /// # Errors
     /// If a repeat of the request `now` would be too late.
     pub(super) fn check_age(&self, now: Moment, live: &Live) -> Result<(), Failure> {
-        match self.request.is_stale(now) {
-            true => Err(self.failure(live, Cause::NoAnswer { waited: now.since(self.started) })),
-            false => Ok(()),
+        if !self.request.is_stale(now) {
+            return Ok(());
         }
+        let (key, node) = (&self.key, &live.node);
+        warn!(%key, %node, "a request is too old to be repeated, and it is unknown whether it took effect");
+        Err(self.failure(live, Cause::NoAnswer { waited: now.since(self.started) }))
     }
 
     /// Sends the request once, `now`. `None` if its fast path did nothing.
@@ -126,11 +128,16 @@ impl<'a> Call<'a> {
         Err(class)
     }
 
-    /// Prepares the next send after one that failed.
+    /// Prepares the next send after the one at `sent`, which failed.
     ///
     /// # Errors
     /// If the request must not be sent again.
-    pub(super) async fn recover(&mut self, class: ErrorClass, live: &Live) -> Result<(), Failure> {
+    pub(super) async fn recover(
+        &mut self,
+        class: ErrorClass,
+        live: &Live,
+        sent: Moment,
+    ) -> Result<(), Failure> {
         if !matches!(class, ErrorClass::NoScript) {
             self.redirect = None;
         }
@@ -153,7 +160,7 @@ impl<'a> Call<'a> {
             ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message } => {
                 self.wait_until_ready(code, message, live).await
             }
-            ErrorClass::Unknown { reason } => self.repeat(reason, live),
+            ErrorClass::Unknown { reason } => self.repeat(reason, live, sent),
         }
     }
 
@@ -184,15 +191,15 @@ impl<'a> Call<'a> {
         self.back_off_after(Cause::NotNow { code, message }, live).await
     }
 
-    /// Marks the request as repeated after a send whose outcome is unknown.
-    fn repeat(&mut self, reason: String, live: &Live) -> Result<(), Failure> {
+    /// Marks the request as repeated after the send at `sent`, whose outcome is unknown.
+    fn repeat(&mut self, reason: String, live: &Live, sent: Moment) -> Result<(), Failure> {
         let cause = if self.dead == live.id {
             Cause::Unreachable(reason.into())
         } else {
             let waited = Moment::now().since(self.started);
             self.refusal.take().unwrap_or(Cause::NoAnswer { waited })
         };
-        let again = self.request.repeat();
+        let again = self.request.repeat(sent);
         match again && !self.until.passed() {
             true => Ok(()),
             false => Err(self.failure(live, cause)),
@@ -212,6 +219,6 @@ impl<'a> Call<'a> {
     }
 
     fn failure(&self, live: &Live, cause: Cause) -> Failure {
-        Failure { node: live.node.clone(), cause, unanswered: self.request.repeated }
+        Failure { node: live.node.clone(), cause, unanswered: self.request.is_repeated() }
     }
 }

@@ -163,8 +163,8 @@ enum Repeat {
     Free,
     /// With a last argument that says that there was an earlier send.
     Flagged,
-    /// Unchanged, before this moment. Later the server may have forgotten an earlier send.
-    Before(Moment),
+    /// Unchanged, for this time after the first send. Later the server may have forgotten that send.
+    For(Duration),
     /// Not at all.
     Never,
     /// Not at all, and the request does not wait for a connection either. The caller makes a new request of what still applies.
@@ -175,8 +175,8 @@ enum Repeat {
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     parts: Arc<Parts>,
-    /// An earlier send was not answered.
-    pub repeated: bool,
+    /// When the first send began that was not answered.
+    unanswered: Option<Moment>,
     /// The fast path, if the request has one, has not been tried yet.
     tries_fast_path: bool,
     /// See [`Request::outlasts`].
@@ -244,7 +244,7 @@ impl Request {
         let tries_fast_path = fast_path.is_some();
         Self {
             parts: Arc::new(Parts { verb, keys, args, repeat, fast_path }),
-            repeated: false,
+            unanswered: None,
             tries_fast_path,
             outlasts_disk_errors: false,
         }
@@ -295,7 +295,7 @@ impl Request {
 
     /// The arguments for the next send.
     pub(crate) fn args(&self) -> impl Iterator<Item = &Arg> {
-        let flagged = self.repeated && self.parts.repeat == Repeat::Flagged;
+        let flagged = self.is_repeated() && self.parts.repeat == Repeat::Flagged;
         let last = self.parts.args.len().wrapping_sub(1);
         self.parts
             .args
@@ -314,16 +314,24 @@ impl Request {
         self.tries_fast_path = false;
     }
 
-    /// Prepares a second send after the first was not answered. Returns false if the request must not be sent again.
-    pub(crate) fn repeat(&mut self) -> bool {
-        self.repeated = true;
+    /// Whether an earlier send was not answered.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.unanswered.is_some()
+    }
+
+    /// Prepares another send after the one at `sent` was not answered. Returns false if the request must not be sent again.
+    pub(crate) fn repeat(&mut self, sent: Moment) -> bool {
+        self.unanswered.get_or_insert(sent);
         self.go_by_script();
         !matches!(self.parts.repeat, Repeat::Never | Repeat::Afresh)
     }
 
     /// Whether a send at `now` would repeat the request too late.
     pub(crate) fn is_stale(&self, now: Moment) -> bool {
-        self.repeated && matches!(self.parts.repeat, Repeat::Before(end) if now >= end)
+        match (self.unanswered, self.parts.repeat) {
+            (Some(sent), Repeat::For(time)) => now.since(sent) >= time,
+            _ => false,
+        }
     }
 
     /// Whether the request may wait for a connection, or for the server to become ready.

@@ -7,15 +7,14 @@ use super::{
     SEMAPHORE_RELEASE, SEMAPHORE_RELEASE_EXISTING, SEMAPHORE_SET, Script, TimeToLive, Undecodable, lives,
 };
 use crate::protocol::keys::CounterKeys;
-use crate::runtime::clock::Moment;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long the mark of a client is kept after its last request, in ms. No dead connection delivers a request later than that.
 const MARK_KEPT: Arg = Arg::Literal("3600000");
-/// How long after it was made a request may be repeated. The difference is for the last send, which may also be late.
-const REPEATED_FOR: Duration = Duration::from_secs(30 * 60);
+/// How requests are repeated that would take effect a second time without the mark of their first send. The last send may also be late.
+const WHILE_MARKED: Repeat = Repeat::For(Duration::from_secs(30 * 60));
 
 /// The number of the next request that changes a record. Once that request has taken effect, requests with smaller numbers have none.
 pub(crate) fn next_number() -> u64 {
@@ -26,7 +25,7 @@ pub(crate) fn next_number() -> u64 {
 /// Takes permits, by the request `number`.
 pub(crate) fn take_permits(keys: &CounterKeys, number: &Arc<str>, permits: u32) -> Request {
     let args = vec![Arg::Text(number.clone()), Arg::Number(permits.into()), MARK_KEPT];
-    marked(keys, &SEMAPHORE_ACQUIRE, args, while_marked())
+    marked(keys, &SEMAPHORE_ACQUIRE, args, WHILE_MARKED)
 }
 
 /// Returns permits. `taken_by` is the number of the request that took them, if that request may have failed.
@@ -38,7 +37,7 @@ pub(crate) fn give_permits(
 ) -> Request {
     let number = Arg::Text(number.clone());
     // Without a mark, the return of permits that one request took has no effect.
-    let repeat = taken_by.map_or_else(while_marked, |_| Repeat::Free);
+    let repeat = taken_by.map_or(WHILE_MARKED, |_| Repeat::Free);
     let taken_by = taken_by.map_or(Arg::Literal("0"), |number| Arg::Text(number.clone()));
     let channel = Arg::Text(keys.channel.clone());
     let args = vec![number, Arg::Number(permits.into()), MARK_KEPT, channel, taken_by];
@@ -84,7 +83,7 @@ pub(crate) fn number(reply: &Reply) -> Result<i64, Undecodable> {
 pub(crate) fn take_ids(keys: &CounterKeys, ids: &Arc<str>, lease_ms: u64) -> Request {
     let (channel, ids) = (Arg::Text(keys.channel.clone()), Arg::Text(ids.clone()));
     let args = vec![Arg::Number(next_number()), MARK_KEPT, lease_or_forever(lease_ms), channel, ids];
-    Request::with_keys(&PERMIT_ACQUIRE, with_timeouts(keys, true), args, while_marked())
+    Request::with_keys(&PERMIT_ACQUIRE, with_timeouts(keys, true), args, WHILE_MARKED)
 }
 
 /// `u64::MAX` is a lease that never ends.
@@ -196,7 +195,7 @@ pub(crate) fn look(keys: &CounterKeys) -> Request {
 
 pub(crate) fn count_down(keys: &CounterKeys) -> Request {
     let args = vec![Arg::Number(next_number()), MARK_KEPT, Arg::Text(keys.channel.clone())];
-    marked(keys, &LATCH_COUNT_DOWN, args, while_marked()).outlasting_disk_errors()
+    marked(keys, &LATCH_COUNT_DOWN, args, WHILE_MARKED).outlasting_disk_errors()
 }
 
 pub(crate) fn set_count(keys: &CounterKeys, count: u32) -> Request {
@@ -209,11 +208,6 @@ pub(crate) fn delete_latch(keys: &CounterKeys) -> Request {
 
 fn marked(keys: &CounterKeys, script: &'static Script, args: Vec<Arg>, repeat: Repeat) -> Request {
     Request::with_keys(script, vec![keys.record.clone(), keys.last_request.clone()], args, repeat)
-}
-
-/// How requests are repeated that would take effect a second time without the mark of their first send.
-fn while_marked() -> Repeat {
-    Repeat::Before(Moment::now() + REPEATED_FOR)
 }
 
 fn unrepeatable(keys: &CounterKeys, script: &'static Script, args: Vec<Arg>) -> Request {
