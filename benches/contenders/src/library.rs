@@ -39,8 +39,10 @@ if redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0 then
     return 1
 end
 return 0";
+/// A channel of its own. On Redisson's channel, the idle client would count as a waiter for the key of the other libraries.
+const OWN_CHANNEL: &str = "raw-unlocked";
 /// Redisson's channel for the key of the scenarios with one key, so that Java clients hear of releases.
-const RAW_CHANNEL: &str = "redisson_lock__channel:{bench}";
+const SHARED_CHANNEL: &str = "redisson_lock__channel:{bench}";
 /// Renews the locks of KEYS for ARGV[1] ms, each if the owner in ARGV holds it. Returns how many owners do.
 const RAW_RENEW: &str = "
 local held = 0
@@ -90,6 +92,7 @@ pub struct Raw {
     release: Arc<str>,
     renew: Arc<str>,
     released: broadcast::Sender<()>,
+    channel: &'static str,
     /// Acquires and releases without Lua: the upper bound for a library that does so.
     native: bool,
     /// Listens for releases, until the last clone is dropped.
@@ -118,6 +121,14 @@ pub enum Guard<'a> {
 }
 
 impl Library {
+    /// Connects a client that may contend with clients of Redisson.
+    pub async fn connect_beside_java(name: &str, url: &str) -> Self {
+        match name {
+            "raw" => Self::Raw(Raw::connect(url, false, SHARED_CHANNEL).await),
+            _ => Self::connect(name, url).await,
+        }
+    }
+
     pub async fn connect(name: &str, url: &str) -> Self {
         match name {
             "ours" => Self::Ours(Client::connect(url).await.expect("a server")),
@@ -139,8 +150,8 @@ impl Library {
                 let client = builder.sharded_messages(name == "sharded").connect(url).await;
                 Self::Ours(client.expect("a cluster"))
             }
-            "raw" => Self::Raw(Raw::connect(url, false).await),
-            "native" => Self::Raw(Raw::connect(url, true).await),
+            "raw" => Self::Raw(Raw::connect(url, false, OWN_CHANNEL).await),
+            "native" => Self::Raw(Raw::connect(url, true, OWN_CHANNEL).await),
             "rlock" => Self::Rlock(RLock::new(url).await.expect("a server")),
             // Retries after up to 200 ms, which is its default.
             "rslock" => Self::Rslock(LockManager::new(vec![url.to_owned()])),
@@ -192,7 +203,7 @@ impl Handle {
 }
 
 impl Raw {
-    async fn connect(url: &str, native: bool) -> Self {
+    async fn connect(url: &str, native: bool, channel: &'static str) -> Self {
         let client = redis::Client::open(url).expect("a URL");
         let config = AsyncConnectionConfig::new().set_response_timeout(None);
         let mut connection =
@@ -200,7 +211,7 @@ impl Raw {
         let [acquire, release, renew] = loaded(&mut connection, [RAW_ACQUIRE, RAW_RELEASE, RAW_RENEW]).await;
         let released = broadcast::Sender::new(1024);
         let mut listening = client.get_async_pubsub().await.expect("a server");
-        listening.subscribe(RAW_CHANNEL).await.expect("a subscription");
+        listening.subscribe(channel).await.expect("a subscription");
         let sender = released.clone();
         let mut task = JoinSet::new();
         task.spawn(async move {
@@ -209,7 +220,7 @@ impl Raw {
                 let _ = sender.send(());
             }
         });
-        Self { connection, acquire, release, renew, released, native, _listening: Arc::new(task) }
+        Self { connection, acquire, release, renew, released, channel, native, _listening: Arc::new(task) }
     }
 
     /// The same connection, with the least scripts of a kind.
@@ -275,7 +286,7 @@ impl Raw {
     pub async fn leave(&self, key: &str, owner: &str) {
         if self.native {
             let mut transaction = redis::pipe();
-            transaction.atomic().hdel(key, owner).publish(RAW_CHANNEL, "0");
+            transaction.atomic().hdel(key, owner).publish(self.channel, "0");
             let (deleted, _): (u64, u64) =
                 transaction.query_async(&mut self.connection.clone()).await.expect("an answer");
             assert_eq!(deleted, 1, "released what was not held");
@@ -286,7 +297,7 @@ impl Raw {
             .arg(1)
             .arg(key)
             .arg(owner)
-            .arg(RAW_CHANNEL)
+            .arg(self.channel)
             .query_async(&mut self.connection.clone())
             .await
             .expect("an answer");

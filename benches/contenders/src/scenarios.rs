@@ -52,7 +52,7 @@ pub async fn kind(library: &Library, kind: &str, own: bool, workers: usize, seco
 pub async fn crowd(name: &str, url: &str, clients: usize, seconds: f64) {
     let mut handles = Vec::new();
     for worker in 0..clients {
-        handles.push(Library::connect(name, url).await.handle(worker, "bench"));
+        handles.push(Library::connect_beside_java(name, url).await.handle(worker, "bench"));
     }
     rounds(handles, CROWD_HOLD_TIME, seconds).await;
 }

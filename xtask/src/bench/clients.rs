@@ -17,6 +17,7 @@ fn hand_overs(testbed: &mut Testbed, library: &str, seconds: f64) -> Result<(Vec
     for name in &names {
         testbed.process(name)?;
     }
+    testbed.wait_for_silence()?;
     for (name, file) in names.iter().zip(&files) {
         testbed.send(name, &format!("turns {seconds} {}", file.display()))?;
     }
@@ -135,6 +136,7 @@ fn beside_each_other(
     command: &str,
     seconds: f64,
 ) -> Result<Vec<(&'static str, f64)>, String> {
+    testbed.wait_for_silence()?;
     for (name, workers) in sides {
         testbed.send(name, &format!("{command} {workers} {seconds}"))?;
     }

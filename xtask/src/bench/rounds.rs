@@ -23,6 +23,7 @@ pub fn rounds(
     for round in 0..effort.rounds {
         for &workers in workers {
             for &library in &rotated(libraries, round) {
+                testbed.wait_for_silence()?;
                 // The first measurement of a JVM only warms up its compiler.
                 if round == 0 && ["Redisson", TUNED].contains(&library) {
                     testbed.measure(library, &format!("{command} {workers} 1"))?;

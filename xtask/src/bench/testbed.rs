@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sample::Sample;
 use crate::cargo;
@@ -13,6 +13,8 @@ use crate::process::Process;
 use crate::server::Server;
 
 const TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a client may take to unsubscribe after a measurement.
+const SILENT_WITHIN: Duration = Duration::from_secs(10);
 
 /// Redisson with a connection for each worker of the largest scenario, and only as many threads as the processors can use.
 /// By default it has 64 connections, of which it opens 24 at first, and 32 threads.
@@ -108,6 +110,21 @@ impl Testbed {
 
     pub fn call(&self, words: &[&str]) -> Result<Vec<String>, String> {
         self.server.call(words, TIMEOUT)
+    }
+
+    /// Waits until nobody subscribes to the messages of a lock. Otherwise the next library would share its lock with that client.
+    pub fn wait_for_silence(&self) -> Result<(), String> {
+        let began = Instant::now();
+        loop {
+            let channels = self.call(&["PUBSUB", "CHANNELS", "redisson_*"])?;
+            if channels.is_empty() {
+                return Ok(());
+            }
+            if began.elapsed() > SILENT_WITHIN {
+                return Err(format!("clients of an earlier measurement still subscribe to {channels:?}"));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// The process of that name: a library, with `/` and a suffix where it has several.
