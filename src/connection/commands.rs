@@ -1,7 +1,7 @@
 //! Sends requests, and decides when to send them again.
 //!
 //! Invariants 3 and 6 of ARCHITECTURE.md apply: a request whose outcome is unknown is sent again only if a repeat is harmless, and a repeat
-//! that the server must recognise is marked ([`Request::repeated`]). Every `call` ends by its deadline.
+//! that the server must recognise is marked ([`Request::is_repeated`]). Every `call` ends by its deadline.
 
 mod call;
 
