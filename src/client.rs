@@ -29,9 +29,9 @@ use uuid::Uuid;
 ///
 /// A client is cheap to clone, and one client per process is enough. Its background tasks run on the tokio runtime on which it connected.
 /// The tasks end once all handles and guards of the client are dropped and the releases are sent, or at the latest when the leases end.
-/// While the server is unreachable, three requests have no such limit and are retried: the release of a permit of a [`Semaphore`], a
-/// count-down, and (for up to a day) the removal of a waiter from a fair lock's queue. The first two are repeated for half an hour
-/// after a send without an answer. [`close`](Self::close) ends them, too.
+/// While the server is unreachable, some requests are retried for longer: the return of permits that no lease returns, a count-down, and
+/// (for up to a day) the removal of a waiter from a fair lock's queue. A count-down and the release of a permit of a [`Semaphore`] are
+/// given up half an hour after their first send without an answer. [`close`](Self::close) ends all of them, too.
 ///
 /// If the runtime ends first, waiters get [`Error::Closed`](crate::Error::Closed) and holds end with their leases.
 /// A client refuses to work in a child process that `fork` made. A child of a raw `clone` is not recognised, and must not use it.

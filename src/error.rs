@@ -188,7 +188,7 @@ pub enum Error {
     ///
     /// An acquire that the server may have executed is undone in the background, or ends with its lease. A guard's release continues in
     /// the background until it is confirmed or the lease has ended. The release of a [`SemaphorePermit`](crate::SemaphorePermit), which has
-    /// no lease, continues until the client is closed, or for half an hour after a send without an answer.
+    /// no lease, continues until the client is closed, or for half an hour after the first send without an answer.
     #[non_exhaustive]
     Unavailable {
         /// The operation that failed.
@@ -267,10 +267,10 @@ pub enum Error {
     },
     /// The request was sent but not answered in time, so it may or may not have taken effect.
     ///
-    /// A release is repeated in the background until it is confirmed or the lease has ended. A count-down and the release of a permit
-    /// without a lease are repeated for half an hour. These requests are not repeated, because a repeat could affect a
-    /// later holder, take effect twice, or return another answer: those of the phases `ForceUnlock` and `Adjust`,
-    /// [`Semaphore::release_if_exists`](crate::Semaphore::release_if_exists), and
+    /// A release is repeated in the background until it is confirmed or the lease has ended. A count-down and the release of a
+    /// [`SemaphorePermit`](crate::SemaphorePermit) are repeated for half an hour after the first send without an answer. These requests are
+    /// not repeated, because a repeat could affect a later holder, take effect twice, or return another answer: those of the phases
+    /// `ForceUnlock` and `Adjust`, [`Semaphore::release_if_exists`](crate::Semaphore::release_if_exists), and
     /// [`ExpirableSemaphore::release`](crate::ExpirableSemaphore::release).
     #[non_exhaustive]
     Ambiguous {

@@ -4,8 +4,8 @@
 //! that the server must recognise is marked ([`Request::is_repeated`]). Every `call` ends by its deadline.
 
 mod call;
+mod route;
 
-use super::exchange::{Exchange, NoReply};
 use super::node::{Live, Outage, Shared, TransientRefusal};
 use super::nodes::{Absent, Nodes, Target};
 use super::pulse::Cut;
@@ -21,6 +21,7 @@ use crate::runtime::sync::task::JoinHandle;
 use crate::runtime::sync::{select, time};
 use crate::stats::Counters;
 use call::Call;
+pub(crate) use route::{Route, SendError, Sent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -85,15 +86,6 @@ pub(crate) struct Failure {
     pub unanswered: bool,
 }
 
-/// Why a request that was sent once has no reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SendError {
-    /// The request did not run.
-    NotDone,
-    /// The request may have run, or may still run.
-    Unanswered,
-}
-
 #[derive(Debug)]
 enum Cause {
     Refused {
@@ -143,53 +135,6 @@ impl Failure {
     /// The request has keys of several slots. Nothing was done; a request for each slot may succeed.
     pub(crate) fn is_cross_slot(&self) -> bool {
         self.code() == Some(CROSSED)
-    }
-}
-
-/// A connection that is up, over which a caller sends a request itself.
-pub(crate) struct Route(Arc<Live>);
-
-/// A request that was sent once, and its answer. Without an answer, the next send is a repeat.
-pub(crate) struct Sent {
-    pub request: Request,
-    pub answer: Result<Answer, SendError>,
-}
-
-impl Route {
-    /// The number of the connection.
-    pub(crate) fn connection_id(&self) -> u64 {
-        self.0.id
-    }
-
-    /// Sends `request` once. A fast path that does nothing is followed by the script. `None` if no reply comes before `until`.
-    pub(crate) async fn send(self, request: Request, until: Moment) -> Option<Sent> {
-        let mut exchange = Exchange::new(self.0, request);
-        loop {
-            let sent = Moment::now();
-            let answer;
-            (exchange, answer) = exchange.send(sent, until).await;
-            let answer = match answer {
-                Ok(Some(reply)) => Ok(Answer::of(reply, sent, &exchange.live)),
-                Ok(None) => {
-                    exchange.request.go_by_script();
-                    continue;
-                }
-                Err(NoReply::Cut(Cut::Ended)) => Err(SendError::Unanswered),
-                Err(NoReply::Cut(Cut::Late)) => return None,
-                Err(NoReply::Failed(error)) => match classify(&error) {
-                    ErrorClass::NoScript => {
-                        exchange.by_source = true;
-                        continue;
-                    }
-                    ErrorClass::Unknown { .. } => Err(SendError::Unanswered),
-                    _ => Err(SendError::NotDone),
-                },
-            };
-            if answer.as_ref().is_err_and(|error| *error == SendError::Unanswered) {
-                exchange.request.repeat(sent);
-            }
-            return Some(Sent { request: exchange.request, answer });
-        }
     }
 }
 

@@ -354,6 +354,7 @@ impl KeyActor {
                         Phase::Release => hold.renew(answer.sent, answer.data_epoch, lease),
                         _ => hold.confirm(answer.sent, answer.data_epoch, lease),
                     };
+                    self.session.watchdog.watch(hold);
                     self.session.watchdog.doubt_if_cut([hold.clone()], answer.data_epoch, &connection);
                     self.with_current(hold, |current| current.recorded = to);
                     return Ok(());

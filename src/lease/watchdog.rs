@@ -272,13 +272,14 @@ impl Watchdog {
     fn doubt(&self, holds: impl IntoIterator<Item = Arc<Hold>>, connection: &Connection) -> Vec<Arc<Hold>> {
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
         for hold in holds {
-            let data_epoch = connection.data_epoch(hold.record());
-            if data_epoch != Some(hold.data_epoch()) {
+            if connection.data_epoch(hold.record()) != Some(hold.data_epoch()) {
                 // The hold is in doubt until the next confirmation. Its deadline stays.
                 hold.doubt(LossReason::Unreachable);
             }
             if hold.standing().is_none_or(|now| now.suspect) {
-                if data_epoch.is_some() { &mut reached } else { &mut unreached }.push(hold);
+                // Read after the doubt: a connection that comes up later is one more change, which finds the hold in doubt.
+                let is_reached = connection.data_epoch(hold.record()).is_some();
+                if is_reached { &mut reached } else { &mut unreached }.push(hold);
             }
         }
         self.plan(&reached, |_, _| Moment::now());

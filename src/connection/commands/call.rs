@@ -2,7 +2,8 @@
 //!
 //! - `route` chooses the connection, and waits for it.
 //! - `send` sends the request once, and classifies the reply.
-//! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (ARCHITECTURE invariant 3).
+//! - `recover` prepares the next send, or fails. It alone decides whether a send may be repeated (ARCHITECTURE invariant
+//!   3), and `check_age` until when.
 
 use super::{Absent, CROSSED, Cause, Connection, Failure, Limit, NONE};
 use crate::connection::exchange::{Exchange, NoReply};
@@ -100,8 +101,8 @@ impl<'a> Call<'a> {
         if !self.request.is_stale(now) {
             return Ok(());
         }
-        let (key, node) = (&self.key, &live.node);
-        warn!(%key, %node, "a request is too old to be repeated, and it is unknown whether it took effect");
+        let node = &live.node;
+        warn!(lock = ?self.key, %node, "a request is too old to be repeated, and it is unknown whether it took effect");
         Err(self.failure(live, Cause::NoAnswer { waited: now.since(self.started) }))
     }
 

@@ -95,6 +95,34 @@ fn each_request_has_as_many_arguments_as_its_script_uses() {
     }
 }
 
+/// The server keeps the mark of such a request for an hour.
+#[test]
+fn a_request_that_depends_on_its_mark_is_not_repeated_late() {
+    let number: Arc<str> = "1".into();
+    let permits = CounterKeys::semaphore(LockKeys::new("k".into()).unwrap(), uuid::Uuid::nil());
+    let sent = Moment::now();
+    let later = |minutes: u64| sent + Duration::from_secs(minutes * 60);
+    for mut request in [
+        take_permits(&permits, &number, 1),
+        give_permits(&permits, 1, &number, None),
+        take_ids(&permits, &number, 1),
+        count_down(&permits),
+    ] {
+        assert!(!request.is_stale(later(600)), "{request:?} was not sent yet");
+        request.repeat(sent);
+        request.repeat(later(20));
+        assert!(!request.is_stale(later(29)) && request.is_stale(later(31)), "{request:?}");
+    }
+    for mut request in [
+        give_permits(&permits, 1, &number, Some(&number)),
+        give_ids(&permits, &number),
+        undo_ids(&permits, &number),
+    ] {
+        request.repeat(sent);
+        assert!(!request.is_stale(later(600)), "{request:?} may be repeated at any time");
+    }
+}
+
 /// Each refusal is decoded in at least one of the forms that scripts reply.
 #[test]
 fn each_refusal_of_a_script_is_decoded() {
