@@ -30,7 +30,7 @@ pub struct Effort {
     pub seconds: f64,
     /// The numbers of locks held at a time.
     pub held: &'static [usize],
-    /// For how many seconds an idle client is observed.
+    /// For how many seconds an idle client is observed: a multiple of the time between two renewals.
     pub idle: f64,
     /// For how many seconds a crowd of clients is observed.
     pub crowd: f64,
@@ -51,7 +51,7 @@ const FULL: Effort = Effort {
     long_rounds: 3,
     seconds: 2.0,
     held: &[1_000, 10_000, 100_000, 1_000_000],
-    idle: 32.0,
+    idle: 30.0,
     crowd: 20.0,
 };
 const QUICK: Effort = Effort {
@@ -59,7 +59,7 @@ const QUICK: Effort = Effort {
     long_rounds: 2,
     seconds: 0.7,
     held: &[1_000, 10_000, 100_000],
-    idle: 12.0,
+    idle: 10.0,
     crowd: 5.0,
 };
 
@@ -116,6 +116,7 @@ fn side_by_side(
     for scenario in scenarios::ALL {
         if wanted(scenario.name) {
             println!("\n# {}", scenario.title);
+            testbed.wait_for_silence()?;
             let table = (scenario.run)(&mut testbed, effort)?;
             report.add(scenario.name, scenario.title, table);
         }

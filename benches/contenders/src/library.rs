@@ -39,7 +39,7 @@ if redis.call('hincrby', KEYS[1], ARGV[1], -1) == 0 then
     return 1
 end
 return 0";
-/// A channel of its own. On Redisson's channel, the idle client would count as a waiter for the key of the other libraries.
+/// A channel of its own, on which no client of Redisson's protocol counts as a waiter.
 const OWN_CHANNEL: &str = "raw-unlocked";
 /// Redisson's channel for the key of the scenarios with one key, so that Java clients hear of releases.
 const SHARED_CHANNEL: &str = "redisson_lock__channel:{bench}";
@@ -87,6 +87,7 @@ pub enum Library {
 
 #[derive(Clone)]
 pub struct Raw {
+    client: Arc<redis::Client>,
     connection: MultiplexedConnection,
     acquire: Arc<str>,
     release: Arc<str>,
@@ -95,8 +96,6 @@ pub struct Raw {
     channel: &'static str,
     /// Acquires and releases without Lua: the upper bound for a library that does so.
     native: bool,
-    /// Listens for releases, until the last clone is dropped.
-    _listening: Arc<JoinSet<()>>,
 }
 
 /// The lock of one worker.
@@ -164,6 +163,23 @@ impl Library {
         Self::Ours(Client::builder().observer(observer).connect(url).await.expect("a server"))
     }
 
+    /// Hears the messages of releases until it is dropped. A client of redis-rs that waits for locks needs it.
+    pub async fn listen(&self) -> JoinSet<()> {
+        let mut listening = JoinSet::new();
+        if let Self::Raw(raw) = self {
+            let mut messages = raw.client.get_async_pubsub().await.expect("a server");
+            messages.subscribe(raw.channel).await.expect("a subscription");
+            let sender = raw.released.clone();
+            listening.spawn(async move {
+                let mut messages = messages.into_on_message();
+                while messages.next().await.is_some() {
+                    let _ = sender.send(());
+                }
+            });
+        }
+        listening
+    }
+
     pub fn handle(&self, worker: usize, key: &str) -> Handle {
         match self {
             // Its owner is the worker's task.
@@ -210,17 +226,8 @@ impl Raw {
             client.get_multiplexed_async_connection_with_config(&config).await.expect("a server");
         let [acquire, release, renew] = loaded(&mut connection, [RAW_ACQUIRE, RAW_RELEASE, RAW_RENEW]).await;
         let released = broadcast::Sender::new(1024);
-        let mut listening = client.get_async_pubsub().await.expect("a server");
-        listening.subscribe(channel).await.expect("a subscription");
-        let sender = released.clone();
-        let mut task = JoinSet::new();
-        task.spawn(async move {
-            let mut messages = listening.into_on_message();
-            while messages.next().await.is_some() {
-                let _ = sender.send(());
-            }
-        });
-        Self { connection, acquire, release, renew, released, channel, native, _listening: Arc::new(task) }
+        let client = Arc::new(client);
+        Self { client, connection, acquire, release, renew, released, channel, native }
     }
 
     /// The same connection, with the least scripts of a kind.
@@ -273,7 +280,7 @@ impl Raw {
             .expect("an answer")
     }
 
-    /// Waits for a message, or the end of the lease, until it takes the lock.
+    /// Waits for a message, or the end of the lease, until it takes the lock. [`Library::listen`] hears the messages.
     pub async fn lock(&self, key: &str, owner: &str) {
         if self.take(key, owner).await.is_some() {
             let mut released = self.released.subscribe();

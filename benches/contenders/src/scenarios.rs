@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// The time before a measurement.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -50,9 +50,11 @@ pub async fn kind(library: &Library, kind: &str, own: bool, workers: usize, seco
 
 /// Clients with one worker each acquire and release the same lock in a loop, and hold it for a while.
 pub async fn crowd(name: &str, url: &str, clients: usize, seconds: f64) {
-    let mut handles = Vec::new();
+    let (mut handles, mut listening) = (Vec::new(), Vec::new());
     for worker in 0..clients {
-        handles.push(Library::connect_beside_java(name, url).await.handle(worker, "bench"));
+        let library = Library::connect_beside_java(name, url).await;
+        listening.push(library.listen().await);
+        handles.push(library.handle(worker, "bench"));
     }
     rounds(handles, CROWD_HOLD_TIME, seconds).await;
 }
@@ -153,6 +155,7 @@ async fn measure(counts: &[AtomicU64], seconds: f64) {
 /// returned, when the unlock began and when it returned.
 pub async fn turns(library: &Library, seconds: f64, file: &str) {
     let handle = library.handle(std::process::id() as usize, "bench");
+    let _listening = library.listen().await;
     let mut log = String::new();
     let began = Instant::now();
     println!("begin");
@@ -211,6 +214,8 @@ pub struct Held {
     guards: Vec<LockGuard>,
     /// They wait, or renew locks of redis-rs.
     tasks: Vec<JoinHandle<()>>,
+    /// For those that wait.
+    listening: JoinSet<()>,
 }
 
 impl Held {
@@ -255,6 +260,7 @@ impl Held {
     pub async fn wait(&mut self, library: &Library, count: usize) {
         println!("begin");
         let before = memory();
+        self.listening = library.listen().await;
         for n in 0..count {
             if n % PACE == 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
@@ -310,6 +316,7 @@ impl Held {
         for task in self.tasks.drain(..) {
             task.abort();
         }
+        self.listening.abort_all();
         for guard in self.guards.drain(..) {
             guard.unlock().await.expect("a release");
         }

@@ -5,7 +5,7 @@ use std::fs;
 
 use super::Effort;
 use super::report::{Table, Target};
-use super::rounds::{rotated, rounds};
+use super::rounds::{rotated, rounds, warm_up};
 use super::sample::{Figures, Sample, percentile, rate};
 use super::testbed::{TUNED, Testbed};
 use crate::paths;
@@ -51,7 +51,7 @@ pub fn turns(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     for round in 0..effort.rounds {
         for library in rotated(&libraries, round) {
             if round == 0 && ["Redisson", TUNED].contains(&library) {
-                hand_overs(testbed, library, 1.0)?;
+                warm_up(|| Ok(hand_overs(testbed, library, 1.0)?.0.len() as f64))?;
             }
             let (mut turns, unlocks) = hand_overs(testbed, library, effort.seconds)?;
             turns.sort_by(f64::total_cmp);
@@ -103,6 +103,7 @@ pub fn mixed(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     // One value for each round.
     let mut rates: BTreeMap<&str, Figures> = BTreeMap::new();
     let mut shares: BTreeMap<&str, Figures> = BTreeMap::new();
+    warm_up(|| Ok(beside_each_other(testbed, &sides, "contended", 1.0)?.iter().map(|(_, rate)| rate).sum()))?;
     for round in 0..effort.rounds {
         let of_round = beside_each_other(testbed, &rotated(&sides, round), "contended", seconds)?;
         let all: f64 = of_round.iter().map(|(_, rate)| rate).sum();
@@ -210,8 +211,10 @@ pub fn crowd(testbed: &mut Testbed, effort: &Effort) -> Result<Table, String> {
     let beside = format!("{JAVA} Java clients beside {RUST}");
     for library in ["ours", "raw"] {
         let (mut rates, mut shares) = (Figures::default(), Figures::default());
+        let sides = [(library, RUST), ("Redisson", JAVA)];
+        warm_up(|| Ok(beside_each_other(testbed, &sides, "crowd", 1.0)?.iter().map(|(_, rate)| rate).sum()))?;
         for round in 0..effort.long_rounds {
-            let sides = rotated(&[(library, RUST), ("Redisson", JAVA)], round);
+            let sides = rotated(&sides, round);
             let of_round = beside_each_other(testbed, &sides, "crowd", effort.crowd)?;
             let all: f64 = of_round.iter().map(|(_, rate)| rate).sum();
             let rust: f64 = of_round.iter().filter(|(name, _)| *name == library).map(|(_, rate)| rate).sum();

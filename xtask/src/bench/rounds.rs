@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Effort;
-use super::sample::{Figures, Sample, Samples};
+use super::sample::{Figures, Sample, Samples, rate};
 use super::testbed::{TUNED, Testbed};
 
 pub type Measured = BTreeMap<(usize, &'static str), Samples>;
@@ -24,9 +24,8 @@ pub fn rounds(
         for &workers in workers {
             for &library in &rotated(libraries, round) {
                 testbed.wait_for_silence()?;
-                // The first measurement of a JVM only warms up its compiler.
                 if round == 0 && ["Redisson", TUNED].contains(&library) {
-                    testbed.measure(library, &format!("{command} {workers} 1"))?;
+                    warm_up(|| Ok(rate(&testbed.measure(library, &format!("{command} {workers} 1"))?)))?;
                 }
                 let (name, work) = match library {
                     TWO_TRIPS => ("raw", "uncontended 1".to_owned()),
@@ -40,9 +39,27 @@ pub fn rounds(
     Ok(measured)
 }
 
-/// Rotates the order in each round: a library that follows a busy one finds a warm processor, and a hot one.
+/// Measures until two rates in a row agree, because the compiler of a JVM needs time.
+pub fn warm_up(mut measured: impl FnMut() -> Result<f64, String>) -> Result<(), String> {
+    const LONGEST: usize = 10;
+    let mut before = measured()?;
+    for _ in 0..LONGEST {
+        let now = measured()?;
+        if (now / before - 1.0).abs() < 0.05 {
+            break;
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// Another order in each round: a library that follows a busy one finds a warm processor, and a hot one. In odd rounds each follows
+/// another one.
 pub fn rotated<T: Clone>(all: &[T], round: usize) -> Vec<T> {
     let mut all = all.to_vec();
+    if round % 2 == 1 {
+        all.reverse();
+    }
     let first = round % all.len();
     all.rotate_left(first);
     all

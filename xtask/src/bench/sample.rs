@@ -55,6 +55,11 @@ impl Figures {
         }
     }
 
+    /// The median of each three rounds.
+    pub fn by_threes(&self) -> Self {
+        Self(self.0.chunks(3).map(|three| Self(three.to_vec()).median()).collect())
+    }
+
     pub fn least(&self) -> f64 {
         self.sorted().first().copied().unwrap_or(f64::NAN)
     }

@@ -25,7 +25,7 @@ pub fn tuned_threads() -> usize {
     2 * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A user without RESTORE, so that this library uses only scripts.
+/// A user without RESTORE and MULTI, so that this library uses only scripts.
 const WITHOUT_RESTORE: &str = "scripts";
 
 pub struct Testbed {
@@ -104,7 +104,18 @@ impl Testbed {
             clusters: Vec::new(),
             elsewhere: BTreeMap::new(),
         };
-        testbed.call(&["ACL", "SETUSER", WITHOUT_RESTORE, "on", ">pw", "~*", "&*", "+@all", "-restore"])?;
+        testbed.call(&[
+            "ACL",
+            "SETUSER",
+            WITHOUT_RESTORE,
+            "on",
+            ">pw",
+            "~*",
+            "&*",
+            "+@all",
+            "-restore",
+            "-multi",
+        ])?;
         Ok(testbed)
     }
 
@@ -112,11 +123,11 @@ impl Testbed {
         self.server.call(words, TIMEOUT)
     }
 
-    /// Waits until nobody subscribes to the messages of a lock. Otherwise the next library would share its lock with that client.
+    /// Waits until nobody subscribes to anything. Otherwise the next library would share its lock with that client, or pay for its messages.
     pub fn wait_for_silence(&self) -> Result<(), String> {
         let began = Instant::now();
         loop {
-            let channels = self.call(&["PUBSUB", "CHANNELS", "redisson_*"])?;
+            let channels = self.call(&["PUBSUB", "CHANNELS", "*"])?;
             if channels.is_empty() {
                 return Ok(());
             }
