@@ -179,8 +179,11 @@ async fn undisturbed(clients: usize, tasks: usize, pipelined: bool) {
 }
 
 async fn session(lease: Duration) -> Arc<Session> {
+    connect(Options { lease, ..Options::default() }).await
+}
+
+pub(super) async fn connect(options: Options) -> Arc<Session> {
     let address = Topology::parse("redis://server", &Options::default()).expect("a URL");
-    let options = Options { lease, ..Options::default() };
     engine::connect(address, options).await.expect("a connection")
 }
 

@@ -1,12 +1,11 @@
 //! Outages around the release of a permit. The server keeps the mark of a release for an hour.
 
+use super::contention::connect;
 use super::run::{Pace, run};
 use super::server::{Outage, server};
 use super::sync::time;
 use crate::Semaphore;
 use crate::config::options::Options;
-use crate::connection::Topology;
-use crate::engine;
 use crate::protocol::keys::LockKeys;
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ fn a_release_counts_once_after_a_long_outage() {
     });
 }
 
-/// The time counts from the first send.
+/// The half hour counts from the first send without an answer.
 #[test]
 fn a_release_that_waited_long_for_a_connection_is_repeated() {
     run(
@@ -68,11 +67,9 @@ async fn release_before(outage: Duration) {
 /// A semaphore of a new client, with one permit.
 async fn semaphore() -> Semaphore {
     server().create_permits(NAME, 1);
-    let address = Topology::parse("redis://server", &Options::default()).expect("a URL");
     // A client that reconnects often makes many steps.
     let options = Options { reconnect_min: MINUTE, reconnect_max: MINUTE, ..Options::default() };
-    let session = engine::connect(address, options).await.expect("a connection");
-    let semaphore = Semaphore::new(session, LockKeys::new(NAME.into()));
+    let semaphore = Semaphore::new(connect(options).await, LockKeys::new(NAME.into()));
     // From here on the server knows the scripts.
     semaphore.acquire().await.expect("a permit is free").release().await.expect("a reply");
     semaphore

@@ -44,20 +44,22 @@ pub const ALL: &[Scenario] = &[
 /// The two requests of a hold as redis-rs sends them.
 const NO_LUA: &str = "raw, no Lua";
 
+/// The calls of these commands for each hold.
+fn calls(sample: &Sample, commands: &[&str]) -> f64 {
+    commands.iter().map(|name| sample.get(name)).filter(|n| !n.is_nan()).sum::<f64>() / sample.get("holds")
+}
+
 fn scripts(sample: &Sample) -> f64 {
-    ["server.evalsha", "server.eval"].map(|name| sample.get(name)).iter().filter(|n| !n.is_nan()).sum::<f64>()
-        / sample.get("holds")
+    calls(sample, &["server.evalsha", "server.eval"])
 }
 
 /// The requests for a lock: scripts, `RESTORE` and transactions.
 fn requests(sample: &Sample) -> f64 {
-    let others = ["server.restore", "server.exec"].map(|name| sample.get(name));
-    scripts(sample) + others.iter().filter(|n| !n.is_nan()).sum::<f64>() / sample.get("holds")
+    scripts(sample) + calls(sample, &["server.restore", "server.exec"])
 }
 
 fn publishes(sample: &Sample) -> f64 {
-    let calls = sample.get("server.publish");
-    if calls.is_nan() { 0.0 } else { calls / sample.get("holds") }
+    calls(sample, &["server.publish"])
 }
 
 /// The rows of the scenarios with workers.

@@ -26,7 +26,7 @@ pub fn tuned_threads() -> usize {
 }
 
 /// A user without RESTORE and MULTI, so that this library uses only scripts.
-const WITHOUT_RESTORE: &str = "scripts";
+const ONLY_SCRIPTS: &str = "scripts";
 
 pub struct Testbed {
     program: PathBuf,
@@ -107,7 +107,7 @@ impl Testbed {
         testbed.call(&[
             "ACL",
             "SETUSER",
-            WITHOUT_RESTORE,
+            ONLY_SCRIPTS,
             "on",
             ">pw",
             "~*",
@@ -191,7 +191,7 @@ impl Testbed {
                         command.args(&self.elsewhere[elsewhere])
                     }
                     "ours, scripts" => {
-                        command.args(["ours", &format!("redis://{WITHOUT_RESTORE}:pw@127.0.0.1:{port}")])
+                        command.args(["ours", &format!("redis://{ONLY_SCRIPTS}:pw@127.0.0.1:{port}")])
                     }
                     UNCOUNTED => command.args(["ours", &format!("redis://127.0.0.1:{port}")]),
                     "ours, observed" => command.args(["observed", &format!("redis://127.0.0.1:{port}")]),
