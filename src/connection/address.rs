@@ -27,6 +27,10 @@ use tokio::sync::mpsc::UnboundedSender;
 /// The future that drives a connection. It completes when the connection drops.
 pub(super) type ConnectionTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// The number of requests that a connection queues before it writes them. Further callers wait, and a task that waits is woken and polled once
+/// more. No memory is reserved for the queue.
+const QUEUED_REQUESTS: usize = 1024;
+
 /// How to authenticate to servers, in addition to their addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Access<'a> {
@@ -220,6 +224,7 @@ impl Address {
     ) -> Result<(MultiplexedConnection, ConnectionTask)> {
         // The response timeout is applied by the caller, so that it can keep waiting for a request.
         let config = config.set_response_timeout(None).set_connection_timeout(None);
+        let config = config.set_pipeline_buffer_size(QUEUED_REQUESTS);
         let (connection, driver) = self
             .connect_with(until, options, |stream| {
                 MultiplexedConnection::new_with_config(&settings, Coalesced::new(stream, load), config)

@@ -1,9 +1,9 @@
 //! Writes the requests of many tasks at once.
 //!
 //! Each write to a socket is a system call, and may have to wake the server. If each request were written as soon as it comes, tasks that
-//! are ready at the same time would pay for one write each. So under load, a write that follows another one without a reply in between waits
-//! until the other tasks that are ready have run: what they send joins it. With fewer requests each is written at once, so that the server
-//! works on the first while the client sends the next.
+//! are ready at the same time would pay for one write each. If all of them were written at once, the server would have nothing to do until
+//! then. So a write that follows another one without a reply in between waits until the other tasks that are ready have run, or until there
+//! is a portion to write, in proportion to the commands in flight. Meanwhile, what other tasks send joins it.
 
 use crate::runtime::mutex::Mutex;
 use std::io::{IoSlice, Result};
@@ -14,22 +14,27 @@ use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::yield_now;
 
-/// The number of requests in flight from which writes wait.
-const MANY: usize = 48;
+/// The least size of a portion, in bytes: about two requests. While they are scripts, larger portions are slower, because a server takes
+/// longer for them.
+const LEAST_PORTION: usize = 256;
+/// The size of a portion, in bytes for each command in flight. Most commands have 100 to 200 bytes, so a portion is a sixth of those in
+/// flight.
+const PORTION: usize = 24;
 
-/// The number of requests on one connection that wait for a reply.
+/// The number of commands on one connection that wait for a reply. A script does not count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Load(Arc<AtomicUsize>);
 
 impl Load {
-    /// Counts a request until the guard is dropped.
+    /// Counts a command until the guard is dropped.
     pub(super) fn enter(&self) -> impl Drop {
         self.0.fetch_add(1, Ordering::Relaxed);
         Loaded(&self.0)
     }
 
-    fn is_high(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= MANY
+    /// The number of bytes that are not kept waiting.
+    fn portion(&self) -> usize {
+        LEAST_PORTION.max(self.0.load(Ordering::Relaxed) * PORTION)
     }
 }
 
@@ -102,12 +107,14 @@ impl<S> Coalesced<S> {
         Self { stream, unanswered: false, load, state: State::Flushed, turn: Arc::default() }
     }
 
-    fn poll_turn(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if matches!(self.state, State::Flushed) && self.unanswered && self.load.is_high() {
+    /// Waits until `bytes` may be written.
+    fn poll_turn(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
+        let is_portion = bytes >= self.load.portion();
+        if matches!(self.state, State::Flushed) && self.unanswered && !is_portion {
             self.turn.request();
             self.state = State::Waiting;
         }
-        if matches!(self.state, State::Waiting) {
+        if matches!(self.state, State::Waiting) && !is_portion {
             ready!(self.turn.poll(cx));
         }
         (self.state, self.unanswered) = (State::Writing, true);
@@ -125,7 +132,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Coalesced<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Coalesced<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<Result<usize>> {
-        ready!(self.poll_turn(cx));
+        ready!(self.poll_turn(cx, buf.len()));
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -134,7 +141,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Coalesced<S> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        ready!(self.poll_turn(cx));
+        ready!(self.poll_turn(cx, bufs.iter().map(|buf| buf.len()).sum()));
         Pin::new(&mut self.stream).poll_write_vectored(cx, bufs)
     }
 
@@ -159,10 +166,10 @@ mod tests {
     use std::future::poll_fn;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    /// A stream after its first write, and the server's end of it. `requests` are in flight.
-    async fn after_a_write(requests: usize) -> (Coalesced<DuplexStream>, DuplexStream) {
-        let (client, server) = duplex(64);
-        let mut client = Coalesced::new(client, Load(Arc::new(requests.into())));
+    /// A stream after its first write, and the server's end of it. `commands` are in flight.
+    async fn after_a_write(commands: usize) -> (Coalesced<DuplexStream>, DuplexStream) {
+        let (client, server) = duplex(8192);
+        let mut client = Coalesced::new(client, Load(Arc::new(commands.into())));
         let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"1"))).await;
         assert!(matches!(written, Poll::Ready(Ok(1))), "a request that is alone is written at once");
         client.flush().await.unwrap();
@@ -171,14 +178,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_without_a_reply_to_the_last_one_waits_for_the_tasks_that_are_ready() {
-        let (mut client, _server) = after_a_write(MANY).await;
+        let (mut client, _server) = after_a_write(1).await;
         let ready = Arc::new(AtomicBool::new(false));
         let ran = ready.clone();
         tokio::spawn(async move { ran.store(true, Ordering::Relaxed) });
         poll_fn(|cx| {
             // A request of another task polls the writer again.
             for _ in 0..2 {
-                if Pin::new(&mut client).poll_write(cx, b"2").is_ready() {
+                if Pin::new(&mut client).poll_write(cx, &[b'2'; LEAST_PORTION - 1]).is_ready() {
                     assert!(ready.load(Ordering::Relaxed), "written before the ready task has run");
                     return Poll::Ready(());
                 }
@@ -188,28 +195,33 @@ mod tests {
         .await;
     }
 
-    #[tokio::test]
-    async fn a_write_after_a_reply_is_written_at_once() {
-        let (mut client, mut server) = after_a_write(MANY).await;
-        server.write_all(b"r").await.unwrap();
-        client.read_u8().await.unwrap();
-        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"2"))).await;
-        assert!(written.is_ready());
+    /// Whether `bytes` are written when they are polled once.
+    async fn is_written(client: &mut Coalesced<DuplexStream>, bytes: usize) -> bool {
+        poll_fn(|cx| Poll::Ready(Pin::new(&mut *client).poll_write(cx, &vec![b'2'; bytes]))).await.is_ready()
     }
 
     #[tokio::test]
-    async fn a_write_is_written_at_once_while_few_requests_are_in_flight() {
-        let (mut client, _server) = after_a_write(MANY - 1).await;
-        let written = poll_fn(|cx| Poll::Ready(Pin::new(&mut client).poll_write(cx, b"2"))).await;
-        assert!(written.is_ready());
+    async fn a_write_after_a_reply_is_written_at_once() {
+        let (mut client, mut server) = after_a_write(1).await;
+        server.write_all(b"r").await.unwrap();
+        client.read_u8().await.unwrap();
+        assert!(is_written(&mut client, 1).await);
+    }
+
+    #[tokio::test]
+    async fn a_portion_is_written_at_once() {
+        for (commands, portion) in [(0, LEAST_PORTION), (100, 100 * PORTION)] {
+            let (mut client, _server) = after_a_write(commands).await;
+            assert!(!is_written(&mut client, portion - 1).await);
+            assert!(is_written(&mut client, portion).await);
+        }
     }
 
     #[test]
-    fn the_load_is_the_number_of_requests_in_flight() {
+    fn the_load_is_the_number_of_commands_in_flight() {
         let load = Load::default();
-        let mut requests: Vec<_> = (0..MANY).map(|_| load.enter()).collect();
-        assert!(load.is_high());
-        requests.pop();
-        assert!(!load.is_high());
+        let mut commands: Vec<_> = (0..101).map(|_| load.enter()).collect();
+        commands.pop();
+        assert_eq!(load.portion(), 100 * PORTION);
     }
 }

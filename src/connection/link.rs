@@ -125,7 +125,7 @@ impl Link {
             },
             None => Cow::Owned(Commands::of(encode(request, by_source, self.sharded), asking)),
         };
-        let _in_flight = self.load.enter();
+        let _in_flight = fast_path.map(|_| self.load.enter());
         let mut connection = self.connection.clone();
         let answer = match &*commands {
             Commands::One(command) => connection.send_packed_command(command).await,
