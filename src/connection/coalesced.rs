@@ -2,8 +2,8 @@
 //!
 //! Each write to a socket is a system call, and may have to wake the server. If each request were written as soon as it comes, tasks that
 //! are ready at the same time would pay for one write each. If all of them were written at once, the server would have nothing to do until
-//! then. So a write that follows another one without a reply in between waits until the other tasks that are ready have run, or until there
-//! is a portion to write, in proportion to the commands in flight. Meanwhile, what other tasks send joins it.
+//! then. So a write that follows another one without a reply in between waits until the other tasks that are ready have run, until there is a
+//! portion to write, in proportion to the commands in flight, or until a reply comes. Meanwhile, what other tasks send joins it.
 
 use crate::runtime::mutex::Mutex;
 use std::io::{IoSlice, Result};
@@ -109,12 +109,13 @@ impl<S> Coalesced<S> {
 
     /// Waits until `bytes` may be written.
     fn poll_turn(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
-        let is_portion = bytes >= self.load.portion();
-        if matches!(self.state, State::Flushed) && self.unanswered && !is_portion {
+        let may_wait = self.unanswered && bytes < self.load.portion();
+        if matches!(self.state, State::Flushed) && may_wait {
             self.turn.request();
             self.state = State::Waiting;
         }
-        if matches!(self.state, State::Waiting) && !is_portion {
+        // A task that blocks its thread may delay the turn. A reply ends the wait, too.
+        if matches!(self.state, State::Waiting) && may_wait {
             ready!(self.turn.poll(cx));
         }
         (self.state, self.unanswered) = (State::Writing, true);
@@ -206,6 +207,20 @@ mod tests {
         server.write_all(b"r").await.unwrap();
         client.read_u8().await.unwrap();
         assert!(is_written(&mut client, 1).await);
+    }
+
+    #[tokio::test]
+    async fn a_reply_ends_the_wait_of_a_write() {
+        let (mut client, mut server) = after_a_write(0).await;
+        server.write_all(b"r").await.unwrap();
+        // In one poll, so that the turn cannot come.
+        poll_fn(|cx| {
+            assert!(Pin::new(&mut client).poll_write(cx, b"2").is_pending());
+            assert!(Pin::new(&mut client).poll_read(cx, &mut ReadBuf::new(&mut [0])).is_ready());
+            assert!(Pin::new(&mut client).poll_write(cx, b"2").is_ready());
+            Poll::Ready(())
+        })
+        .await;
     }
 
     #[tokio::test]

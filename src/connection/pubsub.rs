@@ -384,6 +384,10 @@ impl Drop for Subscription {
             && let Some(at) = entry.listeners.iter().position(|l| Arc::ptr_eq(l, &self.listener))
         {
             entry.listeners.swap_remove(at);
+            if entry.listeners.is_empty() && entry.at.is_none() {
+                // No node has subscribed to it, so none would remove it.
+                channels.remove(&self.channel);
+            }
         }
         drop(channels);
         self.pubsub.0.changed.send_replace(());
@@ -436,5 +440,15 @@ mod tests {
         subscription = pubsub.subscribe(&heard, &signal);
         assert!(subscription.is_confirmed(), "{:?} is confirmed", subscription.channel());
         assert_ne!(signal.reading().epoch, before.epoch, "a confirmation is a look-again");
+    }
+
+    #[test]
+    fn a_channel_without_a_connection_leaves_with_its_last_listener() {
+        let pubsub = PubSub::default();
+        let subscriptions = [(); 2].map(|()| pubsub.subscribe(&"channel".into(), &Arc::default()));
+        for (left, subscription) in [1, 0].into_iter().zip(subscriptions) {
+            drop(subscription);
+            assert_eq!(pubsub.lock().len(), left);
+        }
     }
 }

@@ -204,7 +204,8 @@ impl Watchdog {
         let early = if standing.again { Duration::ZERO } else { third.mul_f64(share(hold.serial) / 2.0) };
         let due = (standing.confirmed + third - early).rounded_down(third / TICKS);
         // The last confirmed request may not have extended the lease, and a level that lasts longer may have been taken since.
-        let outlasts = standing.end.since(standing.deadline) > third;
+        // A renewal does not move the deadline of a fixed lease.
+        let outlasts = standing.renewed && standing.end.since(standing.deadline) > third;
         if outlasts { due.min(standing.deadline - third) } else { due }
     }
 
@@ -469,4 +470,31 @@ impl Watchdog {
 /// of Computer Programming, volume 3, 6.4).
 fn share(number: u64) -> f64 {
     (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(all(test, not(shuttle)))]
+#[test]
+fn a_fixed_lease_that_ends_early_is_renewed_as_any_other() {
+    use crate::lease::hold::{Begun, Listeners, LossHandler};
+    use crate::{kinds::Read, observer::Observers, owner::LocalOwner, protocol::keys::LockKeys};
+    struct Nobody;
+    impl LossHandler for Nobody {
+        fn losing(&self) {}
+        fn doubted(self: Arc<Self>, _: &Arc<Hold>) {}
+    }
+    let (counters, owner) = (Counters::new(Observers::default()), LocalOwner::thread());
+    let watchdog = Watchdog::new(&Options::default(), &counters);
+    let kind = Arc::new(Read::new(LockKeys::new("lock".into()).unwrap()));
+    let (owner_id, data_epoch, sent) = (owner.owner_id("", 0), 0, Moment::now());
+    let lease = watchdog.0.lease * 100;
+    let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
+    let hold =
+        Hold::new(begun, &Arc::new(Listeners { counters, loss_handler: std::sync::Weak::<Nobody>::new() }));
+    hold.start(sent);
+    hold.begin_level(crate::lease::term::LevelTerm::fixed(sent + lease), 1);
+    hold.end_early(watchdog.0.lease);
+    let standing = hold.standing().unwrap();
+    // A reply that came just before the end.
+    let standing = Standing { confirmed: standing.deadline - DEADLINES, again: true, ..standing };
+    assert!(watchdog.next(&hold, &standing) > standing.deadline);
 }

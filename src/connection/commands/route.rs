@@ -33,8 +33,8 @@ impl Route {
         self.0.id
     }
 
-    /// Sends `request` once. A fast path that does nothing is followed by the script. `None` if no reply comes before `until`. After that,
-    /// nothing is sent, however late the caller is polled.
+    /// Sends `request` once. A fast path that does nothing is followed by the script. `None` if no reply comes before `until`. No
+    /// send begins after that, however late the caller is polled.
     pub(crate) async fn send(self, request: Request, until: Moment) -> Option<Sent> {
         let mut exchange = Exchange::new(self.0, request);
         loop {
