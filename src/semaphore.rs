@@ -223,7 +223,7 @@ impl Semaphore {
         self.session.ask_once(request, script::number, Phase::Adjust).await
     }
 
-    /// Removes all free permits permanently, and returns their number.
+    /// Removes all free permits permanently, and returns their number. A negative number becomes 0, too.
     ///
     /// # Errors
     /// As for [`try_set_permits`](Self::try_set_permits).

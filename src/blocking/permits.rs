@@ -139,7 +139,7 @@ impl Semaphore {
         self.block_on(self.semaphore.add_permits(permits))
     }
 
-    /// Removes all free permits permanently, and returns their number.
+    /// Removes all free permits permanently, and returns their number. A negative number becomes 0, too.
     ///
     /// # Errors
     /// As for [`crate::Semaphore::drain_permits`].

@@ -285,7 +285,10 @@ impl KeyActor {
             Access::Gate => {
                 let tickets: Vec<_> = {
                     let work = self.queue.work();
-                    work.waiters.iter().map(|w| w.ticket).take_while(|&ticket| ticket <= newest).collect()
+                    let asked = work.waiters.iter().take_while(|waiter| waiter.ticket <= newest);
+                    // A lock of the same name has the same queue.
+                    let passing = asked.filter(|waiter| waiter.kind.traits().access == Access::Gate);
+                    passing.map(|waiter| waiter.ticket).collect()
                 };
                 return grant(&self.session, &self.queue, &hold, &tickets, Way::AfterWait);
             }

@@ -6,6 +6,7 @@
 //! 1. Permits pass only to the first waiter, and only if it wants as many. So no waiter is overtaken.
 //! 2. A series is bounded like a series of hand-offs ([`HandOff`](crate::HandOff)). After it the permits are released with a message, so
 //!    that other clients can acquire them. Until a release has counted the other subscribers, one is assumed.
+//! 3. Permits with ids pass only to a waiter whose lease does not end before theirs. Other clients may wait for the end that they know.
 
 use crate::config::options::millis;
 use crate::connection::{Answer, Limit};
@@ -19,7 +20,7 @@ use crate::engine::session::Session;
 use crate::engine::unfinished::{DirectRequest, Freeing, Successor};
 use crate::engine::waiters::Waiter;
 use crate::error::{Error, Phase, Result};
-use crate::kinds::kind::{HeldPermits, LockKind};
+use crate::kinds::kind::HeldPermits;
 use crate::lease::hold::{Begun, Hold};
 use crate::lease::status::HoldState;
 use crate::observer::Way;
@@ -55,10 +56,10 @@ pub(crate) fn pass_on(session: &Session, queue: &KeyQueue, hold: &Arc<Hold>) -> 
     if let Some(run) = &mut work.passing {
         run.count += 1;
     }
-    let last = work.waiters.is_empty();
+    // Then the actor has nothing to wait for, or the next waiter may find permits that were too few for this one.
+    let next_differs = work.waiters.first().is_none_or(|next| next.kind.permits() != hold.kind.permits());
     drop(work);
-    if last {
-        // The actor has nothing to wait for.
+    if next_differs {
         queue.signal.nudge();
     }
     hold.passes_on(now);
@@ -112,29 +113,30 @@ impl KeyActor {
         let now = Moment::now();
         let mut work = self.queue.work();
         let run = **work.passing.get_or_insert_with(|| new_run(now));
-        let may_pass = |(passed, (kind, waiter)): &(u32, (&Arc<dyn LockKind>, &Waiter))| {
+        let may_pass = |(passed, (hold, waiter)): &(u32, (&Arc<Hold>, &Waiter))| {
             let run = Run { count: run.count + passed, ..run };
-            let permits = kind.permits();
+            let permits = hold.kind.permits();
             matches!(permits, Some(HeldPermits::WithIds(_)))
                 && permits == waiter.kind.permits()
-                && work.may_go_on(&run, &***kind, &self.session.options.hand_off, now)
+                && hold.deadline().since(now) <= self.session.lease_duration(waiter.lease)
+                && work.may_go_on(&run, &*hold.kind, &self.session.options.hand_off, now)
         };
         let following = work.releases.iter().map_while(|release| match release {
-            Release::Level(level) => Some(&level.hold.kind),
+            Release::Level(level) => Some(&level.hold),
             _ => None,
         });
         let mut ids = 0;
-        let is_in_bounds = |kind: &&Arc<dyn LockKind>| {
-            if let Some(HeldPermits::WithIds(permits)) = kind.permits() {
+        let is_in_bounds = |hold: &&Arc<Hold>| {
+            if let Some(HeldPermits::WithIds(permits)) = hold.kind.permits() {
                 ids += permits;
             }
             ids <= MOST_IDS
         };
-        let all = iter::once(&level.hold.kind).chain(following);
-        let kinds = all.take(MOST_AT_ONCE).take_while(is_in_bounds);
-        let pairs = (0..).zip(kinds.zip(work.waiters.local())).take_while(may_pass);
-        let successor = |(_, (kind, waiter)): (u32, (&Arc<dyn LockKind>, &Waiter))| {
-            Successor::of(&self.session, &**kind, waiter)
+        let all = iter::once(&level.hold).chain(following);
+        let holds = all.take(MOST_AT_ONCE).take_while(is_in_bounds);
+        let pairs = (0..).zip(holds.zip(work.waiters.local())).take_while(may_pass);
+        let successor = |(_, (hold, waiter)): (u32, (&Arc<Hold>, &Waiter))| {
+            Successor::of(&self.session, &*hold.kind, waiter)
         };
         let successors: Vec<_> = pairs.map(successor).collect();
         if successors.is_empty() {
@@ -223,12 +225,10 @@ impl KeyActor {
         let work = self.queue.work();
         // The reply counts only for a waiter that wants as many permits with ids, or more.
         let next = work.waiters.first().filter(|next| next.kind.permits() >= hold.kind.permits());
-        if let (Some(BusyReply { only, attempt_at, .. }), Some(next)) = (&mut self.busy_reply, next)
+        if let (Some(BusyReply { only, .. }), Some(next)) = (&mut self.busy_reply, next)
             && *only == Some(ticket)
         {
             *only = Some(next.ticket);
-            // The holder may leave its permits to the end of their lease.
-            *attempt_at = (*attempt_at).min(hold.deadline());
         }
     }
 

@@ -475,23 +475,22 @@ fn share(number: u64) -> f64 {
 #[cfg(all(test, not(shuttle)))]
 #[test]
 fn a_fixed_lease_that_ends_early_is_renewed_as_any_other() {
+    use crate::kinds::Read;
     use crate::lease::hold::{Begun, Listeners, LossHandler};
-    use crate::{kinds::Read, observer::Observers, owner::LocalOwner, protocol::keys::LockKeys};
+    use crate::lease::term::LevelTerm;
     struct Nobody;
     impl LossHandler for Nobody {
         fn losing(&self) {}
         fn doubted(self: Arc<Self>, _: &Arc<Hold>) {}
     }
-    let (counters, owner) = (Counters::new(Observers::default()), LocalOwner::thread());
+    let (counters, sent) = (Counters::new(Default::default()), Moment::now());
     let watchdog = Watchdog::new(&Options::default(), &counters);
-    let kind = Arc::new(Read::new(LockKeys::new("lock".into()).unwrap()));
-    let (owner_id, data_epoch, sent) = (owner.owner_id("", 0), 0, Moment::now());
-    let lease = watchdog.0.lease * 100;
-    let begun = Begun { kind, owner, owner_id, data_epoch, sent, lease, token: None };
-    let hold =
-        Hold::new(begun, &Arc::new(Listeners { counters, loss_handler: std::sync::Weak::<Nobody>::new() }));
-    hold.start(sent);
-    hold.begin_level(crate::lease::term::LevelTerm::fixed(sent + lease), 1);
+    let kind = Arc::new(Read::new(crate::protocol::keys::LockKeys::new("lock".into()).unwrap()));
+    let (owner, lease) = (crate::owner::LocalOwner::thread(), watchdog.0.lease * 100);
+    let begun = Begun { kind, owner, owner_id: "owner".into(), data_epoch: 0, sent, lease, token: None };
+    let loss_handler = std::sync::Weak::<Nobody>::new();
+    let hold = Hold::new(begun, &Arc::new(Listeners { counters, loss_handler }));
+    hold.begin_level(LevelTerm::fixed(sent + lease), 1);
     hold.end_early(watchdog.0.lease);
     let standing = hold.standing().unwrap();
     // A reply that came just before the end.

@@ -295,6 +295,27 @@ async fn a_permit_that_passed_and_was_forgotten_is_free_when_its_own_lease_ends(
     permit.release().await.unwrap();
 }
 
+/// As above, for a waiter of another client, which hears nothing of a permit that passes.
+#[tokio::test]
+async fn a_permit_with_a_longer_lease_does_not_pass_to_a_shorter_one() {
+    let bench = Bench::of(1).await;
+    let ours = Client::connect(bench.server.url()).await.unwrap();
+    let other = Client::connect(bench.server.url()).await.unwrap();
+    let held = ours.expirable_semaphore(NAME).with_lease(Duration::from_secs(3600)).acquire().await.unwrap();
+    let short = ours.expirable_semaphore(NAME).with_lease(LEASE);
+    let second = tokio::spawn(async move { short.acquire().await.unwrap().forget() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    let theirs = other.expirable_semaphore(NAME);
+    let third = tokio::spawn(async move { theirs.try_acquire_for(LEASE * 9).await.unwrap() });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 2).await;
+    // It has looked, and knows how long the permit is taken.
+    let before = bench.server.calls("get");
+    eventually(|| bench.server.calls("get") >= before + 4).await;
+    held.release().await.unwrap();
+    third.await.unwrap().expect("the lease of the second holder has ended").release().await.unwrap();
+    second.await.unwrap();
+}
+
 /// Each task gets ids of its own, because another program may know those of the previous holder.
 #[tokio::test]
 async fn permits_pass_to_tasks_of_the_same_client_with_new_ids() {
@@ -309,13 +330,14 @@ async fn permits_pass_to_tasks_of_the_same_client_with_new_ids() {
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let (semaphore, ids) = (ours.clone(), ids.clone());
-        // A hand-off begins the lease of its waiter.
-        let semaphore = if task % 3 == 0 { semaphore.with_lease(LEASE * 9) } else { semaphore };
+        // A hand-off begins the lease of its waiter, which is not shorter.
+        let is_long = task >= TASKS / 2;
+        let semaphore = if is_long { semaphore.with_lease(LEASE * 9) } else { semaphore };
         tasks.spawn(async move {
             let permit = semaphore.acquire_many(2).await.unwrap();
             ids.lock().unwrap().push(permit.ids());
             let left = permit.deadline() - Instant::now();
-            assert!(if task % 3 == 0 { left > LEASE * 8 } else { left <= LEASE }, "{task}: {left:?}");
+            assert!(if is_long { left > LEASE * 8 } else { left <= LEASE }, "{task}: {left:?}");
             match task % 2 {
                 0 => permit.release().await.unwrap(),
                 _ => drop(permit),

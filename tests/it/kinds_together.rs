@@ -44,6 +44,29 @@ async fn kinds_with_the_same_record_exclude_each_other() {
     .await;
 }
 
+/// The waiters of a latch and those of a lock are in one queue of the client. An open latch lets only its own waiters through.
+#[tokio::test]
+async fn an_open_latch_grants_no_lock_of_its_name() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let held = client.mutex(NAME).lock().await.unwrap();
+    let latch = client.count_down_latch(NAME);
+    let gate = tokio::spawn(async move { latch.wait().await });
+    eventually(|| client.stats().waiting == 1).await;
+    let mut waiting = JoinSet::new();
+    for waiters in 2..=3 {
+        let mutex = client.mutex(NAME);
+        waiting.spawn(async move { mutex.lock().await.unwrap() });
+        eventually(|| client.stats().waiting == waiters).await;
+    }
+    held.unlock().await.unwrap();
+    gate.await.unwrap().unwrap();
+    while let Some(guard) = waiting.join_next().await {
+        assert!(client.mutex(NAME).is_locked().await.unwrap(), "a guard without a record");
+        guard.unwrap().unlock().await.unwrap();
+    }
+}
+
 /// As in Redisson, only the kind of the second acquire decides whether it may re-enter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reentrant_lock_may_re_enter_a_non_reentrant_hold() {

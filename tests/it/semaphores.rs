@@ -178,6 +178,27 @@ async fn waiters_behind_one_that_gives_up_are_served_at_once() {
     kept.release().await.unwrap();
 }
 
+/// When permits pass to a waiter, the next one, who wants fewer, is served before its next look at the clock.
+#[tokio::test]
+async fn a_waiter_for_fewer_permits_is_served_after_permits_have_passed() {
+    let bench = Bench::of(3).await;
+    let held = bench.semaphore.acquire_many(2).await.unwrap();
+    let semaphore = bench.semaphore.clone();
+    let large = tokio::spawn(async move { semaphore.acquire_many(2).await });
+    tokio::task::yield_now().await;
+    let small = bench.waiter(1).await;
+    // The time between two looks doubles. After this one it is 1.28 s.
+    let before = bench.server.calls("get");
+    eventually(|| bench.server.calls("get") >= before + 6).await;
+    assert!(!small.is_finished(), "the large one is first");
+    held.release().await.unwrap();
+    let left = Stopwatch::start();
+    let large = large.await.unwrap().unwrap();
+    small.await.unwrap().release().await.unwrap();
+    assert!(left.elapsed() < PROMPT, "{:?}", left.elapsed());
+    large.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn dropped_permits_are_released_and_forgotten_ones_are_not() {
     let bench = Bench::of(3).await;
