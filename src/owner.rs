@@ -146,6 +146,9 @@ impl LocalOwner {
         Ok(Self::Explicit(owner.clone()))
     }
 
+    /// The owner of calls that need none. It holds no lock.
+    pub(crate) const ANYONE: Self = Self::Guard(0);
+
     /// Returns a new owner for one acquire.
     pub(crate) fn guard() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);

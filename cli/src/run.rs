@@ -174,6 +174,8 @@ async fn supervise(
             () = sleep(until_next_message(status)), if is_guarded => {}
         }
     };
+    // The program may have ended while this process was stopped, and the loss was not seen.
+    must_end |= run.on_lost != OnLost::Warn && !status.state().is_live();
     if must_end {
         let left = kill_at.map_or(kill_after, |at| at.saturating_duration_since(Instant::now()));
         child.end_group(left).await;

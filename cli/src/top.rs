@@ -48,7 +48,10 @@ pub async fn top(top: &Top, connection: &Connection) -> Result<u8, Failure> {
                     match app.react(&event) {
                         Reaction::Continue => {}
                         Reaction::Redraw => screen.redraw()?,
-                        Reaction::Suspend => screen.suspend()?,
+                        Reaction::Suspend => {
+                            screen.suspend()?;
+                            app.history.interrupt();
+                        }
                         Reaction::Quit => return Ok(0),
                     }
                     if app.is_paused {

@@ -37,9 +37,9 @@ impl Claim {
         Self::new(session, kind, owner, sole)
     }
 
-    /// The claim of a call that needs no owner. Any owner id serves for its wait.
+    /// The claim of a call that needs no owner, such as one for permits. It never counts as a call of the owner of a lock of the same name.
     pub(crate) fn of_anyone(session: &Arc<Session>, kind: &dyn LockKind) -> Result<Self> {
-        Self::new(session, kind, LocalOwner::thread(), None)
+        Self::new(session, kind, LocalOwner::ANYONE, None)
     }
 
     fn new(

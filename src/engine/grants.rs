@@ -40,7 +40,7 @@ pub(crate) fn grant(
     way: Way,
 ) {
     // Counts all levels before one of them is taken, because that one may limit the hold. Shared holds are never current.
-    if let Some(current) = &mut queue.work().current {
+    if let Some(current) = queue.work().current.as_mut().filter(|current| Arc::ptr_eq(&current.hold, hold)) {
         current.levels += tickets.len() as u32;
     }
     for &ticket in tickets {

@@ -11,7 +11,7 @@ use crate::engine::releases::Release;
 use crate::engine::unfinished::DirectRequest;
 use crate::engine::waiters::{Outcome, Waiter};
 use crate::engine::work::{Finding, Work};
-use crate::kinds::kind::{Access, LockKind, would_deadlock};
+use crate::kinds::kind::{LockKind, would_deadlock};
 use crate::lease::hold::Hold;
 use crate::lease::status::HoldState;
 use crate::runtime::clock::Moment;
@@ -321,8 +321,8 @@ fn own_attempt(work: &Work) -> Option<Step> {
     })
 }
 
-/// Whether a shared acquire would pass earlier waiters. Free permits are reserved for them, even if they are not enough yet.
+/// Whether an acquire of permits would pass earlier waiters. Free permits are reserved for them, even if they are not enough yet.
 fn overtakes(waiter: &Waiter, work: &Work) -> bool {
     let first = work.waiters.front().is_none_or(|first| first.ticket == waiter.ticket);
-    !first && waiter.kind.traits().access == Access::Shared
+    !first && waiter.kind.permits().is_some()
 }

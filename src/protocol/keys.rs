@@ -193,8 +193,18 @@ impl AnyKeys {
 /// Whether a key has the name of a part of a lock, semaphore or latch, and not that of its record.
 pub(crate) fn is_part(key: &str) -> bool {
     let begins = |word: &str| key.strip_prefix(word).is_some_and(|rest| rest.starts_with(':'));
-    let own = || key.contains(&format!(":{OWN_PREFIX}:")) || begins(OWN_PREFIX);
-    [TOKEN, QUEUE, TIMEOUTS, UNLOCK_LATCH].into_iter().any(begins) || key.contains(READ_TIMEOUT) || own()
+    let own = || {
+        let (before, rest) = key.split_once(OWN_PREFIX)?;
+        let rest = rest.strip_prefix(':')?;
+        let of_client = || rest.get(..36).is_some_and(|id| Uuid::parse_str(id).is_ok());
+        Some(match before {
+            "" => ["client:", "written:"].into_iter().any(|word| rest.starts_with(word)),
+            before => before.ends_with(':') && (rest == "written" || of_client()),
+        })
+    };
+    [TOKEN, QUEUE, TIMEOUTS, UNLOCK_LATCH].into_iter().any(begins)
+        || key.contains(READ_TIMEOUT)
+        || own() == Some(true)
 }
 
 /// The names of values of a group.
@@ -298,6 +308,26 @@ fn suffix(name: &str, suffix: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lock_may_be_named_like_this_library() {
+        let id = Uuid::new_v4();
+        let parts = [
+            client(id).to_string(),
+            wait_marker_key("n").to_string(),
+            wait_marker_key_in(7).to_string(),
+            format!("{{n}}:{OWN_PREFIX}:{id}"),
+            format!("{{n}}:{OWN_PREFIX}:{id}:task-1"),
+        ];
+        for key in parts {
+            assert!(is_part(&key), "{key}");
+        }
+        for key in
+            ["redisson-lock:orders:42", "prod:redisson-lock:job", "redisson-lock", "n:redisson-locks:written"]
+        {
+            assert!(!is_part(key), "{key}");
+        }
+    }
 
     /// The expected slots come from `CLUSTER KEYSLOT` of Redis 7.0.
     #[test]

@@ -67,6 +67,33 @@ async fn an_open_latch_grants_no_lock_of_its_name() {
     }
 }
 
+/// Calls for permits and latches have no owner, although the calls of a lock at the root of a runtime and of its tasks may have one.
+#[tokio::test]
+async fn a_call_for_permits_or_a_latch_does_not_re_enter_a_lock_of_its_name() {
+    const SHORT: Duration = Duration::from_millis(50);
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.lock(NAME).lock().await.unwrap();
+    assert!(!client.count_down_latch(NAME).wait_for(SHORT).await.unwrap());
+    assert!(client.semaphore(NAME).try_acquire_for(SHORT).await.unwrap().is_none());
+    assert!(client.expirable_semaphore(NAME).try_acquire_for(SHORT).await.unwrap().is_none());
+    assert_eq!(client.lock(NAME).hold_count().await.unwrap(), 1);
+    guard.unlock().await.unwrap();
+    assert!(!client.lock(NAME).is_locked().await.unwrap());
+}
+
+/// A latch that is open because the record is gone adds no level to the hold of a lock.
+#[tokio::test]
+async fn an_open_latch_adds_no_level_to_a_lock_of_its_name() {
+    let server = Server::start();
+    let client = Client::connect(server.url()).await.unwrap();
+    let guard = client.lock(NAME).lock().await.unwrap();
+    redis::cmd("DEL").arg(NAME).exec(&mut server.cli()).unwrap();
+    assert!(client.count_down_latch(NAME).wait_for(Duration::ZERO).await.unwrap());
+    let released = guard.unlock().await;
+    assert!(matches!(released, Err(Error::Lost { reason: LossReason::Gone, .. })), "{released:?}");
+}
+
 /// As in Redisson, only the kind of the second acquire decides whether it may re-enter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reentrant_lock_may_re_enter_a_non_reentrant_hold() {

@@ -490,6 +490,24 @@ async fn a_second_branch_is_refused_during_a_multi_lock_acquire() {
 }
 
 /// Branches that lock different values do not conflict.
+/// The values of another branch that waits are not free for it, but others are.
+#[tokio::test]
+async fn a_branch_that_waits_for_a_value_keeps_no_other_branch_from_a_free_one() {
+    let (server, client) = start().await;
+    let other = Client::connect(server.url()).await.unwrap();
+    let held = other.group_lock("n", ["a"]).lock().await.unwrap();
+    let [one, two] = ["a", "b"].map(|value| client.group_lock("n", [value]));
+    let second = async {
+        eventually(|| client.stats().waiting == 1).await;
+        let free = two.try_lock().await.unwrap().expect("nobody holds it");
+        held.unlock().await.unwrap();
+        free.unlock().await.unwrap();
+    };
+    let (first, ()) = tokio::join!(one.lock(), second);
+    first.unwrap().unlock().await.unwrap();
+    assert_nothing_left(&server, &client).await;
+}
+
 #[tokio::test]
 async fn a_second_branch_may_take_other_values_of_a_group() {
     let (server, client) = start().await;
