@@ -293,7 +293,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.kill();
+        // Not by `kill`, because another test may take the port at once.
+        drop(self.running.take());
         if let Some(data) = &self.data {
             let _ = std::fs::remove_dir_all(data);
         }
