@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redisson_lock::{Client, Error, Semaphore};
+use redisson_lock::{Client, Error, Result, Semaphore, SemaphorePermit};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::raw::NAME;
@@ -40,8 +40,20 @@ impl Bench {
         Client::connect(self.server.url()).await.unwrap().semaphore(NAME)
     }
 
+    /// A waiter for two permits, and one for one permit behind it, which have waited for a while.
+    async fn large_and_small(&self) -> (JoinHandle<Result<SemaphorePermit>>, JoinHandle<SemaphorePermit>) {
+        let semaphore = self.semaphore.clone();
+        let large = tokio::spawn(async move { semaphore.acquire_many(2).await });
+        tokio::task::yield_now().await;
+        let small = self.waiter(1).await;
+        // The time between two looks doubles. After this one it is 1.28 s.
+        let before = self.server.calls("get");
+        eventually(|| self.server.calls("get") >= before + 6).await;
+        (large, small)
+    }
+
     /// A task that waits for that many permits.
-    async fn waiter(&self, permits: u32) -> JoinHandle<redisson_lock::SemaphorePermit> {
+    async fn waiter(&self, permits: u32) -> JoinHandle<SemaphorePermit> {
         let semaphore = self.semaphore.clone();
         let waiter = tokio::spawn(async move { semaphore.acquire_many(permits).await.unwrap() });
         // On the one thread of these tests, the task is queued by now.
@@ -162,13 +174,7 @@ async fn permits_pass_to_tasks_of_the_same_client_without_a_request() {
 async fn waiters_behind_one_that_gives_up_are_served_at_once() {
     let bench = Bench::of(2).await;
     let kept = bench.semaphore.acquire().await.unwrap();
-    let semaphore = bench.semaphore.clone();
-    let large = tokio::spawn(async move { semaphore.acquire_many(2).await });
-    tokio::task::yield_now().await;
-    let small = bench.waiter(1).await;
-    // The time between two looks doubles. After this one it is 1.28 s.
-    let before = bench.server.calls("get");
-    eventually(|| bench.server.calls("get") >= before + 6).await;
+    let (large, small) = bench.large_and_small().await;
     assert!(!small.is_finished());
     large.abort();
     assert!(large.await.unwrap_err().is_cancelled());
@@ -183,13 +189,7 @@ async fn waiters_behind_one_that_gives_up_are_served_at_once() {
 async fn a_waiter_for_fewer_permits_is_served_after_permits_have_passed() {
     let bench = Bench::of(3).await;
     let held = bench.semaphore.acquire_many(2).await.unwrap();
-    let semaphore = bench.semaphore.clone();
-    let large = tokio::spawn(async move { semaphore.acquire_many(2).await });
-    tokio::task::yield_now().await;
-    let small = bench.waiter(1).await;
-    // The time between two looks doubles. After this one it is 1.28 s.
-    let before = bench.server.calls("get");
-    eventually(|| bench.server.calls("get") >= before + 6).await;
+    let (large, small) = bench.large_and_small().await;
     assert!(!small.is_finished(), "the large one is first");
     held.release().await.unwrap();
     let left = Stopwatch::start();
