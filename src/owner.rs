@@ -146,7 +146,7 @@ impl LocalOwner {
         Ok(Self::Explicit(owner.clone()))
     }
 
-    /// The owner of calls that need none. It holds no lock.
+    /// The owner of calls that need none. It holds no lock, because the numbers of guards begin at 1.
     pub(crate) const ANYONE: Self = Self::Guard(0);
 
     /// Returns a new owner for one acquire.

@@ -162,7 +162,6 @@ async fn supervise(
             }
             state = &mut hold_ended, if !is_lost => {
                 is_lost = true;
-                must_end |= run.on_lost != OnLost::Warn;
                 kill_at = on_loss(run.on_lost, kill_after, child);
                 // After the signals, because a pipe that nobody reads may block.
                 say(lost(status, state, effect(run.on_lost)));
@@ -174,7 +173,7 @@ async fn supervise(
             () = sleep(until_next_message(status)), if is_guarded => {}
         }
     };
-    // The program may have ended while this process was stopped, and the loss was not seen.
+    // If this process was stopped, the program may have ended before the loss was seen.
     must_end |= run.on_lost != OnLost::Warn && !status.state().is_live();
     if must_end {
         let left = kill_at.map_or(kill_after, |at| at.saturating_duration_since(Instant::now()));

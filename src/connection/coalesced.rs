@@ -109,13 +109,13 @@ impl<S> Coalesced<S> {
 
     /// Waits until `bytes` may be written.
     fn poll_turn(&mut self, cx: &Context<'_>, bytes: usize) -> Poll<()> {
+        // A task that blocks its thread may delay the turn, so a reply ends the wait, too.
         let may_wait = self.unanswered && bytes < self.load.portion();
-        if matches!(self.state, State::Flushed) && may_wait {
-            self.turn.request();
-            self.state = State::Waiting;
-        }
-        // A task that blocks its thread may delay the turn. A reply ends the wait, too.
-        if matches!(self.state, State::Waiting) && may_wait {
+        if may_wait && !matches!(self.state, State::Writing) {
+            if matches!(self.state, State::Flushed) {
+                self.turn.request();
+                self.state = State::Waiting;
+            }
             ready!(self.turn.poll(cx));
         }
         (self.state, self.unanswered) = (State::Writing, true);

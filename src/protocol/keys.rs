@@ -34,6 +34,8 @@ const PERMIT_TIMEOUTS: &str = "timeout";
 const UNLOCK_LATCH: &str = "redisson_unlock_latch";
 /// Part of the keys that only this library uses.
 const OWN_PREFIX: &str = "redisson-lock";
+const CLIENT: &str = "client";
+const WRITTEN: &str = "written";
 const QUEUE: &str = "redisson_lock_queue";
 const TIMEOUTS: &str = "redisson_lock_timeout";
 /// More bytes than any prefix and suffix add to a name.
@@ -193,18 +195,16 @@ impl AnyKeys {
 /// Whether a key has the name of a part of a lock, semaphore or latch, and not that of its record.
 pub(crate) fn is_part(key: &str) -> bool {
     let begins = |word: &str| key.strip_prefix(word).is_some_and(|rest| rest.starts_with(':'));
-    let own = || {
-        let (before, rest) = key.split_once(OWN_PREFIX)?;
-        let rest = rest.strip_prefix(':')?;
-        let of_client = || rest.get(..36).is_some_and(|id| Uuid::parse_str(id).is_ok());
-        Some(match before {
-            "" => ["client:", "written:"].into_iter().any(|word| rest.starts_with(word)),
-            before => before.ends_with(':') && (rest == "written" || of_client()),
-        })
+    let word = format!(":{OWN_PREFIX}:");
+    let is_own = |(at, _): (usize, &str)| {
+        let rest = &key[at + word.len()..];
+        rest == WRITTEN
+            || rest.get(..uuid::fmt::Hyphenated::LENGTH).is_some_and(|id| Uuid::parse_str(id).is_ok())
     };
     [TOKEN, QUEUE, TIMEOUTS, UNLOCK_LATCH].into_iter().any(begins)
+        || [CLIENT, WRITTEN].iter().any(|own| begins(&format!("{OWN_PREFIX}:{own}")))
         || key.contains(READ_TIMEOUT)
-        || own() == Some(true)
+        || key.match_indices(&word).any(is_own)
 }
 
 /// The names of values of a group.
@@ -271,23 +271,23 @@ fn require_one_slot(record: &str, names: &[impl AsRef<str>]) -> Result<()> {
 
 /// The key that the check of replicas writes before it waits for them, in the slot of `record`. Nobody reads the key.
 pub(crate) fn wait_marker_key(record: &str) -> Arc<str> {
-    suffix(record, &format!("{OWN_PREFIX}:written")).into()
+    suffix(record, &format!("{OWN_PREFIX}:{WRITTEN}")).into()
 }
 
 /// The same kind of key in the slot `wanted`.
 pub(crate) fn wait_marker_key_in(wanted: u16) -> Arc<str> {
-    let key = |n: u32| format!("{OWN_PREFIX}:written:{n}");
+    let key = |n: u32| format!("{OWN_PREFIX}:{WRITTEN}:{n}");
     (0..).map(key).find(|key| slot(key) == wanted).unwrap_or_default().into()
 }
 
 /// The key by which the client with this id registers itself. The name mapper does not apply.
 pub(crate) fn client(id: Uuid) -> Arc<str> {
-    format!("{OWN_PREFIX}:client:{id}").into()
+    format!("{OWN_PREFIX}:{CLIENT}:{id}").into()
 }
 
 /// The name of a lock that nobody uses, for probing what the user and the server permit.
 pub(crate) fn probe_key() -> String {
-    format!("redisson-lock:nobody:{}", Uuid::new_v4())
+    format!("{OWN_PREFIX}:nobody:{}", Uuid::new_v4())
 }
 
 /// The channel on which the releases of the lock with this record are published.
@@ -318,6 +318,7 @@ mod tests {
             wait_marker_key_in(7).to_string(),
             format!("{{n}}:{OWN_PREFIX}:{id}"),
             format!("{{n}}:{OWN_PREFIX}:{id}:task-1"),
+            format!("{{{OWN_PREFIX}:n}}:{OWN_PREFIX}:{id}"),
         ];
         for key in parts {
             assert!(is_part(&key), "{key}");

@@ -489,7 +489,6 @@ async fn a_second_branch_is_refused_during_a_multi_lock_acquire() {
     assert_nothing_left(&server, &client).await;
 }
 
-/// Branches that lock different values do not conflict.
 /// The values of another branch that waits are not free for it, but others are.
 #[tokio::test]
 async fn a_branch_that_waits_for_a_value_keeps_no_other_branch_from_a_free_one() {
@@ -508,6 +507,7 @@ async fn a_branch_that_waits_for_a_value_keeps_no_other_branch_from_a_free_one()
     assert_nothing_left(&server, &client).await;
 }
 
+/// Branches that lock different values do not conflict.
 #[tokio::test]
 async fn a_second_branch_may_take_other_values_of_a_group() {
     let (server, client) = start().await;
