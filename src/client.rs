@@ -47,6 +47,8 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) session: Arc<Session>,
+    /// Names are taken as stored in Redis: the name mapper does not apply.
+    stored_names: bool,
 }
 
 // A panic of a caller leaves nothing half changed: callers only add work to queues, whose mutexes ignore poisoning.
@@ -258,8 +260,33 @@ impl Client {
 
     /// The name in Redis of the object that users know as `name`.
     pub(crate) fn mapped(&self, name: &str) -> String {
-        let mapper = &self.session.options.name_mapper;
-        mapper.as_ref().map_or_else(|| name.to_owned(), |mapper| (mapper.0)(name))
+        let mapper = self.session.options.name_mapper.as_ref().filter(|_| !self.stored_names);
+        mapper.map_or_else(|| name.to_owned(), |mapper| (mapper.0)(name))
+    }
+
+    /// Returns this client without its [name mapper](ClientBuilder::name_mapper): it takes names as they are stored in Redis.
+    ///
+    /// Use it for names that come from Redis, such as those that [`locks`](Self::locks) finds. Both clients share their connection, and
+    /// their handles of one stored name are handles of the same lock.
+    ///
+    /// ```no_run
+    /// # async fn f(client: redisson_lock::Client) -> redisson_lock::Result<()> {
+    /// use tokio_stream::StreamExt;
+    /// let stored = client.with_stored_names();
+    /// let mut locks = client.locks("orders:*");
+    /// while let Some(seen) = locks.next().await {
+    ///     let waiters = stored.lock(seen?.name).inspect().await?.waiters;
+    ///     println!("{waiters:?}");
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn with_stored_names(&self) -> Self {
+        Self { session: self.session.clone(), stored_names: true }
+    }
+
+    fn new(session: Arc<Session>) -> Self {
+        Self { session, stored_names: false }
     }
 
     /// Returns the UUID that identifies this client in owner ids.

@@ -15,41 +15,58 @@ use std::io::{self, IsTerminal, Write};
 /// Releases the lock.
 pub async fn force_unlock(unlock: &ForceUnlock, connection: &Connection) -> Result<u8, Failure> {
     let client = connect(connection).await?;
-    let kind = match unlock.kind.kind() {
-        Some(kind) => kind,
-        None => kind_of(&client, &unlock.name).await?,
-    };
-    let lock = locks::lock(&client, kind, &unlock.name, &Owner::unique());
-    let seen = lock.inspect().await?;
-    let (name, holders) = (shown(lock.name()), held_by(&seen.holders));
-    let mut is_held = !seen.holders.is_empty();
+    let (mut lock, holders) = look(&client, unlock).await?;
+    let (name, held) = (shown(lock.name()), held_by(&holders));
+    let mut is_held = !holders.is_empty();
     if !unlock.yes && is_held {
-        if !confirmed(&name, &holders)? {
+        if !confirmed(&name, &held)? {
             return Err(Failure::Usage(format!("`{name}` is unchanged: the answer was not `yes`")));
         }
-        // The answer may come long after the question.
-        is_held = is_still_held(&lock, &seen.holders).await?;
+        // The answer may come long after the question. The kind is read again, too: a fair lock shows its kind only while a client waits.
+        let now;
+        (lock, now) = look(&client, unlock).await?;
+        is_held = is_still_held(&name, &now, &holders)?;
     }
     // A free lock may have been acquired since, by a holder whom nobody has confirmed.
-    let released = (unlock.yes || is_held) && lock.force_unlock().await?;
+    let is_asked = unlock.yes || is_held;
+    let released = is_asked && lock.force_unlock().await?;
+    if is_asked && !released {
+        // Each side of a read/write lock is released by itself.
+        let (_, left) = look(&client, unlock).await?;
+        if !left.is_empty() {
+            let held = held_by(&left);
+            return Err(Failure::Busy(format!(
+                "`{name}` is unchanged, because its hold is of another kind or side{held}"
+            )));
+        }
+    }
     if unlock.json {
-        let holders = holders_as_json(&seen.holders);
+        let holders = holders_as_json(&holders);
         line(&json!({"name": lock.name(), "released": released, "holders": holders}))?;
     } else if released {
-        write_out(format!("released `{name}`{holders}\n"))?;
+        write_out(format!("released `{name}`{held}\n"))?;
     } else {
         write_out(format!("`{name}` was free\n"))?;
     }
     Ok(0)
 }
 
+/// The lock as a handle of its kind, and its holders.
+async fn look(client: &Client, unlock: &ForceUnlock) -> Result<(Lock, Vec<Holder>), Failure> {
+    let kind = match unlock.kind.kind() {
+        Some(kind) => kind,
+        None => kind_of(client, &unlock.name).await?,
+    };
+    let lock = locks::lock(client, kind, &unlock.name, &Owner::unique());
+    let holders = lock.inspect().await?.holders;
+    Ok((lock, holders))
+}
+
 /// Whether the lock still has these holders. Other holders are a failure, because nobody has confirmed the end of their holds.
-async fn is_still_held(lock: &Lock, before: &[Holder]) -> Result<bool, Failure> {
-    let now = lock.inspect().await?.holders;
+fn is_still_held(name: &str, now: &[Holder], before: &[Holder]) -> Result<bool, Failure> {
     if let Some(new) = now.iter().find(|now| !before.iter().any(|before| before.owner() == now.owner())) {
         return Err(Failure::Busy(format!(
-            "`{}` is unchanged, because it has another holder now{}: repeat the command to release it",
-            shown(lock.name()),
+            "`{name}` is unchanged, because it has another holder now{}: repeat the command to release it",
             held_by(std::slice::from_ref(new))
         )));
     }

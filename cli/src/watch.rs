@@ -84,7 +84,7 @@ async fn look_for(client: &Client, watch: &Watch, reports: &UnboundedSender<Repo
             };
             if names(&followed).insert(name.clone()) {
                 let follower = Follower::new(&name, watch.interval, reports).while_held(is_first_look);
-                let (client, followed) = (client.clone(), followed.clone());
+                let (client, followed) = (client.with_stored_names(), followed.clone());
                 tokio::spawn(async move {
                     // The next look for names reports an error that lasts.
                     let _ = follower.follow(&client).await;

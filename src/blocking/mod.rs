@@ -182,6 +182,12 @@ impl Client {
         ReadWriteLock { read: self.for_thread(lock.read()), write: self.for_thread(lock.write()) }
     }
 
+    /// Returns this client without its name mapper. See [`crate::Client::with_stored_names`].
+    #[must_use]
+    pub fn with_stored_names(&self) -> Self {
+        Self { client: self.client.with_stored_names(), runtime: self.runtime.clone() }
+    }
+
     /// Returns the UUID that identifies this client in owner ids.
     pub fn id(&self) -> uuid::Uuid {
         self.client.id()

@@ -254,7 +254,7 @@ impl ClientBuilder {
         let (servers, options) = self.checked(servers.into())?;
         let (limit, until) = (options.response_timeout, Moment::now() + options.connect_timeout);
         let session = engine::connect(servers, options).await?;
-        let client = Client { session };
+        let client = Client::new(session);
         if let Ok(keys) = client.keys(keys::probe_key()) {
             permissions::check(&client.session.connection, &keys, limit.min(until.remaining())).await?;
         }
@@ -281,7 +281,7 @@ impl ClientBuilder {
     /// ```
     pub fn connect_lazy(self, servers: impl Into<Servers>) -> Result<Client> {
         let (servers, options) = self.checked(servers.into())?;
-        Ok(Client { session: engine::start(&servers, options)? })
+        Ok(Client::new(engine::start(&servers, options)?))
     }
 
     /// Checks the servers and the settings, and sets the settings that depend on the servers.

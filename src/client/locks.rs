@@ -40,6 +40,10 @@ impl Client {
     ///
     /// The pattern is that of Redis's `SCAN`, and applies to the names as stored in Redis. The stream visits every key of the database,
     /// step by step, in a cluster on every master. It yields no name twice. A lock that is acquired or released meanwhile may be missing.
+    /// If a server restarts or is replaced between two steps, the stream visits its keys again. An outage during a step ends it with an error.
+    ///
+    /// A client with a [name mapper](crate::ClientBuilder::name_mapper) opens the locks that were found by
+    /// [`with_stored_names`](Self::with_stored_names).
     ///
     /// A string may be a semaphore, a latch or a value lock without showing it: see [`RecordKind::is_certain`](crate::RecordKind). Names
     /// that are not UTF-8 are left out, and in a cluster [those whose keys are in several
@@ -98,8 +102,8 @@ struct Scan {
     pattern: Arc<str>,
     /// The masters that are left, the current one at the end. `None` before the first step.
     masters: Option<Vec<Master>>,
-    /// Where to continue at the current master.
-    cursor: Option<Arc<str>>,
+    /// Where to continue at the current master, and its data epoch: after a restart or a failover, the cursor means nothing.
+    cursor: Option<(Arc<str>, u64)>,
     /// The keys that were visited and may be locks.
     seen: HashSet<String>,
     /// The clients of the locks that were found.
@@ -127,12 +131,17 @@ impl Scan {
         let Some(master) = masters.last() else {
             return Err(Error::unavailable(Phase::Inspect, connection.node(), "not connected yet"));
         };
-        let request = script::scan(self.cursor.as_ref().unwrap_or(&"0".into()), &self.pattern);
-        let (next, keys) = master.ask(&request, script::scanned, Phase::Inspect).await?;
+        let (cursor, before) = self.cursor.take().unzip();
+        let request = script::scan(&cursor.unwrap_or_else(|| "0".into()), &self.pattern);
+        let ((next, keys), epoch) = master.ask_in_epoch(&request, script::scanned, Phase::Inspect).await?;
+        if before.is_some_and(|before| before != epoch) {
+            // The next step begins again. It passes over what was seen.
+            return Ok(Vec::new());
+        }
         if next.is_none() {
             masters.pop();
         }
-        self.cursor = next;
+        self.cursor = next.map(|next| (next, epoch));
         let mut found: Vec<Description> = Vec::new();
         for names in keys.chunks(AT_ONCE) {
             let names = names.iter().filter(|name| !keys::is_part(name) && !self.seen.contains(*name));

@@ -35,6 +35,16 @@ impl Master {
         decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
         phase: Phase,
     ) -> Result<T> {
+        Ok(self.ask_in_epoch(request, decoded, phase).await?.0)
+    }
+
+    /// As [`ask`](Self::ask). Also returns the data epoch of the server that replied.
+    pub(crate) async fn ask_in_epoch<T>(
+        &self,
+        request: &Request,
+        decoded: impl FnOnce(&Reply) -> Result<T, Undecodable>,
+        phase: Phase,
+    ) -> Result<(T, u64)> {
         let live = self.node.usable(0).map_err(|outage| outage.error(phase, &self.node.name))?;
         let node = || live.node.to_string();
         let reply = match exchange(&live, request, Moment::now() + self.response_timeout).await {
@@ -47,7 +57,8 @@ impl Master {
             // The request has no key, so a redirect does not fit it.
             Err(_) => return Err(Connection::protocol_error_of(&live.node, phase)),
         };
-        decoded(&reply).map_err(|_| Connection::protocol_error_of(&live.node, phase))
+        let decoded = decoded(&reply).map_err(|_| Connection::protocol_error_of(&live.node, phase))?;
+        Ok((decoded, live.data_epoch))
     }
 }
 

@@ -212,6 +212,46 @@ async fn a_scan_of_many_keys_sees_each_lock_once_and_ends_when_dropped() {
     assert_eq!(server.calls("scan"), scans, "a dropped stream sends nothing");
 }
 
+/// A cursor belongs to the server that returned it. The server that continues orders its keys in another way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scan_over_a_restart_finds_each_lock() {
+    let mut server = Server::with_log_of("REDISSON_LOCK_SERVER");
+    let client = Client::connect(server.url()).await.unwrap();
+    let mut guards = Vec::new();
+    for number in 0..600 {
+        guards.push(client.mutex(format!("job:{number}")).lock().await.unwrap());
+    }
+    let mut locks = client.locks("*");
+    let first = locks.next().await.unwrap().unwrap();
+    server.restart();
+    eventually(|| client.is_connected()).await;
+    let names: Vec<_> =
+        locks.map(|seen| seen.unwrap().name).chain(tokio_stream::once(first.name)).collect().await;
+    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+    assert_eq!((names.len(), distinct.len()), (600, 600));
+}
+
+#[tokio::test]
+async fn a_client_with_stored_names_opens_what_a_scan_finds() {
+    let server = Server::start();
+    let client =
+        Client::builder().name_mapper(|name| format!("app:{name}")).connect(server.url()).await.unwrap();
+    let guard = client.lock("n").lock().await.unwrap();
+    let found = client.locks("*").next().await.unwrap().unwrap();
+    assert_eq!(found.name, "app:n");
+    assert_eq!(client.describe(&found.name).await.unwrap(), None, "the mapper makes another name of it");
+    let stored = client.with_stored_names();
+    let described = stored.describe(&found.name).await.unwrap().unwrap();
+    assert_eq!((described.name, described.holders), (found.name.clone(), found.holders));
+    assert!(!stored.map_entry("map", "key").lock().name().contains("app:"));
+    let again = stored.lock(&found.name).lock().await.unwrap();
+    assert_eq!(again.owner(), guard.owner());
+    assert_eq!(client.lock("n").hold_count().await.unwrap(), 2, "both clients are one owner");
+    assert_eq!(stored.clone().lock(found.name).name(), "app:n");
+    again.unlock().await.unwrap();
+    guard.unlock().await.unwrap();
+}
+
 /// The permissions are those that docs/deployment.md lists for it.
 #[tokio::test]
 async fn a_user_needs_the_documented_permissions_to_describe_locks() {

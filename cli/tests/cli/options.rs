@@ -84,6 +84,13 @@ fn inspect_and_force_unlock_take_the_side_of_a_read_write_lock() {
             let seen = server.output(&["inspect", "n", option, "--json"]);
             let parts = [&format!(r#""kind":"{kind}""#), r#""held":true"#];
             assert!(parts.iter().all(|part| seen.out.contains(*part)), "{seen:?}");
+            let other = if side == "-s" { "-x" } else { "-s" };
+            let unchanged = server.output(&["force-unlock", "n", other, "-y"]);
+            unchanged.assert_code(75);
+            assert!(
+                unchanged.err.contains("is of another kind or side, held by") && server.exists("n"),
+                "{unchanged:?}"
+            );
             let done = server.output(&["force-unlock", "n", option, "-y"]);
             done.assert_code(0);
             assert!(done.out.starts_with("released `n`, held by client ") && !server.exists("n"), "{done:?}");

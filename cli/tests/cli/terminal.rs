@@ -224,6 +224,27 @@ fn force_unlock_ends_no_hold_that_it_did_not_show() {
     terminal.see("code-0");
 }
 
+/// A fair lock looks like a plain one until a client waits for it.
+#[test]
+fn force_unlock_wakes_a_fair_waiter_that_came_after_the_question() {
+    let server = Server::start();
+    let owner = |thread: u8| format!("7c9e6679-7425-40de-944b-e07fc1f90ae7:{thread}");
+    let _: u32 = server.raw(&["HSET", "n", &owner(85), "1"]);
+    let mut terminal = Terminal::start(&server);
+    terminal.write(&format!("{PROGRAM} force-unlock n; echo code-''$?\n"));
+    terminal.see("Type yes: ");
+    let _: u32 = server.raw(&["RPUSH", "redisson_lock_queue:{n}", &owner(86)]);
+    let _: u32 = server.raw(&["ZADD", "redisson_lock_timeout:{n}", "99999999999999", &owner(86)]);
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let mut messages = connection.as_pubsub();
+    messages.subscribe(format!("redisson_lock__channel:{{n}}:{}", owner(86))).unwrap();
+    messages.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
+    terminal.write("yes\n");
+    terminal.see("code-0");
+    assert!(!server.exists("n"));
+    messages.get_message().expect("the waiter is woken");
+}
+
 #[test]
 fn colours_are_for_terminals_and_can_be_turned_off() {
     let server = Server::start();

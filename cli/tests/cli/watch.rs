@@ -91,6 +91,23 @@ fn a_pattern_finds_new_locks() {
     assert_eq!(words(watching.line())[1..], ["released", "jobs:2", "lock", &two]);
 }
 
+/// The names of a pattern are those in Redis, so the mapper of the configuration does not apply to them.
+#[test]
+fn a_pattern_finds_locks_whose_names_are_mapped() {
+    let server = Server::start();
+    let config = server.socket().replace("socket", "config.yaml");
+    let text = format!(
+        "singleServerConfig: {{address: 'redis://127.0.0.1:{}'}}\nnameMapper: !<com.example.Prefix> {{prefix: 'app:'}}\n",
+        server.listen()
+    );
+    std::fs::write(&config, text).unwrap();
+    let (mut holder, owner) = hold(&server, "app:n", &[]);
+    let mut watching = watch(&server, &["app:*", "--json", "--config", &config]);
+    assert_event(&watching.line(), "held", &[r#""name":"app:n""#, &owner]);
+    holder.close_input();
+    assert_event(&watching.line(), "released", &[r#""name":"app:n""#, &owner]);
+}
+
 #[test]
 fn a_watch_outlasts_an_outage() {
     let mut server = Server::durable();
