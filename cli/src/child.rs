@@ -6,6 +6,7 @@ use crate::guard::Message;
 use crate::output::say;
 use crate::signals::Signals;
 use crate::terminal;
+use redisson_lock::{HoldState, HoldStatus};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgrp, getpid, kill_current_process_group, kill_process_group,
@@ -78,12 +79,20 @@ impl End {
 pub enum Start {
     /// It runs.
     Running(Child),
-    /// This signal came first, so that nothing runs.
-    Signalled(i32),
+    /// Nothing runs.
+    Prevented(Prevention),
+}
+
+/// What came before the start of a program.
+pub enum Prevention {
+    /// This signal.
+    Signal(i32),
+    /// The end of the hold.
+    Loss(HoldState),
 }
 
 impl Child {
-    /// Starts the program, with additions to its environment, unless a signal comes first.
+    /// Starts the program, with additions to its environment, unless a signal or the end of the hold comes first.
     ///
     /// The program starts only after the guard has its first message.
     pub async fn start(
@@ -91,6 +100,7 @@ impl Child {
         environment: &[(&str, String)],
         first: Option<Message>,
         codes: &Codes,
+        hold: &HoldStatus,
         signals: &mut Signals,
     ) -> Result<Start, Failure> {
         let changes = unix::signal(SignalKind::child());
@@ -111,7 +121,7 @@ impl Child {
         let child = child.map_err(|error| Failure::system("cannot start the program", &error))?;
         let pid = Pid::from_child(&child);
         let mut started = Self { pid, changes, guard: None };
-        let released = started.release(first, signals).await;
+        let released = started.release(first, hold, signals).await;
         if !matches!(released, Ok(None)) {
             started.signal(Signal::KILL);
             let _ = waitpid(Some(pid), WaitOptions::empty());
@@ -119,16 +129,17 @@ impl Child {
         }
         Ok(match released? {
             None => Start::Running(started),
-            Some(signal) => Start::Signalled(signal),
+            Some(prevention) => Start::Prevented(prevention),
         })
     }
 
-    /// Starts the guard, waits for the launcher, and lets it become the program. Returns the signal that came before that.
+    /// Starts the guard, waits for the launcher, and lets it become the program. Returns what came before that.
     async fn release(
         &mut self,
         first: Option<Message>,
+        hold: &HoldStatus,
         signals: &mut Signals,
-    ) -> Result<Option<i32>, Failure> {
+    ) -> Result<Option<Prevention>, Failure> {
         self.guard = Some(guard(self.pid)?);
         if let Some(first) = first {
             self.tell_guard(first);
@@ -137,7 +148,8 @@ impl Child {
             // A signal that came before the launcher was ready is seen before that.
             tokio::select! {
                 biased;
-                signal = signals.next_ending() => return Ok(Some(signal)),
+                signal = signals.next_ending() => return Ok(Some(Prevention::Signal(signal))),
+                state = hold.lost() => return Ok(Some(Prevention::Loss(state))),
                 _ = self.changes.recv() => {}
             }
             match waitpid(Some(self.pid), WaitOptions::UNTRACED | WaitOptions::NOHANG) {
@@ -149,6 +161,11 @@ impl Child {
                 }
                 Err(error) => return Err(Failure::system("cannot wait for the launcher", &error)),
             }
+        }
+        // The end may not have been noticed yet.
+        let state = hold.state();
+        if !state.is_live() {
+            return Ok(Some(Prevention::Loss(state)));
         }
         self.signal(Signal::CONT);
         Ok(None)

@@ -20,7 +20,22 @@ pub fn write_out(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     })
 }
 
-/// Writes a line of JSON at once.
+/// Writes a line of JSON at once. Characters that cannot be printed are escaped, because the line may go to a terminal.
 pub fn line(value: &serde_json::Value) -> Result<(), Failure> {
-    write_out(format!("{value}\n"))
+    let mut text = String::new();
+    for char in value.to_string().chars() {
+        let is_printable = char.escape_debug().count() == 1;
+        if is_printable || matches!(char, ' '..='~') {
+            text.push(char);
+        } else {
+            let units = char
+                .encode_utf16(&mut [0; 2])
+                .iter()
+                .map(|unit| format!("\\u{unit:04x}"))
+                .collect::<String>();
+            text.push_str(&units);
+        }
+    }
+    text.push('\n');
+    write_out(text)
 }

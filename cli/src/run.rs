@@ -1,18 +1,19 @@
 //! `run`: a program that runs while a lock is held.
 //!
-//! 1. The program starts only after the acquire, and not if a signal came before.
+//! 1. The program starts only after the acquire, and not if a signal or a loss came before.
 //! 2. Each signal goes to the program's whole group.
 //! 3. After a loss, the group ends within `--kill-after`. The guard ends it if this process cannot.
 //! 4. The lock is released only after the program has ended.
 
 use crate::args::{Connection, OnLost, Run};
-use crate::child::{Change, Child, End, Start, TOKEN};
+use crate::child::{Change, Child, End, Prevention, Start, TOKEN};
 use crate::codes::Codes;
 use crate::failure::Failure;
 use crate::guard::Message;
 use crate::locks::{self, Held};
 use crate::output::say;
 use crate::signals::{self, Signals};
+use crate::table::shown;
 use redisson_lock::{HoldState, HoldStatus};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -36,10 +37,14 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
         environment.push((TOKEN, token.to_string()));
     }
     let first = (run.on_lost != OnLost::Warn).then(|| Message::deadline(status.validity(), kill_after(run)));
-    let started = Child::start(&program(run), &environment, first, codes, signals).await;
+    let started = Child::start(&program(run), &environment, first, codes, &status, signals).await;
     let ended = match started {
         Ok(Start::Running(mut child)) => supervise(run, &status, &mut child, signals).await,
-        Ok(Start::Signalled(signal)) => Err(Failure::Signalled(signal)),
+        Ok(Start::Prevented(Prevention::Signal(signal))) => Err(Failure::Signalled(signal)),
+        Ok(Start::Prevented(Prevention::Loss(state))) => {
+            let (name, reason) = (shown(status.name()), locks::reason(state));
+            Err(Failure::Lost(format!("the lock `{name}` was lost before the program started: {reason}")))
+        }
         Err(failure) => Err(failure),
     };
     let released = release(run, &status, held, signals).await;
@@ -89,7 +94,8 @@ fn program(run: &Run) -> Vec<OsString> {
 }
 
 fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
-    format!("the lock `{}` is lost while the program runs: {}: {effect}", status.name(), locks::reason(state))
+    let (name, reason) = (shown(status.name()), locks::reason(state));
+    format!("the lock `{name}` is lost while the program runs: {reason}: {effect}")
 }
 
 fn effect(action: OnLost) -> &'static str {
@@ -142,14 +148,7 @@ async fn supervise(
         }
         tokio::select! {
             biased;
-            change = child.change() => match change {
-                Change::Ended(end) => break Ok(end),
-                Change::Unknown(error) => {
-                    must_end = true;
-                    break Err(Failure::system("cannot wait for the program, so that its group is ended", &error));
-                }
-                Change::Stopped(signal) => child.stop_too(signal),
-            },
+            // Before the end of the program, because a signal that came before it ends the rest of the group.
             number = signals.next() => {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     if signal == Signal::CONT {
@@ -160,6 +159,14 @@ async fn supervise(
                 }
                 must_end |= signals::is_ending(number);
             }
+            change = child.change() => match change {
+                Change::Ended(end) => break Ok(end),
+                Change::Unknown(error) => {
+                    must_end = true;
+                    break Err(Failure::system("cannot wait for the program, so that its group is ended", &error));
+                }
+                Change::Stopped(signal) => child.stop_too(signal),
+            },
             state = &mut hold_ended, if !is_lost => {
                 is_lost = true;
                 kill_at = on_loss(run.on_lost, kill_after, child);
@@ -176,7 +183,10 @@ async fn supervise(
     // If this process was stopped, the program may have ended before the loss was seen.
     must_end |= run.on_lost != OnLost::Warn && !status.state().is_live();
     if must_end {
-        let left = kill_at.map_or(kill_after, |at| at.saturating_duration_since(Instant::now()));
+        let is_live = status.state().is_live();
+        let left = kill_at.map_or(if is_live { run.kill_after } else { kill_after }, |at| {
+            at.saturating_duration_since(Instant::now())
+        });
         child.end_group(left).await;
     }
     child.dismiss_guard();

@@ -11,6 +11,7 @@ mod view;
 use crate::args::{Connection, Top};
 use crate::connect::with_client;
 use crate::failure::Failure;
+use crate::list::holder_name;
 use crate::permissions::{Wanted, explained};
 use columns::Column;
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -197,7 +198,10 @@ impl<'a> App<'a> {
         let is_wanted = |entry: &&Entry| {
             let lock = &entry.lock;
             let owners = lock.holders.iter().map(|holder| holder.owner());
-            has(&lock.name) || owners.chain(lock.queue.iter().map(String::as_str)).any(has)
+            let mut clients = lock.holders.iter().map(holder_name);
+            has(&lock.name)
+                || clients.any(|client| has(&client))
+                || owners.chain(lock.queue.iter().map(String::as_str)).any(has)
         };
         let mut rows: Vec<_> = self.history.entries().filter(is_wanted).collect();
         let now = self.now();

@@ -53,6 +53,18 @@ fn on_lost_kill_sends_no_sigterm() {
     assert!(!is_alive(program));
 }
 
+/// The lock is not lost, so `--on-lost` does not count.
+#[test]
+fn on_lost_kill_leaves_a_signalled_group_its_time() {
+    let server = Server::start();
+    let line = "(trap 'sleep 0.3; echo cleaned; exit' TERM; echo ready; while :; do sleep 0.01; done) & wait";
+    let mut run = server.spawn(&["run", "n", "--on-lost", "kill", "--kill-after", "20", "-c", line]);
+    assert_eq!(run.line(), "ready");
+    run.signal(Signal::TERM);
+    assert_eq!(run.line(), "cleaned");
+    run.end().assert_code(143);
+}
+
 #[test]
 fn on_lost_warn_lets_the_program_end() {
     let server = Server::start();

@@ -100,3 +100,15 @@ fn hold_reports_a_loss_by_its_code_even_if_nobody_reads() {
     done.assert_code(70);
     assert!(done.err.contains("the lock `n` is lost"), "{done:?}");
 }
+
+/// The line may go to a terminal, which would obey such characters.
+#[test]
+fn json_shows_no_raw_control_characters() {
+    let server = Server::start();
+    let name = "a\u{7f}b\u{9b}2Jc\u{202e}d\u{e0001}";
+    let _: u32 = server.raw(&["HSET", name, "7c9e6679-7425-40de-944b-e07fc1f90ae7:85", "1"]);
+    for words in [&["list", "--json"][..], &["inspect", name, "--json"]] {
+        let shown = server.output(words).out;
+        assert!(shown.contains(r"a\u007fb\u009b2Jc\u202ed\udb40\udc01"), "{shown:?}");
+    }
+}

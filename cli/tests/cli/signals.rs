@@ -160,6 +160,38 @@ fn a_signal_with_the_start_starts_nothing() {
     assert!(!server.exists("n"));
 }
 
+/// The rest of the group would run without the lock.
+#[test]
+fn a_signal_before_the_end_of_the_program_ends_the_rest_of_its_group() {
+    let server = Server::start();
+    let mut run = server.spawn(&["run", "n", "-c", "sleep 1000 & echo $$; echo $!; wait"]);
+    let (shell, rest) = (pid(&run.line()), pid(&run.line()));
+    run.signal(Signal::STOP);
+    eventually(|| state(run.pid()) == Some('T'));
+    run.signal(Signal::TERM);
+    kill_process(shell, Signal::KILL).unwrap();
+    eventually(|| state(shell) == Some('Z'));
+    run.signal(Signal::CONT);
+    run.end();
+    assert!(!is_alive(rest));
+    assert!(!server.exists("n"));
+}
+
+#[test]
+fn a_loss_before_the_start_starts_nothing() {
+    for action in ["term", "warn"] {
+        let server = Server::start();
+        let words = ["run", "n", "--lease", "1", "--on-lost", action, "--", "echo", "started"];
+        let (mut run, launcher) = held_up(&server, &words);
+        server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
+        run.error_line("was lost before the program started");
+        drop(launcher);
+        let done = run.end();
+        done.assert_code(70);
+        assert_eq!(done.out, "");
+    }
+}
+
 /// A shell takes only a death by the signal for one, and a code for that of the program.
 #[test]
 fn a_program_that_sigint_ends_is_not_one_that_exits_with_130() {

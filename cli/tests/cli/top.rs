@@ -72,6 +72,10 @@ fn a_registered_holder_is_shown_by_its_name() {
     let mut screen = top(&server, WIDE, &[]);
     let table = screen.until(name);
     assert!(!table.contains(OWNER), "{table}");
+    let _: u32 = server.raw(&["HSET", "jobs:1", "0b4f3c1a-0000-4000-8000-000000000000:85", "1"]);
+    screen.until("jobs:1");
+    screen.press("/host-3\r");
+    screen.wait("only the named one", |text| !text.contains("jobs:1") && text.contains(name));
     screen.press("\r");
     let details = screen.until(OWNER);
     assert!(details.contains(name), "{details}");
