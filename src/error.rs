@@ -327,7 +327,16 @@ impl Error {
             | Self::Closed { .. }
             | Self::NotReplicated { .. }
             | Self::Ambiguous { .. } => true,
-            Self::Refused { code, .. } => NOT_READY.contains(&code.as_str()),
+            Self::Refused { code, .. } => NOT_NOW.contains(&&**code) || ["OOM", "MISCONF"].contains(&&**code),
+            _ => false,
+        }
+    }
+
+    /// Whether a call that waits goes on after this error of one request: no answer came, or the server answers no such request now.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } | Self::Unavailable { .. } => true,
+            Self::Refused { code, .. } => NOT_NOW.contains(&&**code),
             _ => false,
         }
     }
@@ -399,8 +408,8 @@ impl fmt::Display for Error {
 }
 
 /// The codes of a server that may serve the same request later.
-const NOT_READY: [&str; 9] =
-    ["LOADING", "BUSY", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "READONLY", "NOREPLICAS", "OOM", "MISCONF"];
+pub(crate) const NOT_NOW: [&str; 7] =
+    ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
 
 /// Returns the remedy for a refusal.
 fn remedy(code: &str, message: &str) -> Option<&'static str> {

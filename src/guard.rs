@@ -12,6 +12,7 @@ use crate::runtime::clock::Moment;
 use crate::runtime::sync::{select, time};
 use crate::status::{HoldStatus, status_methods};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The guard of an acquired lock. If an owner acquires a lock several times, each acquire has a guard, and the lock is free when all of
@@ -41,6 +42,11 @@ pub struct LockGuard {
 impl LockGuard {
     pub(crate) fn new(level: Level) -> Self {
         Self { level }
+    }
+
+    /// Returns the client's session.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.level.session
     }
 
     /// Returns the data epoch in which the hold was last confirmed.

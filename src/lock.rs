@@ -140,7 +140,7 @@ impl Lock {
     /// by a [pipelined hand-off](crate::HandOff::pipelined) and the server did not confirm that before the previous hold's lease ended.
     ///
     /// This replaces a [fixed lease](Self::with_lease) and a [limit](Self::with_max_hold). An acquire fails with [`Error::Misuse`] for a
-    /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks, value locks and groups.
+    /// `min` below 1 ms or out of range, and for kinds that cannot be kept: fair locks, read/write locks and groups.
     pub fn with_min_hold(&self, min: Duration) -> Self {
         Self { lease: Lease::AtLeast(min), ..self.clone() }
     }
@@ -378,19 +378,17 @@ impl Lock {
 
     /// Begins an acquire. A composite lock holds the claims of all its members.
     pub(crate) fn claim(&self) -> Result<Claim> {
-        Claim::of_owner(&self.session, &**self.kind()?, self.owner()?)
+        let kind = &**self.kind()?;
+        self.lease.check()?;
+        if self.is_kept() && !kind.traits().may_be_kept() {
+            return Err(misuse(kind, "this kind of lock has no minimum time: remove `with_min_hold`"));
+        }
+        Claim::of_owner(&self.session, kind, self.owner()?)
     }
 
     /// Acquires the lock, and returns how the call came to it.
     pub(crate) async fn acquire_for(&self, claim: &Claim, wait: Wait) -> Result<Option<(LockGuard, Way)>> {
         let kind: Arc<dyn LockKind> = self.kind()?.clone();
-        self.lease.check()?;
-        if self.is_kept() && !kind.traits().may_be_kept() {
-            return Err(misuse(
-                &**self.kind()?,
-                "this kind of lock has no minimum time: remove `with_min_hold`",
-            ));
-        }
         let pipelined =
             self.pipelined.unwrap_or(self.session.options.hand_off.pipelined) && kind.traits().pipelined;
         let terms = Terms { lease: self.lease, pipelined };

@@ -6,7 +6,6 @@ use crate::lease::status::HoldState;
 use crate::owner::entered;
 use crate::runtime::gather::gather;
 use crate::runtime::mutex::Mutex;
-use crate::runtime::sync::task;
 use crate::status::{HoldStatus, Several, status_methods};
 use std::fmt;
 use std::sync::Arc;
@@ -57,13 +56,17 @@ impl MultiLockGuard {
         needed: usize,
         least: Duration,
     ) -> Result<Self, impl Iterator<Item = LockGuard>> {
+        let client = guards.first().map(|member| member.guard.session().clone());
         let several = guards.iter().filter(|member| member.counts).map(|member| member.guard.status());
         let several = Several::new(several.collect(), needed);
         let (status, guards) = (several.status(), Guards(Arc::new(Mutex::new(guards))));
         if status.state() != HoldState::Held || status.validity() <= least {
             return Err(guards.take(|_| true).into_iter().map(|member| member.guard));
         }
-        task::spawn(release_the_rest(status.clone(), guards.clone()));
+        // The caller's runtime may end before the hold does.
+        if let Some(client) = client {
+            client.spawn(release_the_rest(status.clone(), guards.clone()));
+        }
         Ok(Self { status, several, guards })
     }
 

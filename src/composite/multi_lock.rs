@@ -190,9 +190,7 @@ impl Round for InOrder {
                 // The waits for busy locks have used up most of the time, so this server may not be at fault.
                 Err(Error::TimedOut { .. }) if waited > took && over.is_some_and(Moment::passed) => Ok(None),
                 // With nothing in hand, the wait was over or the failure is final.
-                Err(error @ (Error::TimedOut { .. } | Error::Unavailable { .. })) if !guards.is_empty() => {
-                    Ok(Some(error))
-                }
+                Err(error) if error.is_temporary() && !guards.is_empty() => Ok(Some(error)),
                 Err(error) => Err(error),
             };
             self.first = at;

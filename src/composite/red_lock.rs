@@ -225,8 +225,7 @@ impl Round for AllAtOnce {
                 Err(error) => {
                     debug!(%error, "a server did not grant the red lock");
                     // Final, as far as this call can know.
-                    let is_final = lock.session().is_closed()
-                        || !matches!(error, Error::TimedOut { .. } | Error::Unavailable { .. });
+                    let is_final = lock.session().is_closed() || !error.is_temporary();
                     refusals += usize::from(is_final);
                     errors.insert(if is_final { 0 } else { errors.len() }, error);
                 }

@@ -306,8 +306,9 @@ impl Options {
             ("fair lock wait timeout", self.fair_wait_timeout),
             ("replication timeout", self.replication().within),
         ] {
-            if time.is_zero() || time > Duration::from_secs(24 * 3600) {
-                return Err(Error::misuse(format!("the {what} must be above 0 and at most a day")));
+            // Redis counts whole milliseconds, and takes 0 for no limit.
+            if time < Duration::from_millis(1) || time > Duration::from_secs(24 * 3600) {
+                return Err(Error::misuse(format!("the {what} must be at least 1 ms and at most a day")));
             }
         }
         if self.token_retention.is_some_and(|kept| kept < self.lease) {

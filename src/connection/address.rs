@@ -319,7 +319,8 @@ pub(super) fn parse_url(url: &str) -> Result<ConnectionInfo> {
     parse_info(url)
 }
 
-const ENCODED: &str = "(in a user and a password, write @ : / # ? and % as %40 %3A %2F %23 %3F and %25)";
+pub(super) const ENCODED: &str =
+    "(in a user and a password, write @ : / # ? and % as %40 %3A %2F %23 %3F and %25)";
 
 /// Parses every form of address that the redis crate accepts.
 pub(super) fn parse_info(server: impl IntoConnectionInfo) -> Result<ConnectionInfo> {

@@ -269,7 +269,10 @@ impl TopologyManager {
                 new.add(node);
             }
             let master = self.connected_to(&mut new, &address);
-            found.push(address);
+            if usize::from(master) == found.len() {
+                // Its first range.
+                found.push(address);
+            }
             new.assign(first, last, master);
         }
         self.known.set_masters(found);

@@ -7,7 +7,7 @@ use super::{ErrorClass, classify, into_server_error, server_text};
 use crate::protocol::restore_payload;
 use crate::protocol::script::{Delete, FastCommand, FastPath, Reply, created_reply, deleted_reply};
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{Cmd, Pipeline, RedisError, ServerErrorKind, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::debug;
@@ -115,9 +115,14 @@ impl FastPaths {
         let [multi, exec, restore, del_if_eq, del_ex] = replies.as_slice() else {
             return Ok(Self::default());
         };
-        let delete_if = match (del_if_eq, del_ex) {
-            (Value::Int(_), _) => Some(DeleteIf::DelIfEq),
-            (_, Value::Int(_)) => Some(DeleteIf::DelEx),
+        // A node of a cluster that does not have the slot of the key knows the command, too.
+        let known = |reply: &Value| match reply {
+            Value::ServerError(error) => error.kind() == Some(ServerErrorKind::Moved),
+            reply => matches!(reply, Value::Int(_)),
+        };
+        let delete_if = match (known(del_if_eq), known(del_ex)) {
+            (true, _) => Some(DeleteIf::DelIfEq),
+            (_, true) => Some(DeleteIf::DelEx),
             _ => None,
         };
         let transactions = [multi, exec].iter().all(|reply| !matches!(reply, Value::ServerError(_)));

@@ -47,7 +47,7 @@ pub use servers::Servers;
 pub(crate) use servers::Topology;
 pub(crate) use subscriber::{Messages, SubscribeError, Subscriber};
 
-use crate::error::{Error, Phase};
+use crate::error::{Error, NOT_NOW, Phase};
 use crate::protocol::keys;
 use crate::runtime::sync::{random, time};
 use redirects::Redirect;
@@ -71,8 +71,6 @@ enum ErrorClass {
 }
 
 fn classify(error: &RedisError) -> ErrorClass {
-    const NOT_NOW: [&str; 7] =
-        ["LOADING", "READONLY", "MASTERDOWN", "TRYAGAIN", "CLUSTERDOWN", "BUSY", "NOREPLICAS"];
     // Before Redis 7, an error inside a script has the code ERR, and the real code comes later in the message.
     const IN_SCRIPT: [&str; 6] = ["WRONGTYPE ", "OOM ", "NOPERM ", "READONLY ", "MISCONF ", "NOREPLICAS "];
     // A permission that is missing inside a script: the wording up to Redis 7.0, and from 7.2 on.
@@ -137,12 +135,14 @@ fn connect_error(error: &RedisError, node: &str) -> Error {
         ErrorClass::Refused { code, message } | ErrorClass::NotNow { code, message } => {
             Error::Refused { phase, node, code, message }
         }
-        // The redis crate has an error of its own for a refused password, which contains the server's message.
+        // The redis crate has an error of its own for a refused password. It may lack the server's message, and then stands for any refusal
+        // before the first command.
         _ if error.kind() == ErrorKind::AuthenticationFailed => Error::Refused {
             phase,
             node,
             code: "WRONGPASS".into(),
-            message: server_text::detail(error).unwrap_or("user name or password refused".into()),
+            message: server_text::detail(error)
+                .unwrap_or("the user name or password is refused, or the server has too many clients".into()),
         },
         _ => match io_error(error).and_then(tls::distrust) {
             // The reason may contain names from the certificate, which the server chose.

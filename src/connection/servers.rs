@@ -4,7 +4,7 @@
 
 #[cfg(feature = "redis-interop")]
 use super::address::parse_info;
-use super::address::{Trust, parse_url};
+use super::address::{ENCODED, Trust, parse_url};
 use super::discovery::{Discovery, Replicated, Sentinel};
 use super::{Access, Address};
 use crate::config::options::Options;
@@ -154,10 +154,11 @@ pub(super) struct SeedNodes {
 }
 
 impl SeedNodes {
-    /// The nodes to ask for the layout: the latest masters, then the seeds.
+    /// The nodes to ask for the layout, each once: the latest masters, then the seeds.
     pub(super) fn nodes(&self) -> Vec<Address> {
         let masters = self.masters.lock();
-        masters.iter().chain(&self.seeds).cloned().collect()
+        let is_new = |seed: &&Address| !masters.iter().any(|master| master.node() == seed.node());
+        masters.iter().chain(self.seeds.iter().filter(is_new)).cloned().collect()
     }
 
     /// Whether `node` is a master of the latest layout; true while no layout is known.
@@ -166,6 +167,7 @@ impl SeedNodes {
         masters.is_empty() || masters.iter().any(|master| master.node() == node)
     }
 
+    /// Sets the masters of the latest layout, each once.
     pub(super) fn set_masters(&self, masters: Vec<Address>) {
         *self.masters.lock() = masters;
     }
@@ -197,6 +199,12 @@ impl Topology {
             let bad = || bad(SENTINEL, "[/database]#master");
             let (rest, service) =
                 rest.split_once('#').filter(|(_, service)| !service.is_empty()).ok_or_else(bad)?;
+            if service.contains(['@', '/', '#']) {
+                // The `#` before it is probably part of a password, which the error must not show.
+                return Err(Error::misuse(format!(
+                    "bad URL: the name of the master contains @, / or # {ENCODED}"
+                )));
+            }
             let (credentials, rest) = credentials(rest);
             let (hosts, database) = rest.split_once('/').unwrap_or((rest, ""));
             let master = parse_url(&format!("{scheme}://{credentials}sentinel/{database}"))?;

@@ -11,7 +11,7 @@ use crate::runtime::mutex::{Mutex, MutexGuard};
 use crate::runtime::sync::task::{self, JoinHandle};
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, RedisError, Value};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
@@ -30,9 +30,40 @@ pub(super) struct ShardStream {
     driver: JoinHandle<()>,
 }
 
-/// The channels that are subscribed or requested, and whether the server ended one of them.
+/// The channels of a connection, and whether the server ended one of them.
 #[derive(Clone, Default)]
-struct Channels(Arc<Mutex<HashSet<Arc<str>>>>, Arc<AtomicBool>);
+struct Channels(Arc<Mutex<Subscribed>>, Arc<AtomicBool>);
+
+#[derive(Default)]
+struct Subscribed {
+    /// The channels that are subscribed or requested.
+    wanted: HashSet<Arc<str>>,
+    /// For each channel, the number of requests to unsubscribe whose confirmation [`ShardStream`] has not received yet. The channel may be
+    /// wanted again meanwhile.
+    leaving: HashMap<Arc<str>, usize>,
+}
+
+impl Subscribed {
+    fn leave(&mut self, channel: &Arc<str>) {
+        self.wanted.remove(channel);
+        *self.leaving.entry(channel.clone()).or_default() += 1;
+    }
+
+    /// Notes the reply to a request to unsubscribe. Returns whether there was such a request.
+    fn left(&mut self, channel: &str) -> bool {
+        let Some(pending) = self.leaving.get_mut(channel) else { return false };
+        *pending -= 1;
+        if *pending == 0 {
+            self.leaving.remove(channel);
+        }
+        true
+    }
+
+    /// Notes the end of a subscription. Returns whether the server ended it, and it is wanted.
+    fn has_lost(&mut self, channel: &str) -> bool {
+        !self.left(channel) && self.wanted.contains(channel)
+    }
+}
 
 pub(super) async fn open(address: &Address, options: &Options) -> Result<(ShardSink, ShardStream)> {
     let (sender, pushes) = mpsc::unbounded_channel();
@@ -44,13 +75,13 @@ pub(super) async fn open(address: &Address, options: &Options) -> Result<(ShardS
 
 impl ShardSink {
     pub(super) async fn subscribe(&mut self, channels: &[Arc<str>]) -> Result<(), RedisError> {
-        self.channels.lock().extend(channels.iter().cloned());
+        self.channels.lock().wanted.extend(channels.iter().cloned());
         self.ask("SSUBSCRIBE", &PushKind::SSubscribe, channels).await
     }
 
     pub(super) async fn unsubscribe(&mut self, channels: &[Arc<str>]) -> Result<(), RedisError> {
         for channel in channels {
-            self.channels.lock().remove(channel);
+            self.channels.lock().leave(channel);
         }
         self.ask("SUNSUBSCRIBE", &PushKind::SUnsubscribe, channels).await
     }
@@ -84,7 +115,11 @@ impl ShardSink {
             match answer {
                 Value::Push { kind, data } if kind == *confirmation && names(&data, channel) => {}
                 Value::ServerError(error) => {
-                    self.channels.lock().remove(channel);
+                    let mut channels = self.channels.lock();
+                    match confirmation {
+                        PushKind::SUnsubscribe => _ = channels.left(channel),
+                        _ => _ = channels.wanted.remove(channel),
+                    }
                     refused = Some(error.into());
                 }
                 other => return Err(out_of_step(&other)),
@@ -109,7 +144,7 @@ impl ShardStream {
                     None => continue,
                 },
                 PushKind::SUnsubscribe
-                    if channel().is_some_and(|name| self.channels.lock().contains(name.as_str())) =>
+                    if channel().is_some_and(|name| self.channels.lock().has_lost(&name)) =>
                 {
                     self.channels.1.store(true, Ordering::Relaxed);
                     return None;
@@ -128,7 +163,7 @@ impl Drop for ShardStream {
 }
 
 impl Channels {
-    fn lock(&self) -> MutexGuard<'_, HashSet<Arc<str>>> {
+    fn lock(&self) -> MutexGuard<'_, Subscribed> {
         self.0.lock()
     }
 }
@@ -142,4 +177,34 @@ fn out_of_step(answer: &Value) -> RedisError {
         "the reply {answer:?} belongs to another request: the connection is replaced"
     ))
     .into()
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    /// A subscription may begin again before the end of the one before is confirmed.
+    #[tokio::test]
+    async fn a_late_confirmation_ends_no_connection() {
+        let (sender, pushes) = mpsc::unbounded_channel();
+        let channels = Channels::default();
+        let mut stream = ShardStream { pushes, channels: channels.clone(), driver: task::spawn(async {}) };
+        let push = |kind| {
+            let data = vec![Value::BulkString(b"c".to_vec()), Value::Int(0)];
+            sender.send(PushInfo { kind, data }).unwrap();
+        };
+        let channel: Arc<str> = "c".into();
+        for _ in 0..2 {
+            channels.lock().wanted.insert(channel.clone());
+            channels.lock().leave(&channel);
+        }
+        channels.lock().wanted.insert(channel.clone());
+        push(PushKind::SUnsubscribe);
+        push(PushKind::SUnsubscribe);
+        push(PushKind::SMessage);
+        assert_eq!(stream.next().await.as_deref(), Some("c"));
+        push(PushKind::SUnsubscribe);
+        assert_eq!(stream.next().await, None, "the server gave the slot away");
+        assert!(channels.1.load(Ordering::Relaxed));
+    }
 }

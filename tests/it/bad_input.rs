@@ -87,6 +87,9 @@ async fn a_bad_setting_or_url_is_misuse_and_opens_no_connection() {
         Client::builder().reconnect_backoff(Duration::from_secs(2), Duration::from_secs(1)),
         Client::builder().fencing_token_retention(Duration::from_secs(1)),
         Client::builder().fencing_token_retention(Duration::MAX),
+        Client::builder().fair_lock_wait_timeout(Duration::from_micros(999)),
+        // `WAIT` with a timeout of 0 ms would wait without a limit.
+        Client::builder().replication(Replication::any().within(Duration::from_micros(999))),
     ] {
         assert_misuse(bad.connect(&url).await);
     }
@@ -100,6 +103,7 @@ async fn a_bad_setting_or_url_is_misuse_and_opens_no_connection() {
         format!("http://user:{CANARY}@{address}"),
         // Must not fall back to a plain connection.
         format!("rediss://user:{CANARY}@{address}#insecure"),
+        format!("redis-sentinel://user:12#{CANARY}@{address}/0#orders"),
     ] {
         assert_misuse(Client::connect(&bad).await);
     }

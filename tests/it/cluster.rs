@@ -370,6 +370,9 @@ async fn waiters_subscribe_at_a_node_that_answers() {
             master.configure("lua-time-limit", "100");
         }
         let (first, others) = cluster.masters.split_first().unwrap();
+        // The first node is listed once for each of its ranges, between which no other node has any.
+        let gaps = (0..).map(|n| format!("gaps:{n}")).filter(|name| cluster.master_of(name) == 0);
+        gaps.take(30).for_each(|name| cluster.unassign(&name));
         let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == 2).unwrap();
         let values = [Kryo5.encode("x")];
         let hasty = builder(false).response_timeout(Duration::from_millis(500));

@@ -43,7 +43,7 @@ impl<'a> EndlessScript<'a> {
         Self { server, caller }
     }
 
-    fn kill(self) {
+    pub fn kill(self) {
         run(self.server, "SCRIPT KILL");
         self.caller.join().unwrap().unwrap_err();
     }

@@ -1,5 +1,6 @@
 //! `MultiLock`: all of several locks, or none.
 
+use crate::faults::EndlessScript;
 use crate::support::drop_point::{
     CutAt, DropBench, LEASE as LEASE_THERE, NAME, Tally, drop_at, for_each_cut, shut_gate,
 };
@@ -102,6 +103,11 @@ async fn misuse_is_reported_before_anything_is_sent() {
         assert!(matches!(MultiLock::new(locks), Err(Error::Misuse { .. })), "{shown}");
     }
     let multi = of(&client, &["a", "b"]);
+    let busy = client.lock("c").with_owner(&Owner::unique()).lock().await.unwrap();
+    let behind_busy =
+        MultiLock::new([client.lock("c"), client.lock("d").with_lease(Duration::ZERO)]).unwrap();
+    assert!(matches!(behind_busy.lock().await, Err(Error::Misuse { .. })));
+    busy.unlock().await.unwrap();
     for wrong in [
         multi.with_lease(Duration::ZERO).lock().await,
         multi.try_lock_for(Duration::MAX).await.map(|_| unreachable!()),
@@ -415,6 +421,43 @@ async fn a_server_that_is_down_is_reported_or_awaited() {
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
     assert!(keys(&one).is_empty() && keys(&two).is_empty());
+}
+
+/// A server that runs a long script is up, and refuses other requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_busy_with_a_script_is_awaited() {
+    let (one, two) = (Server::start(), Server::start());
+    let hasty = Client::builder().response_timeout(Duration::from_millis(300));
+    let (here, there) =
+        (hasty.clone().connect(one.url()).await.unwrap(), hasty.connect(two.url()).await.unwrap());
+    // Locks are acquired in the order of their servers.
+    let (first, second) = if one.url() < two.url() { (&one, &two) } else { (&two, &one) };
+    second.configure("lua-time-limit", "50");
+    let script = EndlessScript::start(second).await;
+    let multi = MultiLock::new([here.lock("a"), there.lock("b")]).unwrap();
+    let waiting = tokio::spawn(async move { multi.lock().await });
+    eventually(|| !keys(first).is_empty()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    script.kill();
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+/// The runtime of the caller may end while the guard lives.
+#[test]
+fn the_rest_is_freed_although_the_runtime_of_the_caller_is_gone() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let connecting = Client::builder().watchdog_timeout(LEASE).connect(server.url());
+    let client = runtime.block_on(connecting).unwrap();
+    let multi = of(&client, &["a", "b"]);
+    let caller = tokio::runtime::Runtime::new().unwrap();
+    let guard = caller.block_on(multi.lock()).unwrap();
+    drop(caller);
+    runtime.block_on(async {
+        assert!(client.lock("a").force_unlock().await.unwrap());
+        eventually(|| keys(&server).is_empty()).await;
+        assert!(guard.unlock().await.unwrap_err().is_lost());
+    });
 }
 
 /// Adds 1 to the counter of each lock by a read and a write.

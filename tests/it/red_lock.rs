@@ -1,5 +1,6 @@
 //! `RedLock`: a majority of locks on independent servers.
 
+use crate::faults::EndlessScript;
 use crate::support::drop_point::{CutAt, DropPoint, PROMPT, Tally, drop_at, for_each_cut, shut_gate, soon};
 use crate::support::kind::each;
 use crate::support::{Java, Proxy, Server, Stopwatch, eventually, versions};
@@ -173,6 +174,21 @@ async fn a_majority_holds_and_reports_its_validity() {
     eventually(|| records(&servers) == 0).await;
 }
 
+/// A server that runs a long script is up, and refuses other requests.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_majority_that_is_busy_with_a_script_is_awaited() {
+    let (servers, clients) = three().await;
+    servers.iter().for_each(|server| server.configure("lua-time-limit", "50"));
+    let scripts = [EndlessScript::start(&servers[0]).await, EndlessScript::start(&servers[1]).await];
+    let red = patient(&clients);
+    let refused = red.try_lock().await;
+    assert!(matches!(&refused, Err(Error::Refused { code, .. }) if code == "BUSY"), "{refused:?}");
+    let waiting = tokio::spawn(async move { red.lock().await });
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    scripts.into_iter().for_each(EndlessScript::kill);
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+}
+
 #[tokio::test]
 async fn misuse_is_reported_before_anything_is_sent() {
     let (servers, clients) = three().await;
@@ -193,6 +209,12 @@ async fn misuse_is_reported_before_anything_is_sent() {
         red.with_lease(Duration::from_millis(2)),
         red.with_minimum_validity(LEASE - Duration::from_millis(11)),
         red.with_node_timeout(Duration::ZERO),
+        // The others would be a majority.
+        RedLock::new([0, 1, 2].map(|at| match at {
+            0 => clients[at].lock(NAME).with_lease(Duration::MAX),
+            _ => clients[at].lock(NAME),
+        }))
+        .unwrap(),
     ] {
         assert!(matches!(wrong.lock().await, Err(Error::Misuse { .. })), "{wrong:?}");
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use redis::Value;
 use redisson_lock::{Client, Error, Lock, LossReason};
 
+use crate::support::cluster::Cluster;
 use crate::support::raw::{NAME, changes};
 use crate::support::scripts::VALUE_HAND_OFF;
 use crate::support::{FaultyClient, RawRedis, Server, eventually};
@@ -152,6 +153,21 @@ async fn a_record_of_another_type_is_an_error_and_is_left_alone() {
         Client::connect(bench.server.url()).await.unwrap().value_lock("").lock().await,
         Err(Error::Misuse { .. })
     ));
+}
+
+/// In a cluster, most nodes do not have the slot of the key with which the client tries the command.
+#[tokio::test]
+async fn each_master_of_a_cluster_uses_its_delete_by_value_command() {
+    let cluster = Cluster::of(3, 0, |arguments| Server::of_with_args("REDISSON_LOCK_VALKEY_9_1", arguments));
+    let client = Client::connect(cluster.url()).await.unwrap();
+    // The client tries its commands when it connects.
+    cluster.masters.iter().for_each(Server::commandstats_reset);
+    for at in 0..3 {
+        let name = (0..).map(|n| format!("orders:{n}")).find(|name| cluster.master_of(name) == at).unwrap();
+        client.value_lock(name).lock().await.unwrap().unlock().await.unwrap();
+    }
+    let calls = |master: &Server| (master.calls("delifeq"), master.scripts());
+    assert_eq!(cluster.masters.iter().map(calls).collect::<Vec<_>>(), [(1, 0); 3]);
 }
 
 /// Valkey has such a command from 9.0 on, and Redis another one from 8.4 on. Elsewhere a script does it.

@@ -24,7 +24,12 @@ pub struct Cluster {
 impl Cluster {
     /// Returns once each node reports that the cluster is ready.
     pub fn start(masters: usize, replicas_each: usize) -> Self {
-        let node = || Server::with_args(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
+        Self::of(masters, replicas_each, Server::with_args)
+    }
+
+    /// `start` starts a node with these arguments.
+    pub fn of(masters: usize, replicas_each: usize, start: impl Fn(&[&str]) -> Server) -> Self {
+        let node = || start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]);
         let cluster = Self {
             masters: (0..masters).map(|_| node()).collect(),
             replicas: (0..masters * replicas_each).map(|_| node()).collect(),

@@ -58,7 +58,12 @@ impl Server {
 
     /// The server program that this setting names.
     pub fn of(setting: &str) -> Self {
-        Self::launch(vec![super::setting(setting)], &[])
+        Self::of_with_args(setting, &[])
+    }
+
+    /// The same with arguments.
+    pub fn of_with_args(setting: &str, arguments: &[&str]) -> Self {
+        Self::launch(vec![super::setting(setting)], arguments)
     }
 
     /// A server that logs each change at once, and has its data again after [`start_again`](Self::start_again). A
