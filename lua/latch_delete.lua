@@ -7,9 +7,16 @@
 --          0  no latch exists
 --
 -- This request must not be repeated: the repeat would open a later latch.
-redis.call('get', KEYS[1]) -- fails for a key of another type, which must not be deleted
-if redis.call('exists', KEYS[1]) == 0 then
+local count = redis.call('get', KEYS[1]) -- fails for a key of another type, which must not be deleted
+if not count then
     return 0
 end
-redis.call(ARGV[2] or 'publish', ARGV[1], '0')
-return redis.call('del', KEYS[1])
+-- DEL comes first: a server that accepts no writes refuses it, and must not send the message.
+redis.call('del', KEYS[1])
+local sent = redis.pcall(ARGV[2] or 'publish', ARGV[1], '0')
+if type(sent) == 'table' then
+    -- The user may not publish, so the waiters would not hear of the deletion.
+    redis.call('set', KEYS[1], count)
+    return sent
+end
+return 1

@@ -102,7 +102,7 @@ impl Watched {
             token: None,
         };
         let hold = Hold::new(begun, &self.listeners);
-        hold.begin_level(LevelTerm::renewed(Moment::FAR));
+        hold.begin_level(LevelTerm::renewed(Moment::FAR), 1);
         self.watchdog.watch(&hold);
         hold
     }

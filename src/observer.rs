@@ -47,7 +47,7 @@ use tracing::error;
 /// ```
 pub trait Observer: Send + Sync + 'static {
     /// A call waits in its client: the lock is busy, or other calls of the client are at the key. For some kinds each call does, such as fair
-    /// locks and semaphores. Then [`Acquired::way`] says whether it had to wait for others.
+    /// locks. Then [`Acquired::way`] says whether it had to wait for others.
     fn on_waiting(&self, call: &Waiting<'_>) {
         let _ = call;
     }

@@ -119,7 +119,11 @@ impl KeyActor {
                 Action::Release(Release::Undo(undo)) => self.undo(&undo).await,
                 Action::Release(Release::Dequeue(dequeue)) => self.dequeue(dequeue).await,
                 Action::Reenter(waiters) => self.reenter(waiters).await,
-                Action::Attempt(attempt) => self.attempt(attempt).await,
+                Action::Attempt(attempt) => {
+                    self.queue.work().attempting = Some(attempt.ticket);
+                    self.attempt(attempt).await;
+                    self.queue.work().attempting = None;
+                }
                 Action::ProbeHolder(kind) => self.probe_holder(&kind).await,
                 Action::CountCrowd => self.count_crowd().await,
                 Action::Check => self.check().await,

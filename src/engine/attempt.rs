@@ -13,6 +13,7 @@ use crate::engine::busy::LastBusy;
 use crate::engine::contention::undo_orphan;
 use crate::engine::grants::{acquired, begin, grant};
 use crate::engine::key_actor::KeyActor;
+use crate::engine::key_queue::KeyQueue;
 use crate::engine::queue_id::QueueId;
 use crate::engine::run::Run;
 use crate::engine::waiters::{Outcome, Waiter};
@@ -62,6 +63,8 @@ struct SentAttempt {
     length: Duration,
     /// It follows a message that came since the last attempt.
     woken: bool,
+    /// The owner had a counterpart hold, which may have been in release.
+    beside_counterpart: bool,
 }
 
 impl KeyActor {
@@ -77,7 +80,12 @@ impl KeyActor {
         }
         let last = std::mem::replace(&mut self.messages_at_attempt, before.messages);
         let woken = last != before.messages;
-        let sent = SentAttempt { attempt, before, owner_id, length, woken };
+        let beside_counterpart =
+            self.counterpart_queue(&*attempt.kind, &attempt.owner).is_some_and(|queue| {
+                let work = queue.work();
+                work.current.is_some() || work.is_releasing()
+            });
+        let sent = SentAttempt { attempt, before, owner_id, length, woken, beside_counterpart };
         loop {
             let failure = match self.session.connection.call(&mut request).await {
                 Ok(answer) => {
@@ -152,9 +160,14 @@ impl KeyActor {
         true
     }
 
+    /// The key queue of the owner's counterpart hold.
+    fn counterpart_queue(&self, kind: &dyn LockKind, owner: &LocalOwner) -> Option<Arc<KeyQueue>> {
+        self.session.existing_queue(&QueueId::of_counterpart(kind, owner)?)
+    }
+
     /// The owner id of the owner's counterpart hold, if it has one.
     fn counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> Option<Arc<str>> {
-        let queue = self.session.existing_queue(&QueueId::of_counterpart(kind, owner)?)?;
+        let queue = self.counterpart_queue(kind, owner)?;
         let work = queue.work();
         let held = work.current.as_ref().filter(|current| current.hold.owner == *owner);
         held.map(|current| current.hold.owner_id.clone())
@@ -162,8 +175,7 @@ impl KeyActor {
 
     /// Whether the owner has a level of its counterpart hold that is not being released.
     fn has_counterpart(&self, kind: &dyn LockKind, owner: &LocalOwner) -> bool {
-        let queue = QueueId::of_counterpart(kind, owner).and_then(|id| self.session.existing_queue(&id));
-        let in_hand = queue.and_then(|queue| queue.work().in_hand());
+        let in_hand = self.counterpart_queue(kind, owner).and_then(|queue| queue.work().in_hand());
         in_hand.is_some_and(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
@@ -203,7 +215,7 @@ impl KeyActor {
 
     /// Acts on the reply to an attempt.
     fn on_reply(&mut self, sent: SentAttempt, answer: &Answer) {
-        let SentAttempt { ref attempt, before, ref owner_id, woken, .. } = sent;
+        let SentAttempt { ref attempt, before, ref owner_id, woken, beside_counterpart, .. } = sent;
         let Attempt { ticket, ref kind, ref owner, once, .. } = **attempt;
         let ttl = match script::acquired(&answer.reply) {
             Ok(Acquired::Taken(number)) => return self.on_taken(sent, answer, number),
@@ -211,12 +223,18 @@ impl KeyActor {
                 if let Some(owner) = script::blocking_owner_id(&answer.reply) {
                     undo_orphan(&self.session, kind, owner);
                     self.crowd.found(owner::is_foreign(owner, &self.session.id));
+                    if kind.traits().queued && self.queue.work().waiters.put_first(owner) {
+                        self.busy_reply = None;
+                    }
                 }
                 ttl
             }
             Ok(Acquired::Stale(ttl)) => {
-                if kind.traits().access == Access::Shared {
-                    // An earlier send may have taken effect, and its hold ended since.
+                // A waiter in Redis's queue keeps its owner id.
+                let late = kind.traits().queued
+                    && owner::is_retired(owner_id, &self.session.id, self.session.generation());
+                if late || kind.traits().access == Access::Shared {
+                    // An earlier send may have taken effect, and its hold may have ended since.
                     self.undo_sent(&sent);
                     debug!(lock = ?self.queue.record(), owner = %owner_id, "the acquire is out of date, undoing it");
                 } else {
@@ -228,7 +246,9 @@ impl KeyActor {
             Ok(Acquired::Own(_)) if self.has_counterpart(&**kind, owner) => {
                 return self.tell(ticket, Outcome::failed(would_deadlock(&**kind)));
             }
-            // The counterpart hold is being granted or released.
+            // The counterpart hold is being released. A single attempt has to see the lock without it.
+            Ok(Acquired::Own(_)) if once && beside_counterpart => return,
+            // It is being granted or released.
             Ok(Acquired::Own(ttl)) => ttl,
             Err(script::Undecodable) => {
                 let error = self.session.connection.protocol_error(Phase::Acquire);
@@ -258,7 +278,7 @@ impl KeyActor {
     /// Begins the hold that the attempt acquired, and grants it. `number` is its token, or the time that the record had left, depending on
     /// the kind.
     fn on_taken(&mut self, sent: SentAttempt, answer: &Answer, number: u64) {
-        let SentAttempt { attempt, before, owner_id, length, woken } = sent;
+        let SentAttempt { attempt, before, owner_id, length, woken, .. } = sent;
         if woken {
             self.session.counters.useful_wake_ups.count();
         }

@@ -54,6 +54,12 @@ pub(crate) struct BusyReply {
 }
 
 impl BusyReply {
+    /// Whether the reply counts although `newest` is the ticket of the last waiter. An old reply does not make the lock busy for that one, and a
+    /// kind that is not probed needs another attempt.
+    pub(crate) fn suits(&self, newest: u64) -> bool {
+        newest <= self.newest || self.probe_at < Moment::FAR
+    }
+
     /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes
     /// early, because an old reply must not make the lock busy for it.
     pub(crate) fn next_probe(&self, newest: u64) -> Moment {

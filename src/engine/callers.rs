@@ -2,6 +2,7 @@
 
 use crate::kinds::kind::LockKind;
 use crate::owner::LocalOwner;
+use crate::protocol::keys::HASH;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ type Soles = HashSet<SoleCaller, BuildHasherDefault<DefaultHasher>>;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct SoleCaller {
     owner: LocalOwner,
+    /// The hashes of the values of a group.
     part: Option<Arc<str>>,
 }
 
@@ -31,6 +33,16 @@ impl SoleCaller {
         matches!(owner, LocalOwner::Task(_) | LocalOwner::Thread(_))
             .then(|| Self { owner: owner.clone(), part: kind.part() })
     }
+
+    /// Whether both are one owner, and their parts have a value in common.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.owner == other.owner && self.values().any(|value| other.values().any(|same| same == value))
+    }
+
+    /// The hashes of the values of the part.
+    fn values(&self) -> impl Iterator<Item = &[u8]> {
+        self.part.iter().flat_map(|part| part.as_bytes().chunks(HASH))
+    }
 }
 
 impl Callers {
@@ -38,8 +50,14 @@ impl Callers {
         self.all == 0
     }
 
+    /// Whether `sole` already calls for the lock, or for a part that overlaps its own.
     pub(crate) fn has(&self, sole: &SoleCaller) -> bool {
-        self.sole.as_ref() == Some(sole) || self.others.as_ref().is_some_and(|others| others.contains(sole))
+        let others = self.others.as_deref();
+        match &sole.part {
+            None => self.sole.as_ref() == Some(sole) || others.is_some_and(|others| others.contains(sole)),
+            // All calls of the queue are those of one owner.
+            Some(_) => self.sole.iter().chain(others.into_iter().flatten()).any(|other| other.overlaps(sole)),
+        }
     }
 
     /// Adds a call, unless it is a second one of `sole`. Returns whether it was added.

@@ -64,8 +64,8 @@ impl KeyActor {
         let now = Moment::now();
         let earlier = self.busy_reply.take().filter(|busy_reply| busy_reply.before.epoch == before.epoch);
         let lease = self.session.options.lease;
-        // A waiter that Redis's queue has dropped gets no message, and the time until its turn may be much longer than a lease.
-        let longest = if kind.traits().queued { lease } else { Duration::MAX };
+        // No message comes to a waiter that Redis's queue has dropped, and none when the lease of a permit is shortened.
+        let longest = if kind.traits().queued || kind.permits().is_some() { lease } else { Duration::MAX };
         let look = ttl.unwrap_or(lease / 3).clamp(SHORTEST_LOOK, longest.max(SHORTEST_LOOK));
         let poll = kind.poll().or_else(|| self.queue.work().has_pollers().then_some(POLL_BACK_OFF));
         let step = match (&earlier, poll) {
@@ -206,7 +206,9 @@ impl KeyActor {
 /// a request that a dead connection delivered late. Nobody else would remove it before it expires. The key queue in which the id
 /// would be held knows whether it is a hold or a waiter.
 pub(crate) fn undo_orphan(session: &Arc<Session>, kind: &Arc<dyn LockKind>, owner_id: &str) {
-    if !owner::is_retired(owner_id, &session.id, session.generation()) || session.spared.contains(owner_id) {
+    if !owner::is_retired(owner_id, &session.id, session.generation())
+        || session.spared.contains(kind.record(), owner_id)
+    {
         return;
     }
     let until = Moment::now() + session.options.lease;

@@ -45,6 +45,8 @@ pub(crate) struct KeyActor {
     pub dequeue_at: Moment,
     /// It waits for the request of a caller, and does nothing else.
     pub is_behind_caller: bool,
+    /// The last step was for a waiter that needs a reply of its own, so the next one is for the waiter whose turn it is.
+    pub turn_is_next: bool,
     /// The epoch of the signal on which it has acted.
     pub epoch: u64,
     /// The queue has no work left.
@@ -71,6 +73,7 @@ impl KeyActor {
             dequeues: VecDeque::new(),
             dequeue_at: Moment::now(),
             is_behind_caller: false,
+            turn_is_next: false,
             epoch: 0,
             done: false,
         }

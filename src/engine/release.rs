@@ -74,6 +74,7 @@ impl KeyActor {
 
     async fn release_level(&mut self, hold: &Arc<Hold>, term: Option<LevelTerm>) -> Result<Option<Handed>> {
         let live = hold.state().is_live();
+        self.queue.work().counts_released = false;
         let current = self.with_current(hold, |current| {
             current.levels = current.levels.saturating_sub(1);
             hold.end_level(term, current.levels as usize);
@@ -127,6 +128,12 @@ impl KeyActor {
 
     /// Releases the last level: hands the lock to the next local waiter, or frees it.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u32) -> Result<Option<Handed>> {
+        // A release that was refused may have left a higher count, with which the record cannot be moved.
+        let recounted = match recorded {
+            1 => Ok(()),
+            _ if hold.kept_after(Moment::now()).is_none() => Ok(()),
+            _ => self.recount(hold, recorded, 1, Duration::ZERO, Phase::Release).await,
+        };
         let (now, deadline) = (Moment::now(), hold.deadline());
         // The watchdog does not renew the hold from here on.
         let was = hold.release();
@@ -140,6 +147,7 @@ impl KeyActor {
         let mut freeing =
             Box::new(Freeing { hold: hold.clone(), named, deadline, was, run, began: now, successor: None });
         if let Some(end) = hold.kept_after(now) {
+            recounted.inspect_err(|_| self.session.spare(hold, &freeing.named, end))?;
             return self.keep(&freeing, end).await.map(|()| None);
         }
         self.detect_silent_release(&mut freeing.run);
@@ -167,23 +175,26 @@ impl KeyActor {
     /// Moves the record from the owner id `named` to nobody, so that it ends at `end`. Until then nobody holds the lock. No message is
     /// sent, because no waiter may have the lock yet. If the record cannot be moved, it ends with the lease of the hold, which is no
     /// earlier than `end`.
-    async fn keep(&mut self, Freeing { hold, named, deadline, .. }: &Freeing, end: Moment) -> Result<()> {
+    async fn keep(
+        &mut self,
+        Freeing { hold, named, deadline, was, .. }: &Freeing,
+        end: Moment,
+    ) -> Result<()> {
         let nobody = owner::nobody();
         let Some(mut request) = hold.kind.hand_off(named, &nobody, Arg::Until(end)) else { return Ok(()) };
         let answer = self.session.connection.call_within(&mut request, Limit::Until(*deadline)).await;
         let answer = answer.map_err(|failure| {
-            self.session.spare(named, end);
+            self.session.spare(hold, named, end);
             self.release_error(failure)
         })?;
         self.rotate_if_repeated(&request);
-        let lost =
-            |reason| vanished(&self.session, &self.queue, request.is_repeated(), HoldState::Held, reason);
+        let lost = |reason| vanished(&self.session, &self.queue, request.is_repeated(), *was, reason);
         match script::handed_off(&answer.reply) {
             Ok(HandedOff::Moved { .. }) => Ok(()),
             Ok(HandedOff::Gone) => lost(hold.gone_in(answer.data_epoch)),
             Ok(HandedOff::Other) => lost(LossReason::Taken),
             Ok(HandedOff::Mismatch | HandedOff::Freed) | Err(script::Undecodable) => {
-                self.session.spare(named, end);
+                self.session.spare(hold, named, end);
                 Err(self.session.connection.protocol_error(Phase::Release))
             }
         }
@@ -229,7 +240,7 @@ impl KeyActor {
     /// Makes sure that an owner id does not hold the record. Does nothing if the id belongs to the current hold and that is live: the
     /// release may have been queued without knowledge of the hold. Also does nothing if the record has to be kept.
     pub(crate) async fn undo(&mut self, Undo { kind, owner_id, until, sent_on }: &Undo) {
-        if self.session.spared.contains(owner_id) {
+        if self.session.spared.contains(self.queue.record(), owner_id) {
             return;
         }
         let named = |current: &Current| {
@@ -240,8 +251,8 @@ impl KeyActor {
         if named.is_some_and(|hold| hold.state().is_live()) {
             return;
         }
-        // A late send of the request below would free a later hold with this id, so no waiter keeps the id. The waiter loses
-        // its place in Redis's queue, but only after a request of its owner failed or a hold was lost.
+        // A late send of the request below would free a later hold with this id. So no waiter keeps the id, and none repeats a request with it.
+        // The waiter loses its place in Redis's queue, but only after a request of its owner failed or a hold was lost.
         if self.queue.work().wait_anew(owner_id)
             && !owner::is_retired(owner_id, &self.session.id, self.session.generation())
         {
@@ -288,6 +299,10 @@ impl KeyActor {
         } else {
             true
         };
+        if again {
+            // Until the entry is removed, its owner queues under another id. Otherwise it would be in its old place again.
+            self.session.rotate_owner_ids();
+        }
         if again && !until.passed() {
             self.dequeues.push_back(dequeue);
             self.dequeue_at = Moment::now() + DEQUEUE_RETRY_AFTER;
@@ -316,7 +331,7 @@ pub(crate) fn freed(
     own: u64,
 ) -> Result<(u64, Option<YieldWindow>)> {
     let hold = &freeing.hold;
-    // No message is sent for a record that was gone or taken before.
+    // A script publishes nothing if the record was gone or taken. A transaction publishes anyway, so its receivers do not count.
     let lost = |reason| vanished(session, queue, repeated, freeing.was, reason).map(|()| 0);
     let receivers = match script::released(&answer.reply) {
         Ok(Released::Freed(receivers)) => {

@@ -287,9 +287,9 @@ impl Session {
         }
     }
 
-    /// Keeps the record that names `owner_id` until `end`. No later hold has this id, because its undo must not be spared.
-    pub(crate) fn spare(&self, owner_id: &Arc<str>, end: Moment) {
-        self.spared.add(owner_id, end);
+    /// Keeps the record of `hold`, which names `owner_id`, until `end`. No later hold has this id, because its undo must not be spared.
+    pub(crate) fn spare(&self, hold: &Hold, owner_id: &Arc<str>, end: Moment) {
+        self.spared.add(hold.record(), owner_id, end);
         self.rotate_owner_ids();
     }
 
@@ -314,11 +314,11 @@ impl Session {
         CloseOnDrop(Arc::downgrade(self))
     }
 
-    /// Waits until no key queue has a release left, for at most the response timeout. Uses timers of the caller's runtime, because
+    /// Waits until no key queue has a release left, or an acquire of a caller that has left, for at most the response timeout. Uses timers of the caller's runtime, because
     /// the client's runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
-            while self.all_queues().iter().any(|queue| queue.work().is_releasing()) {
+            while self.all_queues().iter().any(|queue| queue.work().is_unsettled()) {
                 time::sleep(Duration::from_millis(1)).await;
             }
         };
@@ -383,7 +383,7 @@ impl LossHandler for Session {
             self.watchdog.note_loss(hold);
             match hold.kept_after(Moment::now()) {
                 Some(end) => {
-                    self.spared.add(&hold.owner_id, end);
+                    self.spared.add(hold.record(), &hold.owner_id, end);
                     if self.check_process().is_ok()
                         && let Some(queue) = self.existing_queue(&id)
                     {

@@ -166,6 +166,22 @@ impl KeyActor {
         if let Some(step) = immediate(&mut work, view.now) {
             return step;
         }
+        let Some(apart) = own_attempt(&work) else { return self.in_turn(work, view) };
+        // Waiters that need a reply of their own alternate with the one whose turn it is. Otherwise a flow of single attempts would keep it
+        // from the lock.
+        let has_turn = work.waiters.first().is_some_and(|first| !first.needs_reply());
+        if std::mem::take(&mut self.turn_is_next) && has_turn {
+            let step = self.in_turn(work, view);
+            if !matches!(step, Step::Wait(_)) {
+                return step;
+            }
+        }
+        self.turn_is_next = true;
+        apart
+    }
+
+    /// The step that the turns of the waiters require.
+    fn in_turn(&mut self, work: MutexGuard<'_, Work>, view: &View) -> Step {
         if let Some(kind) = self.refresh_due(&work, view.now) {
             return Step::Do(Action::Refresh(kind));
         }
@@ -239,6 +255,7 @@ impl KeyActor {
         let busy_reply = self.busy_reply.as_ref().filter(|busy_reply| {
             busy_reply.before.epoch == view.signal.epoch
                 && view.now < busy_reply.attempt_at
+                && (first.kind.traits().queued || busy_reply.suits(work.waiters.newest()))
                 && busy_reply.only.is_none_or(|only| only == first.ticket)
         });
         let draws = Crowd::draws(&*first.kind);
@@ -280,7 +297,7 @@ fn numbered_repeat(work: &Work) -> Option<Step> {
 
 /// A step that does not depend on the turns of the waiters.
 fn immediate(work: &mut Work, now: Moment) -> Option<Step> {
-    following(work, now).or_else(|| reentry(work)).or_else(|| own_attempt(work))
+    following(work, now).or_else(|| reentry(work))
 }
 
 /// The step of a queue whose current hold is ahead of the record: the record follows, or a refused move waits for its retry.

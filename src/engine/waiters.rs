@@ -54,11 +54,16 @@ pub(crate) const NOT_ENTERED: u64 = u64::MAX;
 
 impl Waiter {
     /// Whether it has to enter Redis's queue and is not known to be there.
-    pub(crate) fn is_new(&self) -> bool {
+    fn is_new(&self) -> bool {
         !self.once && !self.queued && self.kind.traits().queued
     }
 
-    /// Whether it needs a reply of its own: the outcome of a single attempt, or a place in Redis's queue.
+    /// Whether it needs a reply of its own now.
+    pub(crate) fn needs_reply(&self) -> bool {
+        self.once || self.is_new()
+    }
+
+    /// Whether it needs a reply of its own at some time: the outcome of a single attempt, or a place in Redis's queue.
     fn is_apart(&self) -> bool {
         self.once || self.kind.traits().queued
     }
@@ -79,7 +84,7 @@ impl Waiter {
 #[derive(Default)]
 pub(crate) struct Waiters {
     all: VecDeque<Waiter>,
-    /// The number of waiters that need a reply of their own.
+    /// The number of waiters that need a reply of their own at some time.
     apart: usize,
 }
 
@@ -124,6 +129,19 @@ impl Waiters {
         }
     }
 
+    /// Puts the waiters of this owner id before all others: it is the head of Redis's queue. The order here may differ from the one there after
+    /// a request that was late or could not be sent. Returns whether the order changed.
+    pub(crate) fn put_first(&mut self, owner_id: &str) -> bool {
+        let named = |waiter: &Waiter| waiter.queued && waiter.owner_id.as_deref() == Some(owner_id);
+        let Some(first) = self.first().filter(|first| !named(first)) else { return false };
+        let turn = first.turn.saturating_sub(1);
+        let mut has_moved = false;
+        for waiter in self.all.iter_mut().filter(|waiter| named(waiter)) {
+            (waiter.turn, has_moved) = (turn, true);
+        }
+        has_moved
+    }
+
     /// The waiters that holders of this client may hand the lock or pass permits to, in this order.
     pub(crate) fn local(&self) -> impl Iterator<Item = &Waiter> {
         self.all.iter().filter(|waiter| !waiter.once && !waiter.reply.is_closed())
@@ -137,7 +155,7 @@ impl Waiters {
 
     /// The first waiter that still waits for a reply of its own.
     pub(crate) fn next_apart(&self) -> Option<&Waiter> {
-        self.apart().find(|waiter| waiter.once || waiter.is_new())
+        self.apart().find(|waiter| waiter.needs_reply())
     }
 
     /// The ticket of the last waiter.

@@ -32,6 +32,8 @@ pub(crate) struct Work {
     pub current: Option<Current>,
     /// A release was taken from the queue and is not finished.
     pub releasing: bool,
+    /// It releases a level of the current hold, which still counts that level.
+    pub counts_released: bool,
     /// The queue has an actor.
     pub has_actor: bool,
     /// The queue has left the session's table, so new work goes to another queue.
@@ -45,6 +47,8 @@ pub(crate) struct Company {
     /// The request that a caller sends itself, see `direct.rs`.
     pub direct: Option<DirectRequest>,
     pub waiters: Waiters,
+    /// The ticket of the waiter for which the actor has sent an acquire, until the effect of that is known, or an undo is queued.
+    pub attempting: Option<u64>,
     /// Shared holds that have an owner. None of them is current.
     pub shared_holds: Vec<Arc<Hold>>,
     /// The permits that passed from holder to waiter since the last release, see `permits.rs`.
@@ -205,6 +209,8 @@ impl Work {
     pub(crate) fn next_release(&mut self) -> Option<Release> {
         let release = self.releases.pop();
         self.releasing = release.is_some();
+        self.counts_released =
+            matches!(&release, Some(Release::Level(level)) if self.levels_of(&level.hold) > 0);
         release
     }
 
@@ -244,7 +250,7 @@ impl Work {
         let Current { hold, levels, .. } = self.current.as_ref()?;
         let returned =
             |release: &&Release| matches!(release, Release::Level(level) if Arc::ptr_eq(&level.hold, hold));
-        let returned = self.releases.iter().filter(returned).count();
+        let returned = self.releases.iter().filter(returned).count() + usize::from(self.counts_released);
         (*levels as usize > returned).then(|| hold.clone())
     }
 
@@ -259,6 +265,11 @@ impl Work {
         let is_busy = self.direct.is_some() || self.is_releasing() || self.finding.is_some();
         let is_sole = current.lagging().is_none() && self.shared_holds.is_empty();
         (is_sole && !is_busy && !self.removed && run.messages_at_probe.is_none()).then_some(run)
+    }
+
+    /// Whether the client has to see what becomes of a request before it closes: of a release, or of an acquire whose caller has left.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.is_releasing() || self.attempting.is_some_and(|ticket| !self.waiters.contains(ticket))
     }
 
     /// Makes `current` the current hold.
@@ -310,7 +321,7 @@ impl Work {
             // The end of a caller's request wakes the actor, if it has to.
             None => self.rest.is_some() && self.direct_until().is_some(),
         };
-        joins && self.releases.is_empty() && !newest.once && !newest.is_new()
+        joins && self.releases.is_empty() && !newest.needs_reply()
     }
 
     /// Removes the waiter with this ticket, if it still waits. Also removes its entry in Redis's queue, unless another waiter of its owner
@@ -373,8 +384,12 @@ impl Work {
         waiters
     }
 
-    /// Makes the waiters with this owner id queue again under another one. Returns whether there are any.
+    /// Makes the waiters with this owner id request the lock, or queue, again under another one. Returns whether any of them is in Redis's
+    /// queue.
     pub(crate) fn wait_anew(&mut self, owner_id: &Arc<str>) -> bool {
+        for waiter in self.waiters.iter_mut() {
+            waiter.unanswered.take_if(|unanswered| unanswered.owner_id == *owner_id);
+        }
         let old = self.lose_entry(owner_id);
         let waited = old.is_some();
         self.releases.extend(old.map(|kind| Release::dequeue(&kind, owner_id)));

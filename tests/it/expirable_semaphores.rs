@@ -239,6 +239,21 @@ async fn a_forgotten_permit_stays_with_whoever_extends_its_lease() {
     assert!(other.release(&ids[0]).await.unwrap());
 }
 
+/// No message tells that a lease was shortened.
+#[tokio::test]
+async fn a_waiter_gets_the_permit_whose_lease_was_shortened() {
+    let bench = Bench::of(1).await;
+    let other = connect_semaphore(&bench.server).await.with_lease(Duration::from_secs(3600));
+    let permit = other.acquire().await.unwrap();
+    let hasty = Client::builder().watchdog_timeout(Duration::from_secs(1));
+    let semaphore = hasty.connect(bench.server.url()).await.unwrap().expirable_semaphore(NAME);
+    let waiting = tokio::spawn(async move { semaphore.try_acquire_for(Duration::from_secs(20)).await });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    assert!(other.update_lease(&permit.ids()[0], Duration::from_millis(100)).await.unwrap());
+    waiting.await.unwrap().unwrap().expect("the permit is free").release().await.unwrap();
+    permit.forget();
+}
+
 #[tokio::test]
 async fn a_permit_without_a_lease_never_expires() {
     let bench = Bench::of(1).await;

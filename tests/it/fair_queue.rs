@@ -518,6 +518,97 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     eventually(|| queue.owners().is_empty()).await;
 }
 
+/// A late request, or one that could not be sent, leaves another order in Redis than the client knows. The message of a release then goes to
+/// a waiter for which the client does not listen, so it notices the free lock only when it looks again: after a lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_follows_the_order_in_redis() {
+    let mut queue = Queue::start();
+    let holder = Client::connect(queue.server.url()).await.unwrap();
+    let guard = holder.fair_lock(NAME).lock().await.unwrap();
+    let hasty = Client::builder().watchdog_timeout(Duration::from_secs(1));
+    let client = hasty.connect(queue.server.url()).await.unwrap();
+    let lock = client.fair_lock(NAME);
+    let first = spawn_waiter(&lock);
+    queue.wait_for_waiters(1).await;
+    let mut others = Vec::new();
+    for count in 2..=3 {
+        others.push(spawn_waiter(&lock));
+        eventually(|| queue.owners().len() == count).await;
+    }
+    // The last one becomes the first.
+    queue.run::<()>(&format!("LMOVE {QUEUE} {QUEUE} RIGHT LEFT"));
+    guard.unlock().await.unwrap();
+    let last = in_time("the last one", others.pop().unwrap()).await.unwrap();
+    assert!(!first.is_finished() && !others[0].is_finished());
+    last.unlock().await.unwrap();
+    in_time("the first one", first).await.unwrap().unlock().await.unwrap();
+    in_time("the second one", others.pop().unwrap()).await.unwrap().unlock().await.unwrap();
+}
+
+/// A late attempt acquires for a waiter that has attempted again since. The record is under the waiter's owner id, and it is no hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_late_attempt_of_a_waiter_is_undone() {
+    let mut queue = Queue::start();
+    let (proxy, client, guard) = behind_a_proxy(&queue).await;
+    let waiting = spawn_waiter(&client.fair_lock(NAME));
+    let link = proxy.link(0).await;
+    // The waiter attempts twice, before and after it is subscribed.
+    link.answered(2, is_attempt).await;
+    let owner = queue.owners().remove(0);
+    let channel = format!("redisson_lock__channel:{{n}}:{owner}");
+    link.hold(Direction::ToServer);
+    queue.run::<()>(&format!("PUBLISH {channel} 0"));
+    link.asked(3, is_attempt).await;
+    link.cut_client();
+    let new = proxy.link(2).await;
+    new.answered(1, is_attempt).await;
+    // The client cannot see the free lock before the late attempt has acquired it.
+    new.hold(Direction::ToServer);
+    queue.run::<()>(&format!("DEL {NAME}"));
+    link.pass(Direction::ToServer);
+    eventually(|| queue.run::<bool>(&format!("HEXISTS {NAME} {owner}"))).await;
+    new.pass(Direction::ToServer);
+    queue.run::<()>(&format!("PUBLISH {channel} 0"));
+    let late = in_time("the waiter", waiting).await.unwrap();
+    assert_ne!(late.owner(), owner);
+    late.unlock().await.unwrap();
+    assert!(guard.unlock().await.is_err(), "the record was deleted");
+}
+
+/// A fair lock attempts only through its key's queue, and a write lock has no hand-off, so neither serves the waiter in another way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flow_of_single_attempts_leaves_a_waiter_its_turn() {
+    for is_fair in [true, false] {
+        let server = Server::start();
+        let (holder, client) =
+            (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+        let lock_of = |client: &Client| match is_fair {
+            true => client.fair_lock(NAME),
+            false => client.read_write_lock(NAME).write().clone(),
+        };
+        let guard = lock_of(&holder).lock().await.unwrap();
+        let lock = lock_of(&client);
+        let waiting = spawn_waiter(&lock);
+        eventually(|| client.stats().waiting == 1 && channels(&server).len() == 1).await;
+        let attempts: Vec<_> = (0..4)
+            .map(|_| {
+                let lock = lock.clone();
+                tokio::spawn(async move {
+                    loop {
+                        if let Some(guard) = lock.try_lock().await.unwrap() {
+                            guard.unlock().await.unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        guard.unlock().await.unwrap();
+        let guard = in_time("the waiter", waiting).await.unwrap();
+        attempts.iter().for_each(JoinHandle::abort);
+        guard.unlock().await.unwrap();
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_out_of_memory_keeps_the_waiters() {
     let mut queue = Queue::start();

@@ -481,3 +481,23 @@ async fn a_refused_release_leaves_no_hold_behind_the_next_one() {
     lock.lock().await.unwrap().unlock().await.unwrap();
     assert_nothing_left(&server).await;
 }
+
+/// The client knows that the values are busy from the attempt of an earlier waiter of the same owner.
+#[tokio::test]
+async fn a_short_wait_behind_an_old_waiter_ends_as_busy() {
+    let server = Server::start();
+    let (client, other) =
+        (Client::connect(server.url()).await.unwrap(), Client::connect(server.url()).await.unwrap());
+    let held = group(&other, &["x"]).lock().await.unwrap();
+    let lock = group(&client, &["x"]).with_owner(&Owner::unique());
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.lock().await }
+    });
+    eventually(|| client.stats().waiting == 1 && channels(&server).len() == 1).await;
+    // A reply of the last 15 ms would count for the next caller.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(lock.try_lock_for(Duration::from_millis(500)).await.unwrap().is_none());
+    held.unlock().await.unwrap();
+    waiting.await.unwrap().unwrap().unlock().await.unwrap();
+}

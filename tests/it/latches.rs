@@ -297,6 +297,22 @@ async fn a_count_down_is_repeated_until_the_disk_works() {
     assert_eq!((bench.raw.value(), bench.raw.messages_on(CHANNEL)), (None, vec!["0".to_owned()]));
 }
 
+/// The message would open the latch in Java.
+#[tokio::test]
+async fn a_refused_deletion_notifies_nobody() {
+    let bench = FaultyClient::start().await;
+    let latch = bench.client.count_down_latch(NAME);
+    latch.try_set_count(1).await.unwrap();
+    bench.raw.messages();
+    bench.raw.set_disk_failing(true);
+    let error = latch.delete().await.unwrap_err();
+    assert_eq!(error.code(), Some("MISCONF"), "{error:?}");
+    assert_eq!((bench.raw.value(), bench.raw.messages()), (Some(1), vec![]));
+    bench.raw.set_disk_failing(false);
+    assert!(latch.delete().await.unwrap());
+    assert_eq!((bench.raw.value(), bench.raw.messages_on(CHANNEL)), (None, vec!["0".to_owned()]));
+}
+
 #[tokio::test]
 async fn a_server_that_restarts_empty_opens_the_latch() {
     let bench = Bench::of(1).await;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use futures_util::poll;
 use redisson_lock::{
     Client, ClientBuilder, Error, HoldState, Lock, LockGuard, LossReason, Owner, Replication,
 };
@@ -311,6 +312,35 @@ async fn a_late_undo_leaves_the_next_hold_alone() {
     bench.link.deliver(changes_record).await;
     assert_eq!(bench.record(), before);
     assert_eq!(before, one(&guard, 1));
+    assert_eq!(guard.state(), HoldState::Held);
+    guard.unlock().await.unwrap();
+}
+
+/// A caller's own request goes unanswered. Its record is undone for another caller, and the undo is late. So the request must not be repeated
+/// under the owner id of that record.
+#[tokio::test]
+async fn a_late_undo_of_an_unanswered_acquire_leaves_the_next_hold_alone() {
+    let bench = Bench::patient(Client::builder()).await;
+    let [earlier, later] = [(); 2].map(|()| bench.lock.with_owner(&Owner::unique()));
+    bench.link.hold(Direction::ToClient);
+    let first = tokio::spawn(async move { earlier.lock().await });
+    eventually(|| !bench.record().is_empty()).await;
+    let mut second = Box::pin(later.try_lock());
+    assert!(poll!(second.as_mut()).is_pending(), "it is behind the request of the first");
+    // The attempt of the second passes, and its reply. Then the undo waits.
+    bench.proxy.shut_gate_after(2, changes_record);
+    bench.link.cut_client();
+    assert!(second.await.unwrap().is_none());
+    bench.proxy.stopped().await;
+    let link = bench.proxy.link(2).await;
+    link.hold(Direction::ToServer);
+    link.cut_client();
+    bench.proxy.open_gate();
+    let guard = first.await.unwrap().unwrap();
+    let before = bench.record();
+    assert_eq!(before, one(&guard, 1));
+    link.deliver(changes_record).await;
+    assert_eq!(bench.record(), before);
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.unwrap();
 }

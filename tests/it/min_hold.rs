@@ -167,6 +167,22 @@ async fn a_refused_release_does_not_free_the_lock_early() {
     assert_eq!(bench.raw.run::<u32>(&["HGET", NAME, &owner]), 1);
 }
 
+/// A server that is out of memory refuses the release of an inner level, so the record has a higher count than the hold.
+#[tokio::test]
+async fn the_minimum_time_follows_a_refused_release_of_an_inner_level() {
+    let server = Server::start();
+    let raw = RawRedis::of(&server);
+    let lock = Client::connect(server.url()).await.unwrap().lock(NAME);
+    let outer = lock.with_min_hold(MIN).lock().await.unwrap();
+    let inner = lock.lock().await.unwrap();
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    inner.unlock().await.unwrap();
+    assert_eq!(raw.run::<u32>(&["HGET", NAME, outer.owner()]), 2);
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    outer.unlock().await.unwrap();
+    assert_kept(&lock).await;
+}
+
 /// The record of a refused release is kept, so an undo of the same owner id would do nothing.
 #[tokio::test]
 async fn the_owner_id_of_a_refused_release_is_not_used_again() {
@@ -180,6 +196,26 @@ async fn the_owner_id_of_a_refused_release_is_not_used_again() {
     raw.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
     assert!(lock.force_unlock().await.unwrap());
     assert_ne!(lock.lock().await.unwrap().owner(), owner);
+}
+
+/// An owner has one id in all its records. A record that is kept under that id keeps no other one.
+#[tokio::test]
+async fn a_kept_record_keeps_no_other_record_of_its_owner() {
+    let server = Server::start();
+    let raw = RawRedis::of(&server);
+    let client = Client::connect(server.url()).await.unwrap();
+    let kept = client.lock(NAME).with_min_hold(MIN).lock().await.unwrap();
+    // The record lasts longer than the level that is left.
+    let lock = client.lock("another");
+    let outer = lock.with_lease(Duration::from_millis(500)).lock().await.unwrap();
+    lock.lock().await.unwrap().unlock().await.unwrap();
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(matches!(kept.unlock().await, Err(Error::Refused { .. })));
+    raw.run::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(outer.lost().await, HoldState::Lost(LossReason::Expired));
+    let other = Client::connect(server.url()).await.unwrap();
+    let guard = other.lock("another").try_lock_for(Duration::from_secs(10)).await.unwrap();
+    guard.expect("the rest of the record is undone").unlock().await.unwrap();
 }
 
 #[tokio::test]

@@ -516,8 +516,14 @@ async fn a_second_branch_may_take_other_values_of_a_group() {
     let (one_guard, two_guard) = (one_guard.unwrap(), two_guard.unwrap());
     one_guard.unlock().await.unwrap();
     two_guard.unlock().await.unwrap();
-    let outcomes = tokio::join!(one.lock(), one.lock());
-    drop(outcomes.0.unwrap());
-    names_the_remedies(outcomes.1);
+    let both = client.group_lock("n", ["a", "b"]);
+    for other in [&one, &both] {
+        let outcomes = tokio::join!(one.lock(), other.lock());
+        drop(outcomes.0.unwrap());
+        names_the_remedies(outcomes.1);
+        let outcomes = tokio::join!(other.lock(), one.lock());
+        drop(outcomes.0.unwrap());
+        names_the_remedies(outcomes.1);
+    }
     assert_nothing_left(&server, &client).await;
 }

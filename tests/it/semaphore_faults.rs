@@ -41,6 +41,31 @@ async fn a_lost_reply_adds_permits_once() {
     }
 }
 
+/// A caller leaves while its acquire is in flight, and the client is closed. The permit has no lease that would return it.
+#[tokio::test]
+async fn closing_returns_the_permit_of_an_acquire_whose_caller_has_left() {
+    let (bench, semaphore) = faulty(1, FaultyClient::start().await).await;
+    let other = Client::connect(bench.server.url()).await.unwrap().semaphore(NAME);
+    let permit = other.acquire().await.unwrap();
+    let waiting = tokio::spawn(async move { semaphore.acquire().await });
+    eventually(|| subscribers(&bench.server, CHANNEL) == 1).await;
+    bench.link.answered(2, changes).await;
+    bench.link.hold(Direction::ToClient);
+    permit.release().await.unwrap();
+    eventually(|| bench.raw.value() == Some(0)).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    let closing = tokio::spawn({
+        let client = bench.client.clone();
+        async move { client.close().await }
+    });
+    // The close begins before the reply arrives.
+    tokio::task::yield_now().await;
+    bench.link.pass(Direction::ToClient);
+    closing.await.unwrap();
+    assert_eq!(bench.raw.value(), Some(1));
+}
+
 /// An adjustment is not safe to repeat, so it is not repeated.
 #[tokio::test]
 async fn a_lost_reply_to_an_adjustment_is_ambiguous() {

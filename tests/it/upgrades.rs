@@ -44,6 +44,23 @@ async fn the_only_reader_becomes_the_writer_and_a_reader_again() {
     raw.assert_nothing_else_left(&[]).await;
 }
 
+/// The release of a dropped guard is sent in the background, and the two sides have key queues of their own.
+#[tokio::test]
+async fn an_owner_may_write_after_it_has_dropped_its_read_guard() {
+    let server = Server::start();
+    let lock = connect(&server).await;
+    for _ in 0..20 {
+        drop(lock.read().lock().await.unwrap());
+        let writing = lock.write().try_lock().await.unwrap().expect("nobody else holds it");
+        writing.unlock().await.unwrap();
+        drop(lock.read().lock().await.unwrap());
+        lock.write().lock().await.unwrap().unlock().await.unwrap();
+    }
+    let reading = lock.read().lock().await.unwrap();
+    assert!(matches!(lock.write().try_lock().await, Err(Error::WouldDeadlock { .. })));
+    reading.unlock().await.unwrap();
+}
+
 /// If both waited for each other, neither would ever get the lock.
 #[tokio::test]
 async fn two_readers_that_upgrade_do_not_block_each_other() {

@@ -72,7 +72,7 @@ fn note(actor: &KeyActor, kind: &str, waits: bool) -> Note {
     let checked = actor.checked.map(|checked| before.epoch - checked);
     let probed = actor.messages_at_probe.map(|messages| before.messages - messages);
     let subscribed = actor.subscription.as_ref().map(Subscription::is_confirmed);
-    let listening = (subscribed, actor.listen_until, actor.keep_subscribed);
+    let listening = (subscribed, actor.listen_until, actor.keep_subscribed, actor.turn_is_next);
     let crowd = &actor.crowd;
     let crowd = (crowd.in_vain(before.messages), crowd.count_at.remaining(), crowd.is_greedy());
     let current = hold(&actor.queue.work(), before.messages);
