@@ -1,6 +1,6 @@
 //! A fair lock serves the waiters of all clients in order of arrival. Redis keeps the queue.
 //!
-//! `REDIS_URL=redis://127.0.0.1/ cargo run --example fair`
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --features redis-interop --example fair`
 
 use redisson_lock::{Client, Result};
 

@@ -1,6 +1,6 @@
 //! The classic Redis lock, shared with programs in any language that use `SET key token NX PX lease`.
 //!
-//! `REDIS_URL=redis://127.0.0.1/ cargo run --example value`
+//! `REDIS_URL=redis://127.0.0.1/ cargo run --features redis-interop --example value`
 
 use redisson_lock::{Client, Result, redis};
 

@@ -40,7 +40,8 @@ impl Client {
     ///
     /// The pattern is that of Redis's `SCAN`, and applies to the names as stored in Redis. The stream visits every key of the database,
     /// step by step, in a cluster on every master. It yields no name twice. A lock that is acquired or released meanwhile may be missing.
-    /// If a server restarts or is replaced between two steps, the stream visits its keys again. An outage during a step ends it with an error.
+    /// If a server restarts or is replaced between two steps, the stream visits its keys again. An outage during a step ends it with an
+    /// error.
     ///
     /// A client with a [name mapper](crate::ClientBuilder::name_mapper) opens the locks that were found by
     /// [`with_stored_names`](Self::with_stored_names).

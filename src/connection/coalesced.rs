@@ -2,8 +2,9 @@
 //!
 //! Each write to a socket is a system call, and may have to wake the server. If each request were written as soon as it comes, tasks that
 //! are ready at the same time would pay for one write each. If all of them were written at once, the server would have nothing to do until
-//! then. So a write that follows another one without a reply in between waits until the other tasks that are ready have run, until there is a
-//! portion to write, in proportion to the commands in flight, or until a reply comes. Meanwhile, what other tasks send joins it.
+//! then. So a write that follows another one without a reply in between waits. The wait ends when the other ready tasks have run, when
+//! there is a portion to write, or when a reply comes. Portions are in proportion to the commands in flight. Requests that other tasks send
+//! meanwhile join the write.
 
 use crate::runtime::mutex::Mutex;
 use std::io::{IoSlice, Result};

@@ -1,8 +1,9 @@
 //! The key actor: the one loop that serves a key queue, for every kind of lock.
 //!
-//! [`serve`] runs until the queue has no work left. A step releases (`release.rs`) or hands off (`hand_off.rs`), attempts or re-enters
-//! (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held between two steps. What the actor knows of
-//! the lock in Redis (`BusyReply`) belongs to the queue and not to its first waiter, so the next waiter inherits it.
+//! [`serve`] runs until the queue has no work left. A step releases (`release.rs`), hands off (`hand_off.rs`, `pipelined.rs`), passes
+//! permits (`permits.rs`), attempts or re-enters (`attempt.rs`), deals with other clients (`contention.rs`), or waits. No mutex is held
+//! between two steps. The actor keeps the last busy reply beyond the waiter that got it, so the next waiter inherits it. Exception: shared
+//! kinds (`BusyReply::only`).
 //!
 //! `attempt.rs` has the invariants of grants and repeats. Here: the epoch is read before an attempt is sent, so a message that overtakes
 //! the reply is not lost.

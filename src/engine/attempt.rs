@@ -187,7 +187,7 @@ impl KeyActor {
         holds.into_iter().find(|hold| hold.owner == *owner && hold.state().is_live())
     }
 
-    /// The owner id of the attempt, and whether that id is already in Redis's queue.
+    /// Counts the attempt, and gives the waiter its owner id and its turn. Returns the id, and whether it is already in Redis's queue.
     fn identify(&self, Attempt { ticket, kind, owner, once, .. }: &Attempt) -> (Arc<str>, Waiting) {
         let shared = self.shared_hold_of(owner);
         let fresh = || self.session.owner_id(owner);
@@ -205,7 +205,7 @@ impl KeyActor {
         let entry =
             work.waiters.iter().find(|other| other.queued && other.owner_id.as_ref() == Some(&owner_id));
         let entry = entry.map(|other| other.turn);
-        // A repeat of an unanswered request is part of the same attempt. So without a busy reply, there is no entry.
+        // A repeat reuses its request and does not come here. Only a busy reply shows that there is an entry.
         let turn = entry.unwrap_or_else(next_ticket);
         for waiter in work.waiters.iter_mut().filter(|waiter| waiter.owner_id.as_ref() == Some(&owner_id)) {
             waiter.turn = turn;

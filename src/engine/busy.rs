@@ -54,8 +54,8 @@ pub(crate) struct BusyReply {
 }
 
 impl BusyReply {
-    /// Whether the reply counts although `newest` is the ticket of the last waiter. An old reply does not make the lock busy for that one, and a
-    /// kind that is not probed needs another attempt.
+    /// Whether the reply counts although `newest` is the ticket of the last waiter. An old reply does not make the lock busy for that one,
+    /// and a kind that is not probed needs another attempt.
     pub(crate) fn suits(&self, newest: u64) -> bool {
         newest <= self.newest || self.probe_at < Moment::FAR
     }

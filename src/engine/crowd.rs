@@ -1,10 +1,10 @@
 //! Many clients at one key: which of them attempt after a release.
 //!
-//! The message of a release reaches every client that waits. If each of them attempted, the cost of a hold would grow with their
-//! number, although only one of them gets the lock. So a client that knows the number of subscribers draws lots at each message: about
-//! [`WINNERS`] of all clients attempt at once, and as many each time that the time since the message has grown by a factor of e. The
-//! next message ends all delays. So a hold costs attempts in proportion to the logarithm of its length, and not to the number of
-//! clients. A client that waits for long wins more often, so none of them starves.
+//! The message of a release reaches every client that waits. If each of them attempted, the cost of a hold would grow with their number,
+//! although only one of them gets the lock. So a client that knows the number of subscribers draws lots at each message. On average,
+//! [`WINNERS`] clients attempt at once. As many attempt each time that the time since the message has grown by a factor of e. The next
+//! message ends all delays. So a hold costs attempts in proportion to the logarithm of its length, and not to the number of clients. A
+//! client that waits for long wins more often, so none of them starves.
 //!
 //! Clients of other libraries, such as Redisson's, attempt at every message, and would leave little to a crowd that draws lots. An attempt
 //! that fails learns the holder. If that is a foreign client, the crowd is greedy for a while: a client attempts at every other message,

@@ -1,8 +1,8 @@
 //! One level of a hold, from the grant to the release.
 //!
 //! Invariants:
-//! 1. A granted level is released once: by its owner's unlock or drop. A grant that nobody takes never becomes a `Level`
-//!    ([`Session::return_level`]).
+//! 1. A granted level is released once: by its owner's unlock or drop. A grant whose waiter has left is released without a `Level`
+//!    ([`Session::return_level`]), and one that was delivered and not taken when its `Level` is dropped.
 //! 2. The watchdog renews a hold for a level only after the owner has taken that level.
 //! 3. A release neither blocks nor panics.
 

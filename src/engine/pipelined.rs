@@ -12,8 +12,8 @@
 //! 3. One move is in flight at a time, from the owner in the record to the owner that holds when the move is sent. A repeat is marked as
 //!    one (`lock_hand_off`). The next move starts from the owner that this one confirmed. Holds in between are never in the record. No hold
 //!    begins with an owner id of the move in flight: a dead connection may deliver that move late, and it would act on such a hold.
-//! 4. Only a hold with a count of 1 is passed on. A hold that is ahead of the record is not re-entered, handed over or checked before
-//!    the record has followed.
+//! 4. Only a hold with a count of 1 is passed on. A hold that is ahead of the record is neither re-entered nor checked, and its caller does
+//!    not hand it off by a request itself (`direct.rs`). The actor may hand it off, from the owner id in the record.
 //! 5. The watchdog neither renews a hold that is ahead of the record, nor ends it by what the record says.
 //! 6. A move that finds the record gone or taken ends the current hold, even if that is a later one than its target. The lock is not
 //!    passed on from there.

@@ -251,8 +251,8 @@ impl KeyActor {
         if named.is_some_and(|hold| hold.state().is_live()) {
             return;
         }
-        // A late send of the request below would free a later hold with this id. So no waiter keeps the id, and none repeats a request with it.
-        // The waiter loses its place in Redis's queue, but only after a request of its owner failed or a hold was lost.
+        // A late send of the request below would free a later hold with this id. So no waiter keeps the id, and none repeats a request with
+        // it. The waiter loses its place in Redis's queue, but only after a request of its owner failed or a hold was lost.
         if self.queue.work().wait_anew(owner_id)
             && !owner::is_retired(owner_id, &self.session.id, self.session.generation())
         {

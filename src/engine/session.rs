@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Releases a level that was granted and that nobody took.
+    /// Releases a level without waiting for the outcome: that of a dropped guard, or of a grant that nobody took.
     pub(crate) fn return_level(self: &Arc<Self>, queue: &Arc<KeyQueue>, level: ReleasedLevel) {
         // A lost hold needs no release here: its loss handler has queued the release of its owner id. A gate is not held.
         if level.hold.kind.traits().access == Access::Gate || !level.hold.state().is_live() {
@@ -314,8 +314,8 @@ impl Session {
         CloseOnDrop(Arc::downgrade(self))
     }
 
-    /// Waits until no key queue has a release left, or an acquire of a caller that has left, for at most the response timeout. Uses timers of the caller's runtime, because
-    /// the client's runtime may not be running.
+    /// Waits until no key queue has an unfinished release, or an unfinished acquire of a caller that has left. Waits for at most the
+    /// response timeout. Uses timers of the caller's runtime, because the client's runtime may not be running.
     pub(crate) async fn wait_for_releases(&self) {
         let idle = async {
             while self.all_queues().iter().any(|queue| queue.work().is_unsettled()) {

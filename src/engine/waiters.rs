@@ -129,8 +129,8 @@ impl Waiters {
         }
     }
 
-    /// Puts the waiters of this owner id before all others: it is the head of Redis's queue. The order here may differ from the one there after
-    /// a request that was late or could not be sent. Returns whether the order changed.
+    /// Puts the waiters of this owner id before all others: it is the head of Redis's queue. The order here may differ from the one there
+    /// after a request that was late or could not be sent. Returns whether the order changed.
     pub(crate) fn put_first(&mut self, owner_id: &str) -> bool {
         let named = |waiter: &Waiter| waiter.queued && waiter.owner_id.as_deref() == Some(owner_id);
         let Some(first) = self.first().filter(|first| !named(first)) else { return false };

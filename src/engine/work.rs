@@ -26,8 +26,8 @@ use tokio::sync::oneshot;
 pub(crate) struct Work {
     company: Option<Box<Company>>,
     pub releases: Releases,
-    /// A waiter may have the owner of the current hold. Unset once none was found. With many waiters the search takes longer than the rest
-    /// of a hand-off.
+    /// A waiter may have the owner of the current hold. Unset once none was found. With many waiters the search takes longer than
+    /// everything else in a hand-off.
     pub may_reenter: bool,
     pub current: Option<Current>,
     /// A release was taken from the queue and is not finished.
@@ -354,7 +354,7 @@ impl Work {
         self.callers.is_empty() && self.is_idle()
     }
 
-    /// Frees the memory that waiters needed, once there are none. What is known of other clients and of shared holds stays.
+    /// Frees the memory that waiters needed, once there are none. Keeps the knowledge of other clients, and shared holds.
     fn end_company(&mut self) {
         let Some(company) = self.company.as_deref_mut() else { return };
         company.waiters = Waiters::default();

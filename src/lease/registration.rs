@@ -26,7 +26,7 @@ use tracing::{debug, warn};
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// The names of clients that this client knows. Cheap to clone.
+/// The registration of this client, and whether the user may read those of others. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Names(Arc<Shared>);
 

@@ -518,8 +518,8 @@ async fn a_waiter_whose_owner_id_is_cleared_waits_under_a_new_one() {
     eventually(|| queue.owners().is_empty()).await;
 }
 
-/// A late request, or one that could not be sent, leaves another order in Redis than the client knows. The message of a release then goes to
-/// a waiter for which the client does not listen, so it notices the free lock only when it looks again: after a lease.
+/// A late request, or one that could not be sent, leaves another order in Redis than the client knows. The message of a release then goes
+/// to a waiter for which the client does not listen, so it notices the free lock only when it looks again: after a lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_follows_the_order_in_redis() {
     let mut queue = Queue::start();

@@ -316,8 +316,8 @@ async fn a_late_undo_leaves_the_next_hold_alone() {
     guard.unlock().await.unwrap();
 }
 
-/// A caller's own request goes unanswered. Its record is undone for another caller, and the undo is late. So the request must not be repeated
-/// under the owner id of that record.
+/// A caller's own request goes unanswered. Its record is undone for another caller, and the undo is late. So the request must not be
+/// repeated under the owner id of that record.
 #[tokio::test]
 async fn a_late_undo_of_an_unanswered_acquire_leaves_the_next_hold_alone() {
     let bench = Bench::patient(Client::builder()).await;

@@ -1,4 +1,4 @@
-//! A request that a caller sends once. What follows a missing answer is up to the caller.
+//! A request that a caller sends once. Without an answer, the caller decides how to go on.
 
 use super::Answer;
 use crate::connection::exchange::{Exchange, NoReply};

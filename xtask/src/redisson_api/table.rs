@@ -61,11 +61,11 @@ pub const SECTIONS: &[Section] = &[
                 &["remainTimeToLive()"],
                 "`remaining_lease().await`; for your own hold `guard.deadline()`",
             ),
-            mapped(&["getName()"], "`guard.name()`, which returns the mapped name"),
+            mapped(&["getName()"], "`lock.name()` or `guard.name()`, which return the mapped name"),
             left_out(&["newCondition()"], "Redisson does not support it either"),
             left_out(
                 &["addListener(ObjectListener listener)", "removeListener(int listenerId)"],
-                "listeners need keyspace notifications of the server; a guard reports its own hold by `states()`",
+                "listeners need keyspace notifications of the server; a guard reports its own hold by `status().states()`",
             ),
         ],
     },
@@ -182,10 +182,8 @@ pub const SECTIONS: &[Section] = &[
                 &["delete()", "unlink()"],
                 "of a latch `delete()`, which wakes the waiters; a semaphore is deleted with a Redis client",
             ),
-            left_out(
-                &["getName()", "getCodec()"],
-                "the caller knows the name, and semaphores and latches need no codec",
-            ),
+            mapped(&["getName()"], "`name()`, which returns the mapped name"),
+            left_out(&["getCodec()"], "semaphores and latches need no codec"),
             left_out(&["isExists()"], "`available_permits()` and `count()` treat a missing object as 0"),
             left_out(
                 &[
