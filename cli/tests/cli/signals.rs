@@ -181,7 +181,8 @@ fn a_signal_before_the_end_of_the_program_ends_the_rest_of_its_group() {
 fn a_loss_before_the_start_starts_nothing() {
     for action in ["term", "warn"] {
         let server = Server::start();
-        let words = ["run", "n", "--lease", "1", "--on-lost", action, "--", "echo", "started"];
+        // Longer than this machine stalls: the lock must not be lost before the launcher is held up.
+        let words = ["run", "n", "--lease", "6", "--on-lost", action, "--", "echo", "started"];
         let (mut run, launcher) = held_up(&server, &words);
         server.output(&["force-unlock", "n", "--yes"]).assert_code(0);
         run.error_line("was lost before the program started");
