@@ -83,11 +83,11 @@ pub enum Start {
     Prevented(Prevention),
 }
 
-/// What came before the start of a program.
+/// Why a program was not started.
 pub enum Prevention {
-    /// This signal.
+    /// This signal came first.
     Signal(i32),
-    /// The end of the hold.
+    /// The hold ended first.
     Loss(HoldState),
 }
 
@@ -133,7 +133,8 @@ impl Child {
         })
     }
 
-    /// Starts the guard, waits for the launcher, and lets it become the program. Returns what came before that.
+    /// Starts the guard, waits for the launcher, and lets it become the program. Returns the reason if something
+    /// came first.
     async fn release(
         &mut self,
         first: Option<Message>,

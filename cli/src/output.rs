@@ -24,16 +24,12 @@ pub fn write_out(text: impl AsRef<[u8]>) -> Result<(), Failure> {
 pub fn line(value: &serde_json::Value) -> Result<(), Failure> {
     let mut text = String::new();
     for char in value.to_string().chars() {
-        let is_printable = char.escape_debug().count() == 1;
-        if is_printable || matches!(char, ' '..='~') {
+        // `escape_debug` also escapes quotes and backslashes, which are JSON's own here.
+        if matches!(char, ' '..='~') || char.escape_debug().count() == 1 {
             text.push(char);
         } else {
-            let units = char
-                .encode_utf16(&mut [0; 2])
-                .iter()
-                .map(|unit| format!("\\u{unit:04x}"))
-                .collect::<String>();
-            text.push_str(&units);
+            let mut units = [0; 2];
+            text.extend(char.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
         }
     }
     text.push('\n');

@@ -181,12 +181,12 @@ async fn supervise(
         }
     };
     // If this process was stopped, the program may have ended before the loss was seen.
-    must_end |= run.on_lost != OnLost::Warn && !status.state().is_live();
+    let is_live = status.state().is_live();
+    must_end |= run.on_lost != OnLost::Warn && !is_live;
     if must_end {
-        let is_live = status.state().is_live();
-        let left = kill_at.map_or(if is_live { run.kill_after } else { kill_after }, |at| {
-            at.saturating_duration_since(Instant::now())
-        });
+        // Without a loss, `--on-lost` does not count.
+        let time = if is_live { run.kill_after } else { kill_after };
+        let left = kill_at.map_or(time, |at| at.saturating_duration_since(Instant::now()));
         child.end_group(left).await;
     }
     child.dismiss_guard();

@@ -1,5 +1,6 @@
 //! The last busy reply and its age.
 
+use crate::kinds::kind::LockKind;
 use crate::owner::LocalOwner;
 use crate::runtime::clock::Moment;
 use crate::runtime::wakeup::Reading;
@@ -55,9 +56,9 @@ pub(crate) struct BusyReply {
 
 impl BusyReply {
     /// Whether the reply counts although `newest` is the ticket of the last waiter. An old reply does not make the lock busy for that one,
-    /// and a kind that is not probed needs another attempt.
-    pub(crate) fn suits(&self, newest: u64) -> bool {
-        newest <= self.newest || self.probe_at < Moment::FAR
+    /// so it needs a newer reply: to an attempt of its own if the kind is queued, to a probe, or otherwise to another attempt.
+    pub(crate) fn suits(&self, kind: &dyn LockKind, newest: u64) -> bool {
+        newest <= self.newest || kind.traits().queued || self.probe_at < Moment::FAR
     }
 
     /// When to probe next. `newest` is the ticket of the last waiter. If that waiter came after the last reply, the probe comes

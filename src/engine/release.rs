@@ -129,10 +129,10 @@ impl KeyActor {
     /// Releases the last level: hands the lock to the next local waiter, or frees it.
     async fn release_last(&mut self, hold: &Arc<Hold>, recorded: u32) -> Result<Option<Handed>> {
         // A release that was refused may have left a higher count, with which the record cannot be moved.
-        let recounted = match recorded {
-            1 => Ok(()),
-            _ if hold.kept_after(Moment::now()).is_none() => Ok(()),
-            _ => self.recount(hold, recorded, 1, Duration::ZERO, Phase::Release).await,
+        let recounted = if recorded != 1 && hold.kept_after(Moment::now()).is_some() {
+            self.recount(hold, recorded, 1, Duration::ZERO, Phase::Release).await
+        } else {
+            Ok(())
         };
         let (now, deadline) = (Moment::now(), hold.deadline());
         // The watchdog does not renew the hold from here on.

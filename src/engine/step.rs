@@ -255,7 +255,7 @@ impl KeyActor {
         let busy_reply = self.busy_reply.as_ref().filter(|busy_reply| {
             busy_reply.before.epoch == view.signal.epoch
                 && view.now < busy_reply.attempt_at
-                && (first.kind.traits().queued || busy_reply.suits(work.waiters.newest()))
+                && busy_reply.suits(&*first.kind, work.waiters.newest())
                 && busy_reply.only.is_none_or(|only| only == first.ticket)
         });
         let draws = Crowd::draws(&*first.kind);

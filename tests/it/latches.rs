@@ -273,12 +273,18 @@ async fn a_lost_reply_counts_once_and_a_late_request_never() {
     }
 }
 
-#[tokio::test]
-async fn a_count_down_is_repeated_until_the_disk_works() {
+/// A latch with a count of 1, behind a proxy.
+async fn faulty() -> (FaultyClient, CountDownLatch) {
     let bench = FaultyClient::start().await;
     let latch = bench.client.count_down_latch(NAME);
     latch.try_set_count(1).await.unwrap();
     bench.raw.messages();
+    (bench, latch)
+}
+
+#[tokio::test]
+async fn a_count_down_is_repeated_until_the_disk_works() {
+    let (bench, latch) = faulty().await;
     let waiting = tokio::spawn({
         let other = Client::connect(bench.server.url()).await.unwrap().count_down_latch(NAME);
         async move { other.wait().await.unwrap() }
@@ -300,10 +306,7 @@ async fn a_count_down_is_repeated_until_the_disk_works() {
 /// The message would open the latch in Java.
 #[tokio::test]
 async fn a_refused_deletion_notifies_nobody() {
-    let bench = FaultyClient::start().await;
-    let latch = bench.client.count_down_latch(NAME);
-    latch.try_set_count(1).await.unwrap();
-    bench.raw.messages();
+    let (bench, latch) = faulty().await;
     bench.raw.set_disk_failing(true);
     let error = latch.delete().await.unwrap_err();
     assert_eq!(error.code(), Some("MISCONF"), "{error:?}");

@@ -436,8 +436,9 @@ async fn a_server_that_is_busy_with_a_script_is_awaited() {
     let script = EndlessScript::start(second).await;
     let multi = MultiLock::new([here.lock("a"), there.lock("b")]).unwrap();
     let waiting = tokio::spawn(async move { multi.lock().await });
+    // The first lock is freed when the second one has not been granted in time.
     eventually(|| !keys(first).is_empty()).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    eventually(|| keys(first).is_empty()).await;
     script.kill();
     waiting.await.unwrap().unwrap().unlock().await.unwrap();
 }
