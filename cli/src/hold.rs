@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::locks::{self, Held};
 use crate::output::line;
 use crate::signals::Signals;
+use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::json;
 use std::io::{self, Read};
 use std::thread;
@@ -44,6 +45,10 @@ async fn input_ended() {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Another process that has the same pipe or terminal may have made it non-blocking.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let _ = poll(&mut [PollFd::new(&io::stdin(), PollFlags::IN)], None);
+                }
                 Err(_) => break,
             }
         }

@@ -1,7 +1,10 @@
 //! The commands other than `run`, and connecting.
 
 use crate::support::{BRIEF, Process, Server, eventually};
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
+use std::io::{self, Write};
 use std::process::Stdio;
 
 fn hold(server: &Server, options: &[&str]) -> Process {
@@ -27,6 +30,24 @@ fn hold_ends_with_its_input_or_a_signal() {
         holder.end().assert_code(0);
         assert!(!server.exists("n"));
     }
+}
+
+/// A process that shares the input may have made it non-blocking.
+#[test]
+fn hold_waits_for_the_end_of_an_input_that_does_not_block() {
+    let server = Server::start();
+    let (input, mut writer) = io::pipe().unwrap();
+    fcntl_setfl(&input, OFlags::NONBLOCK).unwrap();
+    let mut holder = Process::start(server.cli(&["hold", "n"]).stdin(input));
+    holder.line();
+    for _ in 0..3 {
+        writer.write_all(b"x").unwrap();
+        eventually(|| ioctl_fionread(&writer).unwrap() == 0);
+    }
+    assert!(server.exists("n"));
+    drop(writer);
+    holder.end().assert_code(0);
+    assert!(!server.exists("n"));
 }
 
 #[test]

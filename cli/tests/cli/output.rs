@@ -32,6 +32,18 @@ fn a_full_standard_error_changes_no_exit_code() {
     }
 }
 
+/// A script may pass the name of a stranger.
+#[test]
+fn an_error_shows_a_name_without_control_characters() {
+    let server = Server::start();
+    let name = "n\u{1b}[2J";
+    let _holder = hold(&server, name, &[]);
+    let busy = server.output(&["run", name, "-n", "--", "true"]);
+    busy.assert_code(75);
+    assert!(busy.err.contains(r"`n\u{1b}[2J` is busy"), "{}", busy.err);
+    assert!(!busy.err.contains('\u{1b}'), "{}", busy.err);
+}
+
 #[test]
 fn a_program_survives_a_loss_without_a_reader_of_the_errors() {
     let server = Server::start();
