@@ -69,10 +69,11 @@ impl fmt::Display for Failure {
             Self::Library(error @ (Error::Unavailable { .. } | Error::TimedOut { .. })) => {
                 write!(f, "{error}: check --url or REDISSON_LOCK_URL, and that the server runs")
             }
-            Self::Library(Error::Refused { code, message, .. }) if code == "WRONGTYPE" => {
+            Self::Library(Error::Refused { code, .. }) if code == "WRONGTYPE" => {
                 write!(
                     f,
-                    "the key has a record of another kind ({code} {message}): name the kind with --kind"
+                    "the name is in use for another kind of value ({code}): use another name, or the command or \
+                     --kind of that kind"
                 )
             }
             Self::Library(Error::Refused { node, code, .. }) if code == "WRONGPASS" || code == "NOAUTH" => {

@@ -51,6 +51,22 @@ fn hold_waits_for_the_end_of_an_input_that_does_not_block() {
 }
 
 #[test]
+fn a_name_in_use_for_another_kind_of_value_is_refused() {
+    let server = Server::start();
+    let () = server.raw(&["SET", "text", "hello"]);
+    for words in [
+        ["run", "text", "--", "true"].as_slice(),
+        &["latch", "wait", "text"],
+        &["semaphore", "acquire", "text", "--lease", "9"],
+    ] {
+        let done = server.output(words);
+        done.assert_code(71);
+        assert!(done.err.contains("for another kind of value (WRONGTYPE)"), "{done:?}");
+        assert!(!done.err.contains("script"), "{done:?}");
+    }
+}
+
+#[test]
 fn hold_reports_a_loss() {
     let server = Server::start();
     let mut holder = hold(&server, &["--lease", "1.5"]);
