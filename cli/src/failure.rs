@@ -72,8 +72,7 @@ impl fmt::Display for Failure {
             Self::Library(Error::Refused { code, .. }) if code == "WRONGTYPE" => {
                 write!(
                     f,
-                    "the name is in use for another kind of value ({code}): use another name, or the command or \
-                     --kind of that kind"
+                    "the name is in use for another kind of value ({code}): use another name, or the right command or --kind"
                 )
             }
             Self::Library(Error::Refused { node, code, .. }) if code == "WRONGPASS" || code == "NOAUTH" => {

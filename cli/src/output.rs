@@ -5,13 +5,12 @@ use crate::table::shown;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
-/// Writes a message of one or more lines to standard error, without characters that cannot be printed. If nobody can read it, the exit code
-/// alone tells what happened.
+/// Writes a message to standard error, as one line that escapes what cannot be printed. If nobody can read it, the exit code alone tells
+/// what happened.
 pub fn say(message: impl fmt::Display) {
-    let text = format!("redisson-lock: {message}");
-    let lines: Vec<String> = text.split('\n').map(shown).collect();
+    let line = format!("redisson-lock: {}\n", shown(&message.to_string()));
     // At once, so that the lines of several processes do not mix.
-    let _ = io::stderr().write_all((lines.join("\n") + "\n").as_bytes());
+    let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Writes a text to standard output at once.

@@ -2,7 +2,6 @@
 
 use crate::doctor::{READING, lacking, needs_of};
 use crate::failure::Failure;
-use crate::table::shown;
 use redisson_lock::{Client, Error};
 use std::collections::BTreeSet;
 
@@ -34,13 +33,12 @@ pub async fn explained(client: &Client, wanted: Wanted<'_>, failure: Failure) ->
     let is_scan = |command: &&str| *command != "scan" || matches!(wanted, Wanted::Pattern(_));
     let lacks: BTreeSet<_> =
         reports.iter().flat_map(|report| lacking(report, needs)).filter(is_scan).collect();
-    let of = shown(of);
     if lacks.is_empty() {
         let grant = match wanted {
             // The error itself names the page with the keys of each kind.
             Wanted::Kind(..) => return failure,
             Wanted::Pattern(_) => format!("grant ~* or, for the name N of each lock, {}", keys("N")),
-            Wanted::Lock(_) => format!("grant {}", keys(&of)),
+            Wanted::Lock(_) => format!("grant {}", keys(of)),
         };
         return Failure::System(format!("the user may not read every key of `{of}`: {grant}"));
     }

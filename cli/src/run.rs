@@ -13,7 +13,6 @@ use crate::guard::Message;
 use crate::locks::{self, Held};
 use crate::output::say;
 use crate::signals::{self, Signals};
-use crate::table::shown;
 use redisson_lock::{HoldState, HoldStatus};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -42,7 +41,7 @@ async fn hold(run: &Run, codes: &Codes, held: Held, signals: &mut Signals) -> Re
         Ok(Start::Running(mut child)) => supervise(run, &status, &mut child, signals).await,
         Ok(Start::Prevented(Prevention::Signal(signal))) => Err(Failure::Signalled(signal)),
         Ok(Start::Prevented(Prevention::Loss(state))) => {
-            let (name, reason) = (shown(status.name()), locks::reason(state));
+            let (name, reason) = (status.name(), locks::reason(state));
             Err(Failure::Lost(format!("the lock `{name}` was lost before the program started: {reason}")))
         }
         Err(failure) => Err(failure),
@@ -94,7 +93,7 @@ fn program(run: &Run) -> Vec<OsString> {
 }
 
 fn lost(status: &HoldStatus, state: HoldState, effect: &str) -> String {
-    let (name, reason) = (shown(status.name()), locks::reason(state));
+    let (name, reason) = (status.name(), locks::reason(state));
     format!("the lock `{name}` is lost while the program runs: {reason}: {effect}")
 }
 

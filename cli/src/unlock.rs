@@ -91,7 +91,7 @@ async fn kind_of(client: &Client, name: &str) -> Result<Kind, Failure> {
         Some(RecordKind::Latch) => "a latch: use `latch count-down`",
         Some(_) => "a semaphore or a latch: use `semaphore release` or `latch count-down`",
     };
-    Err(Failure::Usage(format!("`{}` is unchanged, because it is {remedy}", shown(name))))
+    Err(Failure::Usage(format!("`{name}` is unchanged, because it is {remedy}")))
 }
 
 fn confirmed(name: &str, holders: &str) -> Result<bool, Failure> {

@@ -36,11 +36,11 @@ fn a_full_standard_error_changes_no_exit_code() {
 #[test]
 fn an_error_shows_a_name_without_control_characters() {
     let server = Server::start();
-    let name = "n\u{1b}[2J";
+    let name = "n\n\u{1b}[2J";
     let _holder = hold(&server, name, &[]);
     let busy = server.output(&["run", name, "-n", "--", "true"]);
     busy.assert_code(75);
-    assert!(busy.err.contains(r"`n\u{1b}[2J` is busy"), "{}", busy.err);
+    assert!(busy.err.contains(r"`n\n\u{1b}[2J` is busy"), "{}", busy.err);
     assert!(!busy.err.contains('\u{1b}'), "{}", busy.err);
 }
 
